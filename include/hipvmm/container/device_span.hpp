@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <type_traits>
+
+namespace hipvmm {
+
+/// Names `size` elements in device memory without owning them. Differs from std::span: elements
+/// cannot be touched on the host, so there is no operator[]; begin() and end() are device pointers.
+template <typename T>
+class device_span {
+ public:
+  using element_type = T;
+  using value_type = std::remove_cv_t<T>;
+  using size_type = std::size_t;
+  using pointer = T*;
+  using iterator = T*;
+
+  constexpr device_span() noexcept = default;
+  constexpr device_span(T* data, size_type size) noexcept : data_{data}, size_{size} {}
+  /// A span of T reads as a span of const T.
+  template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
+  // NOLINTNEXTLINE(google-explicit-constructor): as std::span
+  constexpr device_span(device_span<U> other) noexcept : data_{other.data()}, size_{other.size()} {}
+
+  [[nodiscard]] constexpr T* data() const noexcept { return data_; }
+  [[nodiscard]] constexpr size_type size() const noexcept { return size_; }
+  [[nodiscard]] constexpr size_type size_bytes() const noexcept { return size_ * sizeof(T); }
+  [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] constexpr iterator begin() const noexcept { return data_; }
+  [[nodiscard]] constexpr iterator end() const noexcept { return data_ + size_; }
+
+  /// Throws: std::out_of_range when `count` exceeds size().
+  [[nodiscard]] constexpr device_span first(size_type count) const { return subspan(0, count); }
+  /// Throws: std::out_of_range when `count` exceeds size().
+  [[nodiscard]] constexpr device_span last(size_type count) const {
+    if (count > size_) throw std::out_of_range{"device_span::last: count exceeds the size"};
+    return subspan(size_ - count, count);
+  }
+  /// `count` elements from `offset`. Throws: std::out_of_range when they are not all in the span.
+  [[nodiscard]] constexpr device_span subspan(size_type offset, size_type count) const {
+    if (offset > size_ || count > size_ - offset)
+      throw std::out_of_range{"device_span::subspan: offset + count exceeds the size"};
+    return device_span{data_ + offset, count};
+  }
+
+ private:
+  T* data_ = nullptr;
+  size_type size_ = 0;
+};
+
+}  // namespace hipvmm

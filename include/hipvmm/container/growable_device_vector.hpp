@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/container/device_span.hpp>
+#include <hipvmm/container/growable_storage.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+
+namespace hipvmm {
+
+/// A vector in the memory of one device that grows in place: growth maps more memory behind what is
+/// there, so no element is copied, data() stays the same and kernels in flight go on. Differs from
+/// std::vector: elements are trivially copyable and touched in the order of a stream, never through
+/// references; data() changes only when max_size() is exceeded, and statistics().base_moves says
+/// so. Same thread rules as std::vector. Construction backs nothing. Strong guarantee throughout;
+/// when a call fails after its memory was added, capacity() may have grown, and past max_size()
+/// data() may have changed.
+template <typename T>
+class growable_device_vector {
+  static_assert(std::is_trivially_copyable_v<T>,
+                "growable_device_vector<T>: T must be trivially copyable, for elements travel "
+                "between host and device as bytes");
+  static_assert(std::is_same_v<T, std::remove_cv_t<T>>,
+                "growable_device_vector<T>: T must be neither const nor volatile");
+
+ public:
+  using value_type = T;
+  using size_type = std::size_t;
+  using difference_type = std::ptrdiff_t;
+  using pointer = T*;
+  using const_pointer = const T*;
+  using iterator = T*;
+  using const_iterator = const T*;
+
+  /// Reserves addresses on the current device. Throws: as the other constructor.
+  growable_device_vector() : growable_device_vector{device_ref::current()} {}
+  /// Reserves addresses for `options.max_bytes`, or fewer when so many are not to be had.
+  /// Throws: std::invalid_argument for a device that does not exist; out_of_memory when not even
+  /// one granule of addresses is to be had; unsupported where the runtime has no VMM.
+  explicit growable_device_vector(device_ref device, const growth_options& options = {})
+      : storage_{device, options} {}
+  /// Gives the memory back after all work on every device with access has finished.
+  ~growable_device_vector() = default;
+  /// The moved-from vector is empty and may be used again.
+  growable_device_vector(growable_device_vector&& other) noexcept
+      : storage_{std::move(other.storage_)}, size_{std::exchange(other.size_, 0)} {}
+  growable_device_vector& operator=(growable_device_vector&& other) noexcept {
+    storage_ = std::move(other.storage_);
+    if (this != &other) size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+  friend void swap(growable_device_vector& a, growable_device_vector& b) noexcept {
+    std::swap(a.storage_, b.storage_);
+    std::swap(a.size_, b.size_);
+  }
+  void swap(growable_device_vector& other) noexcept {
+    using std::swap;
+    swap(*this, other);
+  }
+
+  [[nodiscard]] size_type size() const noexcept { return size_; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  /// Elements that fit in the memory backed now.
+  [[nodiscard]] size_type capacity() const noexcept {
+    return storage_.capacity_bytes() / sizeof(T);
+  }
+  /// Elements that fit in the reserved addresses.
+  [[nodiscard]] size_type max_size() const noexcept { return storage_.max_bytes() / sizeof(T); }
+  [[nodiscard]] pointer data() noexcept { return static_cast<T*>(storage_.data()); }
+  [[nodiscard]] const_pointer data() const noexcept {
+    return static_cast<const T*>(storage_.data());
+  }
+  [[nodiscard]] iterator begin() noexcept { return data(); }
+  [[nodiscard]] iterator end() noexcept { return data() + size_; }
+  [[nodiscard]] const_iterator begin() const noexcept { return data(); }
+  [[nodiscard]] const_iterator end() const noexcept { return data() + size_; }
+  [[nodiscard]] const_iterator cbegin() const noexcept { return begin(); }
+  [[nodiscard]] const_iterator cend() const noexcept { return end(); }
+  [[nodiscard]] device_span<T> span() noexcept { return {data(), size_}; }
+  [[nodiscard]] device_span<const T> span() const noexcept { return {data(), size_}; }
+  [[nodiscard]] device_ref device() const noexcept { return storage_.device(); }
+  [[nodiscard]] growth_statistics statistics() const noexcept { return storage_.statistics(); }
+
+  /// Backs at least `count` elements, without slack. Needs no stream and waits for nothing.
+  /// Throws: std::length_error when `count` elements exceed the address space, or max_size() where
+  /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
+  void reserve(size_type count) { storage_.reserve(checked_bytes(count)); }
+
+  /// Changes the size; new elements are zero bytes. Throws: as reserve, hip_error.
+  void resize(size_type count, stream_ref stream) {
+    if (count <= size_) return shorten(count);
+    const size_type added = count - size_;
+    insert_at_end(added, [&](T* end) { fill_async(stream, end, 0, added * sizeof(T)); });
+  }
+  /// Changes the size; new elements are copies of `value`. Throws: as reserve, hip_error.
+  void resize(size_type count, const T& value, stream_ref stream) {
+    if (count <= size_) return shorten(count);
+    const size_type added = count - size_;
+    insert_at_end(added,
+                  [&](T* end) { fill_pattern_async(stream, end, &value, sizeof(T), added); });
+  }
+  /// Changes the size; new elements have unspecified values. Throws: as reserve.
+  void resize_uninitialized(size_type count) {
+    storage_.grow(checked_bytes(count));
+    size_ = count;
+  }
+
+  /// Appends `count` elements from host memory at `source`; pinned memory must stay as it is until
+  /// `stream` has passed. Cost: at most one chunk. Throws: as reserve, hip_error.
+  void append(const T* source, size_type count, stream_ref stream) {
+    if (count == 0) return;
+    require_source(source, count);
+    insert_at_end(count, [&](T* end) { copy_async(stream, end, source, count * sizeof(T)); });
+  }
+  /// Appends a contiguous host range: std::vector, std::array, std::span, a C array.
+  template <
+      typename Range,
+      typename Element = std::remove_pointer_t<decltype(std::data(std::declval<const Range&>()))>,
+      typename = std::enable_if_t<std::is_same_v<std::remove_cv_t<Element>, T>>>
+  void append(const Range& source, stream_ref stream) {
+    append(std::data(source), std::size(source), stream);
+  }
+  void append(std::initializer_list<T> source, stream_ref stream) {
+    append(source.begin(), source.size(), stream);
+  }
+  /// A device span goes to append_from_device.
+  void append(device_span<const T> source, stream_ref stream) {
+    append_from_device(source, stream);
+  }
+  void append(device_span<T> source, stream_ref stream) { append_from_device(source, stream); }
+
+  /// Appends elements from device memory, which may be this vector's own. Throws: as append.
+  void append_from_device(device_span<const T> source, stream_ref stream) {
+    if (source.empty()) return;
+    require_source(source.data(), source.size());
+    // Past max_size the base may move; a source inside this vector moves with it.
+    const std::uintptr_t own = reinterpret_cast<std::uintptr_t>(data());
+    const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(source.data());
+    const bool inside = size_ != 0 && at >= own && at < own + size_ * sizeof(T);
+    insert_at_end(source.size(), [&](T* end) {
+      const void* from = inside ? reinterpret_cast<const unsigned char*>(data()) + (at - own)
+                                : static_cast<const void*>(source.data());
+      copy_async(stream, end, from, source.size_bytes());
+    });
+  }
+
+  /// Appends one element. Cost: amortised O(1); O(log size) chunks. Throws: as append.
+  void push_back(const T& value, stream_ref stream) {
+    insert_at_end(1, [&](T* end) { fill_pattern_async(stream, end, &value, sizeof(T), 1); });
+  }
+  /// Drops the last element. Throws: std::out_of_range when empty.
+  void pop_back() {
+    if (size_ == 0)
+      throw std::out_of_range{"growable_device_vector::pop_back: the vector is empty"};
+    --size_;
+  }
+
+  /// Replaces the contents by `count` elements from host memory. Throws: as append.
+  void assign(const T* source, size_type count, stream_ref stream) {
+    if (count != 0) require_source(source, count);
+    storage_.grow(checked_bytes(count));
+    if (count != 0) copy_async(stream, data(), source, count * sizeof(T));
+    size_ = count;
+  }
+  template <
+      typename Range,
+      typename Element = std::remove_pointer_t<decltype(std::data(std::declval<const Range&>()))>,
+      typename = std::enable_if_t<std::is_same_v<std::remove_cv_t<Element>, T>>>
+  void assign(const Range& source, stream_ref stream) {
+    assign(std::data(source), std::size(source), stream);
+  }
+  void assign(std::initializer_list<T> source, stream_ref stream) {
+    assign(source.begin(), source.size(), stream);
+  }
+  /// Replaces the contents by `count` copies of `value`. Throws: as append; should HIP take some of
+  /// the copies and then refuse one, the old elements are partly overwritten and the size stays.
+  void assign(size_type count, const T& value, stream_ref stream) {
+    storage_.grow(checked_bytes(count));
+    if (count != 0) fill_pattern_async(stream, data(), &value, sizeof(T), count);
+    size_ = count;
+  }
+
+  /// Makes the size zero; memory stays backed.
+  void clear() noexcept { size_ = 0; }
+  /// Gives memory behind the last element back, after `stream` has passed; addresses stay.
+  /// Pre: all work that uses the elements is ordered before this call in `stream`.
+  /// Throws: hip_error. Note: see region::trim for the chunk that reaches across the end.
+  void shrink_to_fit(stream_ref stream) { storage_.shrink(size_ * sizeof(T), stream); }
+
+  /// Reads one element, waiting for `stream`. Throws: std::out_of_range, hip_error.
+  [[nodiscard]] T element(size_type index, stream_ref stream) const {
+    require_index(index, "element");
+    storage_for_one value;
+    copy(stream, &value, data() + index, sizeof(T));
+    return *reinterpret_cast<const T*>(&value);
+  }
+  /// Writes one element in the order of `stream`. Throws: std::out_of_range, hip_error.
+  void set_element(size_type index, const T& value, stream_ref stream) {
+    require_index(index, "set_element");
+    fill_pattern_async(stream, data() + index, &value, sizeof(T), 1);
+  }
+
+  /// All elements, read in the order of `stream`; waits for it. Throws: std::bad_alloc, hip_error.
+  [[nodiscard]] std::vector<T> copy_to_host(stream_ref stream) const {
+    std::vector<T> result(size_);
+    copy_to_host(result.data(), size_, stream);
+    return result;
+  }
+  /// Copies the first `count` elements to host memory at `destination`; waits for `stream`.
+  /// Throws: std::out_of_range when `count` exceeds size(), hip_error.
+  void copy_to_host(T* destination, size_type count, stream_ref stream) const {
+    if (count > size_) throw std::out_of_range{range_message("copy_to_host", count)};
+    if (count != 0) copy(stream, destination, data(), count * sizeof(T));
+  }
+  /// A vector of the same device, options, rights and contents, copied in the order of `stream`.
+  /// Throws: as reserve, hip_error.
+  [[nodiscard]] growable_device_vector clone(stream_ref stream) const {
+    growable_device_vector result{storage_.empty_copy()};
+    result.reserve(size_);
+    if (size_ != 0) copy_async(stream, result.data(), data(), size_ * sizeof(T));
+    result.size_ = size_;
+    return result;
+  }
+
+  /// Lets another device use the elements, those there now and those to come.
+  /// Throws: unsupported when it cannot reach this device's memory; std::invalid_argument;
+  /// hip_error.
+  void grant(device_ref device, access_right right = access_right::read_write) {
+    storage_.grant(device, right);
+  }
+  /// Takes the right back. Pre: no work of `device` in flight uses the elements.
+  void revoke(device_ref device) { storage_.grant(device, access_right::none); }
+  [[nodiscard]] access_right access(device_ref device) const noexcept {
+    return storage_.access(device);
+  }
+
+ private:
+  struct alignas(T) storage_for_one {
+    unsigned char bytes[sizeof(T)];
+  };
+
+  explicit growable_device_vector(growable_storage storage) : storage_{std::move(storage)} {}
+
+  static std::size_t checked_bytes(size_type count) {
+    const std::size_t bytes = bytes_for(count, sizeof(T));
+    if (bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()))
+      throw std::length_error{"growable_device_vector: " + std::to_string(count) + " elements of " +
+                              std::to_string(sizeof(T)) + " bytes exceed the address space"};
+    return bytes;
+  }
+
+  std::string range_message(const char* function, size_type value) const {
+    return std::string{"growable_device_vector::"} + function + ": " + std::to_string(value) +
+           " is beyond the size, " + std::to_string(size_);
+  }
+  void require_index(size_type index, const char* function) const {
+    if (index >= size_) throw std::out_of_range{range_message(function, index)};
+  }
+  static void require_source(const T* source, size_type count) {
+    if (source == nullptr)
+      throw std::invalid_argument{"growable_device_vector: the source of " + std::to_string(count) +
+                                  " elements is null"};
+  }
+
+  /// Grows by `count`, lets `write` submit their contents, and only then changes the size.
+  template <typename Write>
+  void insert_at_end(size_type count, Write write) {
+    const size_type size = add_bytes(size_, count);
+    storage_.grow(checked_bytes(size));
+    write(data() + size_);
+    size_ = size;
+  }
+  void shorten(size_type count) noexcept { size_ = count; }
+
+  growable_storage storage_;
+  size_type size_ = 0;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/vmm/region.hpp>
+
+namespace hipvmm {
+
+/// What a growable vector does when it needs more than it reserved at construction.
+enum class past_max_size {
+  move,    ///< map the chunks into a larger reservation: data() may change, no byte is copied
+  refuse,  ///< throw std::length_error: data() is the same for life
+};
+
+/// How a growable vector reserves and grows. The defaults suit most programs.
+struct growth_options {
+  /// Addresses to reserve in bytes. Zero: the total memory of the device, or 64/n of it while n >
+  /// 64 vectors are alive, so that thousands find addresses.
+  std::size_t max_bytes = 0;
+  past_max_size past_max = past_max_size::move;
+  /// Most bytes a growth step adds beyond what was asked for; below it a step adds an eighth of
+  /// what is backed. Zero makes every step exact.
+  std::size_t step_limit = GiB;
+  /// Every step is a multiple of this many bytes; zero: 2 MiB, or HIP's recommended granularity if
+  /// that is more. Less saves memory for many small vectors where the minimum is 4 KiB (ROCm before
+  /// 7.15), and makes more chunks, each of which may cost a file descriptor there.
+  std::size_t granule_bytes = 0;
+  /// Kind and source of the chunks.
+  region_options chunks = {};
+};
+
+/// What growth has done since construction.
+struct growth_statistics {
+  std::size_t growth_steps;  ///< times memory was added
+  std::size_t base_moves;    ///< times data() changed, only ever past max_size
+  std::size_t chunks;        ///< chunks mapped now
+  std::size_t peak_bytes;    ///< most bytes backed at one time
+};
+
+/// Bytes to back so that `needed_bytes` fit: exact, or `committed_bytes` and an eighth, bounded by
+/// `step_limit`, whichever is more; in multiples of `granule` as far as `max_bytes` allows.
+/// Pre: committed_bytes < needed_bytes <= max_bytes.
+[[nodiscard]] std::size_t growth_target(std::size_t committed_bytes, std::size_t needed_bytes,
+                                        std::size_t max_bytes, std::size_t granule,
+                                        std::size_t step_limit);
+
+/// The untyped half of growable_device_vector: a region backed from its start, and the policy of
+/// how much to add when. Sizes are bytes. Same thread rules as std::vector.
+class growable_storage {
+ public:
+  growable_storage(device_ref device, const growth_options& options);
+  /// Gives the memory back after all work on every device with access has finished.
+  ~growable_storage();
+  /// The moved-from storage is empty and may be used again: it reserves anew when it next grows.
+  growable_storage(growable_storage&& other) noexcept;
+  growable_storage& operator=(growable_storage&& other) noexcept;
+
+  /// Makes at least `bytes` backed, with the slack the options allow.
+  /// Throws: std::length_error past the maximum when moving is refused; out_of_memory; unsupported;
+  /// hip_error; on any exception nothing changed.
+  void grow(std::size_t bytes);
+  /// Makes at least `bytes` backed, in whole granules and without slack. Throws: as grow.
+  void reserve(std::size_t bytes);
+  /// Gives back what lies behind the first `bytes`, after `stream` has passed. Throws: hip_error.
+  void shrink(std::size_t bytes, stream_ref stream);
+
+  /// As region::grant.
+  void grant(device_ref device, access_right right);
+  [[nodiscard]] access_right access(device_ref device) const noexcept;
+
+  [[nodiscard]] void* data() const noexcept { return region_ ? region_->base() : nullptr; }
+  [[nodiscard]] std::size_t capacity_bytes() const noexcept {
+    return region_ ? region_->committed_bytes() : 0;
+  }
+  [[nodiscard]] std::size_t max_bytes() const noexcept {
+    return region_ ? region_->max_bytes() : 0;
+  }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
+  [[nodiscard]] const growth_options& options() const noexcept { return options_; }
+  [[nodiscard]] growth_statistics statistics() const noexcept;
+  /// The same device, options and rights, nothing backed.
+  [[nodiscard]] growable_storage empty_copy() const;
+
+ private:
+  [[nodiscard]] std::size_t exact_for(std::size_t bytes) const;
+  void require_room(std::size_t bytes);
+  void commit(std::size_t bytes);
+  void move_to_hold(std::size_t bytes);
+  void give_back() noexcept;
+
+  device_ref device_;
+  growth_options options_;
+  std::size_t granule_;
+  std::optional<region> region_;
+  std::size_t growth_steps_ = 0;
+  std::size_t base_moves_ = 0;
+  std::size_t peak_bytes_ = 0;
+};
+
+}  // namespace hipvmm

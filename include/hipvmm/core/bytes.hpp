@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace hipvmm {
+
+inline constexpr std::size_t KiB = std::size_t{1} << 10;
+inline constexpr std::size_t MiB = std::size_t{1} << 20;
+inline constexpr std::size_t GiB = std::size_t{1} << 30;
+inline constexpr std::size_t TiB = std::size_t{1} << 40;
+
+/// Tells whether `value` is a power of two; zero is not.
+constexpr bool is_power_of_two(std::size_t value) noexcept {
+  return value != 0 && (value & (value - 1)) == 0;
+}
+
+/// Rounds `bytes` down to a multiple of `granularity` (> 0).
+constexpr std::size_t align_down(std::size_t bytes, std::size_t granularity) noexcept {
+  return bytes - bytes % granularity;
+}
+
+/// Rounds `bytes` up to a multiple of `granularity` (> 0).
+/// Throws: std::length_error when the result does not fit in std::size_t.
+std::size_t align_up(std::size_t bytes, std::size_t granularity);
+
+/// Multiplies a count of elements by the size of one, in bytes.
+/// Throws: std::length_error when the product does not fit in std::size_t.
+std::size_t bytes_for(std::size_t count, std::size_t element_bytes);
+
+/// Adds two byte counts. Throws: std::length_error when the sum does not fit in std::size_t.
+std::size_t add_bytes(std::size_t a, std::size_t b);
+
+/// Writes a byte count for people, in binary units: `"1536 B"`, `"2.00 MiB"`.
+std::string format_bytes(std::size_t bytes);
+
+}  // namespace hipvmm

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/core/stream.hpp>
+
+namespace hipvmm {
+
+/// Copies `bytes` bytes in the order of `stream`, between any two of host and device memory.
+/// Stream: returns before the copy is done when the host side is pinned or absent; pageable host
+/// memory has been read, or written, when the call returns (HIP's rule for hipMemcpyAsync).
+void copy_async(stream_ref stream, void* destination, const void* source, std::size_t bytes);
+
+/// Copies as copy_async does and waits for the stream.
+void copy(stream_ref stream, void* destination, const void* source, std::size_t bytes);
+
+/// Copies between two devices in the order of `stream`; each side is reached by its own device.
+void copy_peer_async(stream_ref stream, void* destination, device_ref destination_device,
+                     const void* source, device_ref source_device, std::size_t bytes);
+
+/// Sets `bytes` bytes of device memory to `value` in the order of `stream`.
+void fill_async(stream_ref stream, void* destination, unsigned char value, std::size_t bytes);
+
+/// Writes `count` copies of the `pattern_bytes` bytes at `pattern` (host memory), back to back, in
+/// the order of `stream`. `pattern` has been read when the call returns.
+/// Cost: one fill when the pattern allows it, else O(log count) copies on the device.
+void fill_pattern_async(stream_ref stream, void* destination, const void* pattern,
+                        std::size_t pattern_bytes, std::size_t count);
+
+}  // namespace hipvmm

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <hipvmm/core/device.hpp>
+
+// The opaque structs behind hipStream_t and cudaStream_t, so that either converts without a header.
+struct ihipStream_t;
+struct CUstream_st;
+
+namespace hipvmm {
+
+class event;
+
+/// Names a stream without owning it. Converts from hipStream_t and cudaStream_t, but not from an
+/// integer or nullptr: the null stream is asked for by name.
+class stream_ref {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): foreign streams pass where a stream_ref is asked
+  stream_ref(ihipStream_t* stream) noexcept : value_{stream} {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  stream_ref(CUstream_st* stream) noexcept : value_{stream} {}
+  stream_ref(int) = delete;
+  stream_ref(std::nullptr_t) = delete;
+
+  /// The legacy null stream of whichever device is current when it is used.
+  [[nodiscard]] static stream_ref legacy_default() noexcept;
+  /// The calling thread's default stream (HIP's hipStreamPerThread).
+  [[nodiscard]] static stream_ref per_thread_default() noexcept;
+
+  /// The stream's value as HIP knows it.
+  [[nodiscard]] ihipStream_t* get() const noexcept { return static_cast<ihipStream_t*>(value_); }
+
+  /// Waits until all work submitted to the stream has finished.
+  void synchronize() const;
+  /// Tells whether all work submitted to the stream has finished.
+  [[nodiscard]] bool is_done() const;
+  /// Makes work submitted to this stream from now on wait for `event`; the caller does not wait.
+  void wait(const event& event) const;
+
+  friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.value_ == b.value_; }
+  friend bool operator!=(stream_ref a, stream_ref b) noexcept { return a.value_ != b.value_; }
+
+ private:
+  void* value_;
+};
+
+/// Whether a stream orders itself against its device's null stream.
+enum class stream_kind {
+  non_blocking,  ///< independent of the null stream
+  blocking,      ///< waits for the null stream and is waited for by it
+};
+
+/// Owns one HIP stream of one device. Movable; one thread at a time may move or destroy it, any
+/// number may submit work. Destruction lets submitted work finish and does not wait for it.
+class stream {
+ public:
+  /// Creates a stream on the current device.
+  explicit stream(stream_kind kind = stream_kind::non_blocking);
+  explicit stream(device_ref device, stream_kind kind = stream_kind::non_blocking);
+  ~stream();
+  stream(stream&& other) noexcept
+      : value_{std::exchange(other.value_, nullptr)}, device_{other.device_} {}
+  stream& operator=(stream&& other) noexcept;
+
+  [[nodiscard]] ihipStream_t* get() const noexcept { return value_; }
+  /// Gives up ownership; the caller destroys the stream with hipStreamDestroy.
+  [[nodiscard]] ihipStream_t* release() noexcept { return std::exchange(value_, nullptr); }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
+  [[nodiscard]] bool empty() const noexcept { return value_ == nullptr; }
+
+  /// The stream as a stream_ref. Throws: std::invalid_argument when moved from: an empty owner
+  /// must not pass as the null stream.
+  [[nodiscard]] stream_ref ref() const;
+  // NOLINTNEXTLINE(google-explicit-constructor): an owner passes where a reference is asked
+  operator stream_ref() const { return ref(); }
+
+  void synchronize() const { ref().synchronize(); }
+  [[nodiscard]] bool is_done() const { return ref().is_done(); }
+  void wait(const event& event) const { ref().wait(event); }
+
+ private:
+  ihipStream_t* value_;
+  device_ref device_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Everything hipvmm offers.
+#include <hipvmm/container/device_span.hpp>
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/container/growable_storage.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/core/stream_pool.hpp>
+#include <hipvmm/version.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include <hipvmm/vmm/region.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>

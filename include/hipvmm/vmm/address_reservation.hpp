@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace hipvmm {
+
+/// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) with nothing behind
+/// it. Every mapping in it must be gone before it is destroyed.
+class address_reservation {
+ public:
+  /// An empty owner.
+  address_reservation() noexcept = default;
+  /// Reserves `bytes` bytes. `alignment` is zero or a power of two; `hint` asks for a start address
+  /// that HIP may ignore: compare get() with it.
+  /// Throws: std::invalid_argument when `bytes` is zero or no multiple of the minimum granularity,
+  /// or `alignment` is no power of two; out_of_memory when the addresses are not to be had.
+  explicit address_reservation(std::size_t bytes, std::size_t alignment = 0, void* hint = nullptr);
+  ~address_reservation();
+  address_reservation(address_reservation&& other) noexcept
+      : base_{std::exchange(other.base_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
+  address_reservation& operator=(address_reservation&& other) noexcept;
+
+  [[nodiscard]] void* get() const noexcept { return base_; }
+  /// Gives up ownership; the caller frees the addresses with hipMemAddressFree.
+  [[nodiscard]] void* release() noexcept {
+    bytes_ = 0;
+    return std::exchange(base_, nullptr);
+  }
+  [[nodiscard]] bool empty() const noexcept { return base_ == nullptr; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void* base_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace hipvmm

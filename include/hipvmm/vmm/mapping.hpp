@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace hipvmm {
+
+class address_reservation;
+class physical_chunk;
+
+/// Owns the fact that one whole chunk is mapped at one address (one hipMemMap, undone by one
+/// hipMemUnmap of exactly that range). Owns neither the chunk nor the addresses. No device may
+/// touch the bytes until access is set, and access is lost on unmap.
+/// Cost of destruction: on some ROCm releases hipMemUnmap waits for the device.
+class mapping {
+ public:
+  /// An empty owner.
+  mapping() noexcept = default;
+  /// Maps the whole of `chunk` at byte `offset` of `reservation`.
+  /// Throws: std::invalid_argument when either is empty or the chunk does not fit there;
+  /// hip_error when HIP refuses, as it does where something is mapped already.
+  mapping(const address_reservation& reservation, std::size_t offset, const physical_chunk& chunk);
+  ~mapping();
+  mapping(mapping&& other) noexcept
+      : address_{std::exchange(other.address_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
+  mapping& operator=(mapping&& other) noexcept;
+
+  /// Undoes the mapping now. Throws: hip_error; then it is still held.
+  void unmap();
+
+  [[nodiscard]] void* get() const noexcept { return address_; }
+  /// Gives up ownership; the caller unmaps [get(), get() + bytes()) with hipMemUnmap.
+  [[nodiscard]] void* release() noexcept {
+    bytes_ = 0;
+    return std::exchange(address_, nullptr);
+  }
+  [[nodiscard]] bool empty() const noexcept { return address_ == nullptr; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void* address_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm {
+
+class chunk_cache;
+
+/// How a region makes its chunks.
+struct region_options {
+  /// Whether its chunks can be exported to other processes.
+  handle_type shareable = handle_type::none;
+  /// Where chunks come from and return to; nullptr: chunk_cache::shared().
+  chunk_cache* cache = nullptr;
+};
+
+/// A range of reserved addresses, the chunks mapped in it and the devices that may use them: the
+/// one engine below the growable vector and the pool. Every operation is all or nothing. No two
+/// threads may use a region at the same time; kernels and copies may go on using committed bytes
+/// throughout. Owns its addresses and chunks. A moved-from region is empty: its sizes are zero, and
+/// what would change it throws std::invalid_argument.
+class region {
+ public:
+  /// Reserves `max_bytes`, rounded up to the granularity, and backs none of it. When so many
+  /// addresses are not to be had, halves are tried down to one granule: see max_bytes().
+  /// Throws: std::invalid_argument when there is no such device or `max_bytes` is zero;
+  /// out_of_memory when even one granule is refused; unsupported without VMM.
+  region(device_ref device, std::size_t max_bytes, region_options options = {});
+  /// Unmaps and gives back everything. Pre: nothing in flight uses the bytes.
+  ~region();
+  region(region&& other) noexcept;
+  region& operator=(region&& other) noexcept;
+
+  /// Backs [offset, offset + bytes) with one new chunk for each gap in it and applies the access
+  /// map. Bytes already backed stay untouched. Waits for nothing.
+  /// Pre: `offset` and `bytes` are multiples of granularity(), within max_bytes().
+  /// Throws: std::invalid_argument, std::out_of_range for a bad range; out_of_memory with what was
+  /// held; on any exception nothing changed.
+  void commit(std::size_t offset, std::size_t bytes);
+
+  /// Unmaps and gives back every chunk that lies wholly in [offset, offset + bytes) and returns
+  /// their bytes; chunks that reach outside stay. Pre: nothing in flight uses the bytes.
+  std::size_t decommit(std::size_t offset, std::size_t bytes);
+
+  /// Sets what `device` may do with all bytes backed now and later.
+  /// Throws: as access_map::set, and hip_error; on any exception all rights are as before.
+  void grant(device_ref device, access_right right = access_right::read_write);
+  /// Same as granting none.
+  void revoke(device_ref device) { grant(device, access_right::none); }
+  [[nodiscard]] access_right access(device_ref device) const noexcept;
+  /// The rights of every device.
+  [[nodiscard]] const access_map& rights() const;
+
+  /// Gives back everything from byte `bytes` on and returns how much that was. A chunk that reaches
+  /// across is replaced by a smaller one at the same address, its bytes copied in the order of
+  /// `stream`, when that frees more than an eighth of what stays and memory for it is to be had.
+  /// Waits for `stream`. Pre: all work that uses the bytes is ordered before this call in `stream`.
+  /// Throws: std::out_of_range, hip_error; on any exception all bytes before `bytes` are as they
+  /// were.
+  std::size_t trim(std::size_t bytes, stream_ref stream);
+
+  /// Enlarges the reservation to at least `max_bytes` and backs [0, commit_bytes) as commit() does:
+  /// in place when the addresses behind are free, else by mapping the same chunks into a larger
+  /// reservation. No byte is copied. Returns whether base() changed.
+  /// Waits, when the base changes, for every device that has access: work in flight uses the old
+  /// one. Throws: std::invalid_argument for a size below the present one; out_of_memory; on any
+  /// exception nothing changed.
+  bool extend(std::size_t max_bytes, std::size_t commit_bytes);
+
+  /// Start of the reserved addresses; the same for life unless extend() says otherwise.
+  [[nodiscard]] void* base() const noexcept;
+  /// Reserved bytes; may be less than was asked for at construction.
+  [[nodiscard]] std::size_t max_bytes() const noexcept;
+  /// Backed bytes, all chunks together.
+  [[nodiscard]] std::size_t committed_bytes() const noexcept;
+  /// Length in bytes of the backed range that starts at `offset`; zero where nothing is backed.
+  [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept;
+  [[nodiscard]] std::size_t chunk_count() const noexcept;
+  /// Unit of commit and decommit in bytes: the device's minimum granularity.
+  [[nodiscard]] std::size_t granularity() const noexcept;
+  [[nodiscard]] device_ref device() const;
+
+ private:
+  struct state;
+  [[nodiscard]] state& live() const;
+
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm {
+
+/// Owns an exported chunk in the form the operating system can pass on: a POSIX file descriptor.
+/// The memory lives as long as any process holds the descriptor, an imported chunk or a mapping.
+class shareable_handle {
+ public:
+  /// An empty owner.
+  shareable_handle() noexcept = default;
+  /// Exports `chunk`, which then counts as shared().
+  /// Throws: std::invalid_argument when the chunk is empty or was not created with
+  /// handle_type::posix_fd; out_of_memory when the process has no descriptor left.
+  explicit shareable_handle(physical_chunk& chunk);
+  /// Takes ownership of a descriptor received from another process; `bytes` is the chunk's size,
+  /// which the sender must say: HIP cannot tell it from the descriptor.
+  shareable_handle(int descriptor, std::size_t bytes) noexcept
+      : descriptor_{descriptor}, bytes_{bytes} {}
+  ~shareable_handle();
+  shareable_handle(shareable_handle&& other) noexcept
+      : descriptor_{std::exchange(other.descriptor_, -1)}, bytes_{std::exchange(other.bytes_, 0)} {}
+  shareable_handle& operator=(shareable_handle&& other) noexcept;
+
+  /// The descriptor, -1 when empty.
+  [[nodiscard]] int get() const noexcept { return descriptor_; }
+  /// Gives up ownership; the caller closes the descriptor.
+  [[nodiscard]] int release() noexcept {
+    bytes_ = 0;
+    return std::exchange(descriptor_, -1);
+  }
+  [[nodiscard]] bool empty() const noexcept { return descriptor_ < 0; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  int descriptor_ = -1;
+  std::size_t bytes_ = 0;
+};
+
+/// Makes the exported memory usable in this process as a chunk of `device`. `handle` stays owned by
+/// the caller and may be closed afterwards.
+/// Throws: std::invalid_argument when `handle` is empty; hip_error when HIP refuses it.
+[[nodiscard]] physical_chunk import_chunk(const shareable_handle& handle, device_ref device);
+
+}  // namespace hipvmm

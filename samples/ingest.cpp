@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// Reads files or standard input of unknown length and keeps all of it in the memory of a device, in
+// a vector that grows in place; or, to compare, by allocating twice as much, copying and freeing.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device.hpp>
+#include "ingest_input.hpp"
+#include "ingest_job.hpp"
+#include "ingest_progress.hpp"
+
+namespace {
+
+constexpr int failed = 1;
+constexpr int misused = 2;
+
+const char* name_of(ingest::growth_method method) {
+  return method == ingest::growth_method::copy ? "copy" : "vmm";
+}
+
+struct options {
+  ingest::job job;
+  std::string method = "vmm";
+  int device = 0;
+  std::vector<std::string> files;
+  std::string json;
+};
+
+/// CLI11's sizes, which on their own accept signs and answer nonsense with a list of every unit.
+std::string size_in_bytes(const std::string& text) {
+  std::string bytes = text;
+  try {
+    CLI::AsSizeValue{false}(bytes);
+    if (text.front() != '-' && std::stoull(bytes) != 0) return bytes;
+  } catch (const std::exception&) {
+  }
+  throw CLI::ValidationError{"'" + text +
+                             "' is no size; give bytes or units, as in 4194304 or 4MiB"};
+}
+
+void declare(CLI::App& app, options& chosen) {
+  app.add_option("FILE", chosen.files, "What to read, '-' for standard input (the default)");
+  app.add_option("--method", chosen.method, "vmm: grow in place; copy: allocate, copy, free")
+      ->check(CLI::IsMember{{"vmm", "copy"}}.description(""))
+      ->type_name("vmm|copy")
+      ->capture_default_str();
+  app.add_option("--block", chosen.job.block_bytes, "Bytes to read and append at a time")
+      ->transform(size_in_bytes, "")
+      ->type_name("SIZE")
+      ->default_str("8MiB");
+  app.add_option("--max-size", chosen.job.max_bytes,
+                 "Addresses to reserve, vmm only (default: the memory of the device)")
+      ->transform(size_in_bytes, "")
+      ->type_name("SIZE");
+  app.add_option("--device", chosen.device, "Device to fill")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_flag("--check", chosen.job.check, "Read everything back and compare checksums");
+  app.add_option("--json", chosen.json, "Write the result as JSON, '-' for standard output only")
+      ->type_name("FILE");
+}
+
+/// What the command line alone cannot tell: whether there is anything to read.
+void complete(options& chosen, const CLI::App& app) {
+  if (chosen.method == "copy") chosen.job.method = ingest::growth_method::copy;
+  if (chosen.method == "copy" && app.count("--max-size") != 0)
+    throw CLI::ValidationError{"--max-size", "--method=copy reserves no addresses; leave it out"};
+  chosen.job.device = hipvmm::device_ref{chosen.device};
+  if (!chosen.files.empty()) return;
+  if (::isatty(STDIN_FILENO) == 1)
+    throw CLI::ValidationError{"FILE", "nothing to read; name files or pipe data in"};
+  chosen.files.emplace_back("-");
+}
+
+/// Opens what is missing of descriptors 0 to 2 the wrong way round: a file opened later must not
+/// take the place of standard output, and using the missing one must fail.
+void occupy_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) != -1) continue;
+    if (descriptor == STDOUT_FILENO)
+      throw std::runtime_error{"standard output is closed; send it to a file or to /dev/null"};
+    static_cast<void>(::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
+std::string row(const ingest::job& job, const ingest::report& report) {
+  using hipvmm::format_bytes;
+  const ingest::growth_figures& growth = report.growth;
+  const char* const verdict = !report.verified ? "" : *report.verified ? " | verified" : " | WRONG";
+  char text[256];
+  std::snprintf(text, sizeof text,
+                "%-4s | %11s in %8.3f s | %4zu growth steps | %4zu chunks | %11s copied by growth "
+                "| base %-6s | peak %11s%s\n",
+                name_of(job.method), format_bytes(report.bytes).c_str(), report.seconds,
+                growth.steps, growth.chunks, format_bytes(growth.bytes_copied).c_str(),
+                growth.base_moved ? "moved" : "stayed", format_bytes(growth.peak_bytes).c_str(),
+                verdict);
+  return text;
+}
+
+std::string json(const ingest::job& job, const ingest::report& report,
+                 const std::vector<std::string>& files) {
+  nlohmann::ordered_json result = {{"method", name_of(job.method)},
+                                   {"bytes", report.bytes},
+                                   {"growth_steps", report.growth.steps},
+                                   {"chunks", report.growth.chunks},
+                                   {"bytes_copied_by_growth", report.growth.bytes_copied},
+                                   {"base_moved", report.growth.base_moved},
+                                   {"peak_physical_bytes", report.growth.peak_bytes},
+                                   {"seconds", report.seconds}};
+  if (report.verified) result["verified"] = *report.verified;
+  result["device"] = job.device.ordinal();
+  result["files"] = files;
+  // A file's name need not be UTF-8.
+  return result.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+void write(std::ostream& out, const std::string& text, const std::string& where) {
+  errno = 0;
+  if (!(out << text << std::flush))
+    throw std::system_error{errno, std::generic_category(), "cannot write the result to " + where};
+}
+
+int ingest_and_report(const options& chosen) {
+  std::ofstream json_file;
+  if (!chosen.json.empty() && chosen.json != "-") {
+    // Before the work, so that an unwritable place does not cost the result of a long run.
+    json_file.open(chosen.json);
+    if (!json_file)
+      throw std::system_error{errno, std::generic_category(),
+                              "cannot create '" + chosen.json + "'"};
+  }
+
+  ingest::input input{chosen.files};
+  ingest::report report;
+  {
+    ingest::progress_bar bar{input.known_bytes()};
+    ingest::job job = chosen.job;
+    job.on_progress = [&bar](std::size_t bytes) { bar.update(bytes); };
+    report = ingest::run(job, input);
+  }
+
+  if (!chosen.json.empty()) {
+    const std::string text = json(chosen.job, report, input.names());
+    if (chosen.json == "-")
+      write(std::cout, text, "standard output");
+    else
+      write(json_file, text, "'" + chosen.json + "'");
+  }
+  if (chosen.json != "-") write(std::cout, row(chosen.job, report), "standard output");
+  if (report.verified == false)
+    throw std::runtime_error{"the bytes on device " + std::to_string(chosen.device) +
+                             " are not those that were read: their checksums differ"};
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that went away shows as a failed write, which gets a sentence.
+  std::signal(SIGPIPE, SIG_IGN);
+  CLI::App app{"Reads data of unknown length into a device vector that grows without copying.",
+               "ingest"};
+  options chosen;
+  try {
+    occupy_standard_descriptors();
+    declare(app, chosen);
+    app.parse(argc, argv);
+    complete(chosen, app);
+    return ingest_and_report(chosen);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::Error& error) {
+    std::cerr << "ingest: " << error.what() << " (see ingest --help)\n";
+    return misused;
+  } catch (const std::exception& error) {
+    std::cerr << "ingest: " << error.what() << '\n';
+    return failed;
+  }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_storage.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm {
+namespace {
+
+// Storages of this process that hold a reservation.
+std::atomic<std::size_t> live_storages{0};
+
+/// The addresses to reserve where the program names no maximum: the whole device for so many
+/// storages at a time, then shares that shrink as 1/n. Whole devices for all would use the
+/// addresses of a process up within a thousand storages (128 TiB beside 141 GiB of memory); the sum
+/// of these shares grows with the logarithm of their number. docs/growth_design.md has the figures.
+std::size_t default_max_bytes(device_ref device) {
+  constexpr std::size_t whole = 64;
+  return device.total_memory() / std::max(live_storages.load(), whole) * whole;
+}
+
+region reserve_region(device_ref device, const growth_options& options) {
+  const std::size_t wanted = options.max_bytes != 0 ? options.max_bytes : default_max_bytes(device);
+  region result{device, wanted, options.chunks};
+  ++live_storages;
+  return result;
+}
+
+std::size_t granule_of(device_ref device, const growth_options& options) {
+  const allocation_granularity unit = granularity_of(device);
+  if (options.granule_bytes == 0)
+    return std::max(2 * MiB, align_up(unit.recommended, unit.minimum));
+  if (options.granule_bytes % unit.minimum != 0)
+    throw std::invalid_argument{
+        "growth_options::granule_bytes is " + std::to_string(options.granule_bytes) +
+        "; it must be a multiple of the granularity, " + std::to_string(unit.minimum) + " bytes"};
+  return options.granule_bytes;
+}
+
+}  // namespace
+
+std::size_t growth_target(std::size_t committed_bytes, std::size_t needed_bytes,
+                          std::size_t max_bytes, std::size_t granule, std::size_t step_limit) {
+  const std::size_t slack = align_down(std::min(committed_bytes / 8, step_limit), granule);
+  return std::min(std::max(align_up(needed_bytes, granule), committed_bytes + slack), max_bytes);
+}
+
+growable_storage::growable_storage(device_ref device, const growth_options& options)
+    : device_{device},
+      options_{options},
+      granule_{granule_of(device, options)},
+      region_{reserve_region(device, options)} {}
+
+growable_storage::~growable_storage() { give_back(); }
+
+growable_storage::growable_storage(growable_storage&& other) noexcept
+    : device_{other.device_},
+      options_{other.options_},
+      granule_{other.granule_},
+      region_{std::exchange(other.region_, std::nullopt)},
+      growth_steps_{std::exchange(other.growth_steps_, 0)},
+      base_moves_{std::exchange(other.base_moves_, 0)},
+      peak_bytes_{std::exchange(other.peak_bytes_, 0)} {}
+
+growable_storage& growable_storage::operator=(growable_storage&& other) noexcept {
+  if (this == &other) return *this;
+  give_back();
+  device_ = other.device_;
+  options_ = other.options_;
+  granule_ = other.granule_;
+  region_ = std::exchange(other.region_, std::nullopt);
+  growth_steps_ = std::exchange(other.growth_steps_, 0);
+  base_moves_ = std::exchange(other.base_moves_, 0);
+  peak_bytes_ = std::exchange(other.peak_bytes_, 0);
+  return *this;
+}
+
+void growable_storage::give_back() noexcept {
+  if (!region_) return;
+  if (region_->committed_bytes() != 0) {
+    for (const access_desc& entry : region_->rights().entries())
+      detail::report_exceptions([&] { entry.device.synchronize(); });
+  }
+  region_.reset();
+  --live_storages;
+}
+
+void growable_storage::grow(std::size_t bytes) {
+  if (bytes <= capacity_bytes()) return;
+  require_room(bytes);
+  const std::size_t exact = exact_for(bytes);
+  const std::size_t target =
+      bytes > max_bytes()
+          ? exact
+          : growth_target(capacity_bytes(), bytes, max_bytes(), granule_, options_.step_limit);
+  try {
+    commit(target);
+  } catch (const out_of_memory&) {
+    // What was asked for may fit where the slack does not.
+    if (target == exact) throw;
+    commit(exact);
+  }
+}
+
+void growable_storage::reserve(std::size_t bytes) {
+  if (bytes <= capacity_bytes()) return;
+  require_room(bytes);
+  commit(exact_for(bytes));
+}
+
+// Whole granules, cut at the end of the reservation.
+std::size_t growable_storage::exact_for(std::size_t bytes) const {
+  const std::size_t exact = align_up(bytes, granule_);
+  return bytes <= max_bytes() ? std::min(exact, max_bytes()) : exact;
+}
+
+void growable_storage::commit(std::size_t bytes) {
+  if (bytes > max_bytes()) {
+    move_to_hold(bytes);
+  } else {
+    region_->commit(0, bytes);
+  }
+  ++growth_steps_;
+  peak_bytes_ = std::max(peak_bytes_, capacity_bytes());
+}
+
+// Reserves for a moved-from storage, and refuses what the options forbid.
+void growable_storage::require_room(std::size_t bytes) {
+  if (!region_) region_.emplace(reserve_region(device_, options_));
+  if (bytes > max_bytes() && options_.past_max == past_max_size::refuse)
+    throw std::length_error{"growth to " + format_bytes(bytes) + " exceeds the " +
+                            format_bytes(max_bytes()) +
+                            " reserved, and growth_options::past_max is refuse"};
+}
+
+void growable_storage::move_to_hold(std::size_t bytes) {
+  const std::size_t twice = add_bytes(max_bytes(), max_bytes());
+  bool moved = false;
+  try {
+    moved = region_->extend(std::max(bytes, twice), bytes);
+  } catch (const out_of_memory& error) {
+    if (error.resource() != exhausted::addresses || bytes >= twice) throw;
+    moved = region_->extend(bytes, bytes);
+  }
+  if (moved) ++base_moves_;
+}
+
+void growable_storage::shrink(std::size_t bytes, stream_ref stream) {
+  if (region_) region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream);
+}
+
+void growable_storage::grant(device_ref device, access_right right) {
+  if (!region_) region_.emplace(reserve_region(device_, options_));
+  region_->grant(device, right);
+}
+
+access_right growable_storage::access(device_ref device) const noexcept {
+  return region_ ? region_->access(device) : access_right::none;
+}
+
+growth_statistics growable_storage::statistics() const noexcept {
+  return {growth_steps_, base_moves_, region_ ? region_->chunk_count() : 0, peak_bytes_};
+}
+
+growable_storage growable_storage::empty_copy() const {
+  growable_storage result{device_, options_};
+  if (!region_) return result;
+  result.grant(device_, region_->access(device_));
+  for (const access_desc& entry : region_->rights().entries())
+    result.grant(entry.device, entry.right);
+  return result;
+}
+
+}  // namespace hipvmm

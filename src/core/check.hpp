@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <source_location>
+#include <string>
+
+#include <hipvmm/core/device.hpp>
+
+namespace hipvmm::detail {
+
+/// Throws hip_error unless `result` is hipSuccess. `call` is the HIP function's name.
+void check(hipError_t result, const char* call,
+           std::source_location where = std::source_location::current());
+
+/// Tells the error handler of a failure that cannot be thrown; does nothing for hipSuccess.
+void report(hipError_t result, const char* call) noexcept;
+
+/// Clears HIP's last error: a failure that became an exception must not surface in the
+/// application's next hipGetLastError.
+void clear_last_error() noexcept;
+
+/// Throws out_of_memory for `bytes` bytes that `device` refused, naming the process's file
+/// descriptors as the cause when none is left: on ROCm up to 7.x every chunk costs one, and the
+/// runtime reports their end as lack of memory (ROCm/rocm-systems#10604).
+[[noreturn]] void throw_out_of_memory(device_ref device, std::size_t bytes);
+
+/// Runs `body` and tells the error handler of a hip_error instead of throwing it.
+void report_exceptions_of(void (*body)(void*), void* argument) noexcept;
+
+/// Runs a callable as report_exceptions_of does.
+template <typename Body>
+void report_exceptions(Body body) noexcept {
+  report_exceptions_of([](void* argument) { (*static_cast<Body*>(argument))(); }, &body);
+}
+
+}  // namespace hipvmm::detail

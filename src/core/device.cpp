@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/core/device.hpp>
+
+#include <array>
+#include <stdexcept>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+
+namespace hipvmm {
+
+using detail::check;
+
+int device_count() {
+  // The number of devices never changes while a process lives.
+  static const int count = [] {
+    int value = 0;
+    const hipError_t result = hipGetDeviceCount(&value);
+    if (result == hipErrorNoDevice) {
+      detail::clear_last_error();
+      return 0;
+    }
+    check(result, "hipGetDeviceCount");
+    return value;
+  }();
+  return count;
+}
+
+void require_device(device_ref device) {
+  const int count = device_count();
+  if (count == 0)
+    throw unsupported{
+        "no HIP device: hipGetDeviceCount found none. Make a GPU visible to this process, or build "
+        "with -DHIPVMM_PROVIDER=host to run without one"};
+  if (device.ordinal() < 0 || device.ordinal() >= count)
+    throw std::invalid_argument{"device " + std::to_string(device.ordinal()) +
+                                " does not exist: this process sees " + std::to_string(count) +
+                                " device" + (count == 1 ? "" : "s") + ", numbered from 0"};
+}
+
+device_ref device_ref::current() {
+  require_device(device_ref{0});
+  int ordinal = 0;
+  check(hipGetDevice(&ordinal), "hipGetDevice");
+  return device_ref{ordinal};
+}
+
+std::string device_ref::name() const {
+  require_device(*this);
+  std::array<char, 256> text{};
+  check(hipDeviceGetName(text.data(), static_cast<int>(text.size()), ordinal_), "hipDeviceGetName");
+  return text.data();
+}
+
+std::size_t device_ref::total_memory() const {
+  require_device(*this);
+  std::size_t bytes = 0;
+  check(hipDeviceTotalMem(&bytes, ordinal_), "hipDeviceTotalMem");
+  return bytes;
+}
+
+std::size_t device_ref::free_memory() const {
+  const scoped_device scope{*this};
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(hipMemGetInfo(&free, &total), "hipMemGetInfo");
+  return free;
+}
+
+bool device_ref::can_access_peer(device_ref peer) const {
+  require_device(*this);
+  require_device(peer);
+  // HIP answers no for a device and itself.
+  if (*this == peer) return true;
+  int can = 0;
+  check(hipDeviceCanAccessPeer(&can, ordinal_, peer.ordinal_), "hipDeviceCanAccessPeer");
+  return can != 0;
+}
+
+bool device_ref::supports_virtual_memory() const {
+  require_device(*this);
+  int value = 0;
+  const hipError_t result =
+      hipDeviceGetAttribute(&value, hip_compat::virtual_memory_management_supported, ordinal_);
+  if (result == hipErrorInvalidValue) {
+    detail::clear_last_error();
+    return true;
+  }
+  check(result, "hipDeviceGetAttribute");
+  return value != 0;
+}
+
+void device_ref::synchronize() const {
+  const scoped_device scope{*this};
+  check(hipDeviceSynchronize(), "hipDeviceSynchronize");
+}
+
+scoped_device::scoped_device(device_ref device)
+    : previous_{device_ref::current()}, changed_{previous_ != device} {
+  if (!changed_) return;
+  require_device(device);
+  check(hipSetDevice(device.ordinal()), "hipSetDevice");
+}
+
+scoped_device::~scoped_device() {
+  if (changed_) detail::report(hipSetDevice(previous_.ordinal()), "hipSetDevice");
+}
+
+}  // namespace hipvmm

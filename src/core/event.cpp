@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/core/event.hpp>
+
+#include <stdexcept>
+
+#include "core/check.hpp"
+
+namespace hipvmm {
+
+using detail::check;
+
+namespace {
+
+ihipEvent_t* create(device_ref device, event_timing timing) {
+  const scoped_device scope{device};
+  hipEvent_t value = nullptr;
+  check(hipEventCreateWithFlags(
+            &value, timing == event_timing::enabled ? hipEventDefault : hipEventDisableTiming),
+        "hipEventCreateWithFlags");
+  return value;
+}
+
+}  // namespace
+
+event::event(event_timing timing) : event{device_ref::current(), timing} {}
+
+event::event(device_ref device, event_timing timing)
+    : value_{create(device, timing)}, device_{device} {}
+
+event::~event() {
+  if (value_ != nullptr) detail::report(hipEventDestroy(value_), "hipEventDestroy");
+}
+
+event& event::operator=(event&& other) noexcept {
+  event moved{std::move(other)};
+  std::swap(value_, moved.value_);
+  std::swap(device_, moved.device_);
+  return *this;
+}
+
+void event::record(stream_ref stream) {
+  check(hipEventRecord(value_, stream.get()), "hipEventRecord");
+}
+
+void event::synchronize() const { check(hipEventSynchronize(value_), "hipEventSynchronize"); }
+
+bool event::is_done() const {
+  const hipError_t result = hipEventQuery(value_);
+  if (result == hipErrorNotReady) return false;
+  check(result, "hipEventQuery");
+  return true;
+}
+
+std::chrono::duration<float, std::milli> event::elapsed(const event& from, const event& to) {
+  float milliseconds = 0;
+  check(hipEventElapsedTime(&milliseconds, from.value_, to.value_), "hipEventElapsedTime");
+  return std::chrono::duration<float, std::milli>{milliseconds};
+}
+
+}  // namespace hipvmm

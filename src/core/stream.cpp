@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/core/stream.hpp>
+
+#include <stdexcept>
+
+#include <hipvmm/core/event.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm {
+
+using detail::check;
+
+namespace {
+
+ihipStream_t* create(device_ref device, stream_kind kind) {
+  const scoped_device scope{device};
+  hipStream_t value = nullptr;
+  check(hipStreamCreateWithFlags(
+            &value, kind == stream_kind::blocking ? hipStreamDefault : hipStreamNonBlocking),
+        "hipStreamCreateWithFlags");
+  return value;
+}
+
+}  // namespace
+
+stream_ref stream_ref::legacy_default() noexcept {
+  return stream_ref{static_cast<ihipStream_t*>(nullptr)};
+}
+
+stream_ref stream_ref::per_thread_default() noexcept { return stream_ref{hipStreamPerThread}; }
+
+void stream_ref::synchronize() const { check(hipStreamSynchronize(get()), "hipStreamSynchronize"); }
+
+bool stream_ref::is_done() const {
+  const hipError_t result = hipStreamQuery(get());
+  if (result == hipErrorNotReady) return false;
+  check(result, "hipStreamQuery");
+  return true;
+}
+
+void stream_ref::wait(const event& event) const {
+  check(hipStreamWaitEvent(get(), event.get(), 0), "hipStreamWaitEvent");
+}
+
+stream::stream(stream_kind kind) : stream{device_ref::current(), kind} {}
+
+stream::stream(device_ref device, stream_kind kind)
+    : value_{create(device, kind)}, device_{device} {}
+
+stream::~stream() {
+  if (value_ != nullptr) detail::report(hipStreamDestroy(value_), "hipStreamDestroy");
+}
+
+stream& stream::operator=(stream&& other) noexcept {
+  stream moved{std::move(other)};
+  std::swap(value_, moved.value_);
+  std::swap(device_, moved.device_);
+  return *this;
+}
+
+stream_ref stream::ref() const {
+  if (value_ == nullptr)
+    throw std::invalid_argument{"the stream is empty: it was moved from or released"};
+  return stream_ref{value_};
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+# Finds the AMD-flavoured HIP header that the library and its providers are compiled against.
+# Sets HIPVMM_HIP_INCLUDE_DIR and hipvmm_hip_version; stops with what to install otherwise.
+find_path(HIPVMM_HIP_INCLUDE_DIR hip/hip_runtime_api.h
+  HINTS ENV ROCM_PATH ENV HIP_PATH PATHS /opt/rocm PATH_SUFFIXES include
+  DOC "Folder that holds hip/hip_runtime_api.h")
+if(NOT HIPVMM_HIP_INCLUDE_DIR)
+  message(FATAL_ERROR "hipvmm: hip/hip_runtime_api.h was not found. Install HIP's headers "
+    "(Debian and Ubuntu: libamdhip64-dev; ROCm: hip-dev) or set HIPVMM_HIP_INCLUDE_DIR.")
+endif()
+file(STRINGS ${HIPVMM_HIP_INCLUDE_DIR}/hip/hip_version.h hip_version_lines
+  REGEX "#define HIP_VERSION_(MAJOR|MINOR) +[0-9]+")
+string(REGEX REPLACE "[^0-9;]" "" hipvmm_hip_version "${hip_version_lines}")
+string(REPLACE ";" "." hipvmm_hip_version "${hipvmm_hip_version}")
+if(hipvmm_hip_version VERSION_LESS 5.2)
+  message(FATAL_ERROR "hipvmm: HIP headers ${hipvmm_hip_version} in ${HIPVMM_HIP_INCLUDE_DIR} are "
+    "too old: virtual memory management came with 5.2. Install libamdhip64-dev 5.2 or newer.")
+endif()

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+#include "address_map.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <limits>
+#include <tuple>
+
+#include "failure.hpp"
+#include "pointers.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+constexpr int reserve_flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+address map_anonymous(address hint, std::size_t bytes, int protection, int flags) {
+  void* const mapped = mmap(pointer_to(hint), bytes, protection, flags, -1, 0);
+  require(mapped != MAP_FAILED, error_of_errno(errno));
+  return address_of(mapped);
+}
+
+address round_up(address value, std::size_t multiple) noexcept {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+address reserve_aligned(std::size_t bytes, std::size_t alignment) {
+  const address direct = map_anonymous(0, bytes, PROT_NONE, reserve_flags);
+  if (direct % alignment == 0) return direct;
+  munmap(pointer_to(direct), bytes);
+  require(bytes <= std::numeric_limits<std::size_t>::max() - alignment, hipErrorOutOfMemory);
+  const std::size_t wide_bytes = bytes + alignment;
+  const address wide = map_anonymous(0, wide_bytes, PROT_NONE, reserve_flags);
+  const address aligned = round_up(wide, alignment);
+  if (aligned != wide) munmap(pointer_to(wide), aligned - wide);
+  munmap(pointer_to(aligned + bytes), wide + wide_bytes - aligned - bytes);
+  return aligned;
+}
+
+address reserve_anywhere(std::size_t bytes, std::size_t alignment, address hint) {
+  if (hint != 0 && hint % alignment == 0) {
+    void* const at =
+        mmap(pointer_to(hint), bytes, PROT_NONE, reserve_flags | MAP_FIXED_NOREPLACE, -1, 0);
+    // Kernels before 4.17 take the flag for a mere hint and may answer with another address.
+    if (at == pointer_to(hint)) return hint;
+    if (at != MAP_FAILED) munmap(at, bytes);
+  }
+  return reserve_aligned(bytes, alignment);
+}
+
+bool is_range(address start, std::size_t bytes) noexcept {
+  return bytes <= std::numeric_limits<address>::max() - start;
+}
+
+}  // namespace
+
+address address_map::reserve(std::size_t bytes, std::size_t alignment, address hint) {
+  {
+    const guard lock{mutex_};
+    require(bytes <= address_space_ - reserved_bytes_, hipErrorOutOfMemory);
+    reserved_bytes_ += bytes;
+  }
+  address start = 0;
+  try {
+    start = reserve_anywhere(bytes, std::max(alignment, granularity_), hint);
+    const guard lock{mutex_};
+    reservations_.emplace(start, reservation{bytes, 0});
+  } catch (...) {
+    if (start != 0) munmap(pointer_to(start), bytes);
+    const guard lock{mutex_};
+    reserved_bytes_ -= bytes;
+    throw;
+  }
+  return start;
+}
+
+void address_map::free_reservation(address start, std::size_t bytes) {
+  {
+    const guard lock{mutex_};
+    const auto at = reservations_.find(start);
+    require(at != reservations_.end() && at->second.bytes == bytes && at->second.mappings == 0);
+    reservations_.erase(at);
+  }
+  munmap(pointer_to(start), bytes);
+  const guard lock{mutex_};
+  reserved_bytes_ -= bytes;
+}
+
+void address_map::map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory) {
+  require(is_range(start, bytes));
+  auto made = std::make_unique<region>(region{memory_kind::mapping, memory->device(), start, bytes,
+                                              bytes, 0, 0, 0, memory, true, 0, 0});
+  region* const mapped = made.get();
+  {
+    const guard lock{mutex_};
+    const auto around = reservation_at(start);
+    require(around != reservations_.end());
+    require(start + bytes <= around->first + around->second.bytes);
+    const auto next = regions_.lower_bound(start);
+    require(next == regions_.end() || next->first >= start + bytes);
+    require(region_at(start) == nullptr);
+    regions_.emplace_hint(next, start, std::move(made));
+    ++around->second.mappings;
+    ++mappings_;
+  }
+  void* const at = mmap(pointer_to(start), bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                        memory->file(), memory->offset());
+  const int error = at == MAP_FAILED ? errno : 0;
+  // A fixed mmap that fails may have removed what it was to replace.
+  if (error != 0) mmap(pointer_to(start), bytes, PROT_NONE, reserve_flags | MAP_FIXED, -1, 0);
+  const guard lock{mutex_};
+  settle({&mapped, 1});
+  if (error == 0) return;
+  --reservation_at(start)->second.mappings;
+  --mappings_;
+  regions_.erase(start);
+  throw failure{error_of_errno(error)};
+}
+
+void address_map::unmap(address start, std::size_t bytes) {
+  require(is_range(start, bytes));
+  std::vector<std::unique_ptr<region>> removed;  // dies after the lock, with the last of its memory
+  guard lock{mutex_};
+  const std::vector<region*> whole = whole_mappings(lock, start, bytes);
+  std::vector<std::pair<device_set, device_set>> rights;
+  rights.reserve(whole.size());
+  removed.reserve(whole.size());
+  for (const region* each : whole) rights.emplace_back(each->readers, each->writers);
+  retire(lock, whole);
+  lock.unlock();
+  void* const at = mmap(pointer_to(start), bytes, PROT_NONE, reserve_flags | MAP_FIXED, -1, 0);
+  const int error = at == MAP_FAILED ? errno : 0;
+  lock.lock();
+  settle(whole);
+  if (error != 0) {
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      std::tie(whole[i]->readers, whole[i]->writers) = rights[i];
+    }
+    throw failure{error_of_errno(error)};
+  }
+  for (const region* each : whole) {
+    --reservation_at(each->start)->second.mappings;
+    --mappings_;
+    removed.push_back(std::move(regions_.extract(each->start).mapped()));
+  }
+  lock.unlock();
+}
+
+address address_map::allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  require(bytes <= std::numeric_limits<std::size_t>::max() - page, hipErrorOutOfMemory);
+  const std::size_t extent = round_up(bytes, page);
+  constexpr device_set everybody = ~device_set{0};
+  auto made = std::make_unique<region>(
+      region{kind, device, 0, bytes, extent, flags, everybody, everybody, nullptr, false, 0, 0});
+  const address start = map_anonymous(0, extent, PROT_READ | PROT_WRITE, reserve_flags);
+  made->start = start;
+  try {
+    const guard lock{mutex_};
+    regions_.emplace(start, std::move(made));
+    ++(kind == memory_kind::device_allocation ? device_allocations_ : host_allocations_);
+  } catch (...) {
+    munmap(pointer_to(start), extent);
+    throw;
+  }
+  return start;
+}
+
+region address_map::free_allocation(memory_kind kind, address start) {
+  region_map::node_type freed;
+  {
+    guard lock{mutex_};
+    const auto at = regions_.find(start);
+    require(at != regions_.end() && at->second->kind == kind && !at->second->changing);
+    region* const leaving = at->second.get();
+    retire(lock, {&leaving, 1});
+    // Out of the map before the addresses go back: another thread may get them at once.
+    freed = regions_.extract(start);
+    --(kind == memory_kind::device_allocation ? device_allocations_ : host_allocations_);
+  }
+  munmap(pointer_to(start), freed.mapped()->extent_bytes);
+  return std::move(*freed.mapped());
+}
+
+address_map::totals address_map::count() const {
+  const guard lock{mutex_};
+  return {reservations_.size(), mappings_, device_allocations_, host_allocations_};
+}
+
+region* address_map::region_at(address at) const {
+  const auto after = regions_.upper_bound(at);
+  if (after == regions_.begin()) return nullptr;
+  region* const found = std::prev(after)->second.get();
+  return at - found->start < found->extent_bytes ? found : nullptr;
+}
+
+address_map::reservation_map::iterator address_map::reservation_at(address at) {
+  const auto after = reservations_.upper_bound(at);
+  if (after == reservations_.begin()) return reservations_.end();
+  const auto found = std::prev(after);
+  return at - found->first < found->second.bytes ? found : reservations_.end();
+}
+
+std::vector<region*> address_map::whole_mappings(guard& lock, address start, std::size_t bytes) {
+  for (;;) {
+    std::vector<region*> whole;
+    bool settled = true;
+    for (address at = start; at != start + bytes; at += whole.back()->bytes) {
+      const auto found = regions_.find(at);
+      require(found != regions_.end() && found->second->kind == memory_kind::mapping);
+      require(found->second->bytes <= start + bytes - at);
+      whole.push_back(found->second.get());
+      settled = settled && !whole.back()->changing;
+    }
+    if (settled) return whole;
+    changed_.wait(lock);
+  }
+}
+
+void address_map::retire(guard& lock, std::span<region* const> regions) {
+  for (region* each : regions) {
+    each->changing = true;
+    each->readers = 0;
+    each->writers = 0;
+  }
+  changed_.wait(lock, [regions] {
+    return std::all_of(regions.begin(), regions.end(), [](const region* each) {
+      return each->read_pins == 0 && each->write_pins == 0;
+    });
+  });
+}
+
+void address_map::settle(std::span<region* const> regions) {
+  for (region* each : regions) each->changing = false;
+  changed_.notify_all();
+}
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "chunk.hpp"
+#include "settings.hpp"
+
+namespace hipvmm::host_provider {
+
+using address = std::uintptr_t;
+/// One bit per device.
+using device_set = std::uint64_t;
+
+constexpr device_set only(int device) noexcept { return device_set{1} << device; }
+
+enum class right { read, write };
+enum class memory_kind { mapping, device_allocation, host_allocation };
+
+/// What an address belongs to, from a copy's point of view.
+enum class memory_class {
+  pageable,  ///< host memory the provider knows nothing of
+  pinned,    ///< hipHostMalloc
+  device,    ///< hipMalloc, or any address inside a reservation
+};
+
+/// A stretch of memory that may be used as a whole: a mapping or an allocation. Its fields belong
+/// to the address_map, which guards them.
+struct region {
+  memory_kind kind;
+  int device;  // owner; of a host allocation, the device current when it was made
+  address start;
+  std::size_t bytes;         // that may be used
+  std::size_t extent_bytes;  // that the address range takes
+  unsigned flags;            // hipHostMalloc's
+  device_set readers;
+  device_set writers;
+  std::shared_ptr<chunk> memory;  // of a mapping
+  bool changing = false;          // protection or existence is being changed by one thread
+  unsigned read_pins = 0;
+  unsigned write_pins = 0;
+};
+
+/// Who wants to use memory and how.
+struct access_request {
+  right needed;
+  int device;
+  /// Owners whose hipMalloc memory the device may use: every one for a copy, which the runtime
+  /// stages; for anything else itself and the peers it enabled.
+  device_set owners;
+};
+
+/// A change of some devices' rights to a range; devices in neither set keep theirs.
+struct access_change {
+  device_set named = 0;
+  device_set readers = 0;
+  device_set writers = 0;
+};
+
+/// Everything the provider knows about addresses, with the system calls that make it true.
+/// Thread-safe. System calls and waits for pins run outside its lock, so mapping new memory never
+/// waits for a running copy, nor for another thread's unmap.
+class address_map {
+ public:
+  explicit address_map(const settings& limits) noexcept
+      : granularity_{limits.granularity}, address_space_{limits.address_space_bytes} {}
+
+  /// Reserves addresses, at `hint` if they are free there. The start is a multiple of `alignment`.
+  address reserve(std::size_t bytes, std::size_t alignment, address hint);
+  void free_reservation(address start, std::size_t bytes);
+  void map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory);
+  void unmap(address start, std::size_t bytes);
+  /// Throws: failure with hipErrorInvalidDevice when a device gains rights to memory of an owner
+  /// that `links` does not connect it with; nothing has changed then.
+  void set_access(address start, std::size_t bytes, const access_change& change,
+                  const std::vector<device_set>& links);
+
+  address allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags);
+  /// Frees the allocation of that kind at `start`; gives what it was.
+  region free_allocation(memory_kind kind, address start);
+
+  [[nodiscard]] memory_class classify(address at) const;
+  /// The region around `at`, which must be one of its usable bytes.
+  [[nodiscard]] std::optional<region> find(address at) const;
+  /// Whether `request` is allowed on every byte. Pageable memory is allowed to everybody.
+  [[nodiscard]] bool allows(address start, std::size_t bytes, const access_request& request) const;
+
+  /// Keeps a piece of memory as it is while a copy or fill touches it.
+  class pin {
+   public:
+    pin() = default;
+    pin(address_map& map, region* pinned, right needed, std::size_t bytes) noexcept
+        : map_{&map}, region_{pinned}, needed_{needed}, bytes_{bytes} {}
+    pin(pin&& other) noexcept
+        : map_{other.map_},
+          region_{std::exchange(other.region_, nullptr)},
+          needed_{other.needed_},
+          bytes_{other.bytes_} {}
+    pin& operator=(pin&&) = delete;
+    ~pin();
+    /// Bytes pinned, counted from the end of the request that hold was asked to begin with.
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+   private:
+    address_map* map_ = nullptr;
+    region* region_ = nullptr;
+    right needed_ = right::read;
+    std::size_t bytes_ = 0;
+  };
+  /// Pins the part of [start, start + bytes) that lies in the region of its first byte, or of its
+  /// last byte when `from_end`. Throws: failure with hipErrorIllegalAddress when nothing is there
+  /// or the request is not allowed.
+  pin hold(address start, std::size_t bytes, const access_request& request, bool from_end = false);
+
+  struct totals {
+    std::uint64_t reservations;
+    std::uint64_t mappings;
+    std::uint64_t device_allocations;
+    std::uint64_t host_allocations;
+  };
+  [[nodiscard]] totals count() const;
+
+ private:
+  struct reservation {
+    std::size_t bytes;
+    std::size_t mappings;
+  };
+  using region_map = std::map<address, std::unique_ptr<region>>;
+  using reservation_map = std::map<address, reservation>;
+  using guard = std::unique_lock<std::mutex>;
+
+  [[nodiscard]] region* region_at(address at) const;
+  [[nodiscard]] reservation_map::iterator reservation_at(address at);
+  [[nodiscard]] std::vector<region*> whole_mappings(guard& lock, address start, std::size_t bytes);
+  [[nodiscard]] bool knows_any(address start, address end) const;
+  void retire(guard& lock, std::span<region* const> regions);
+  void settle(std::span<region* const> regions);
+
+  const std::size_t granularity_;
+  const std::size_t address_space_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // a pin let go, or a region settled
+  reservation_map reservations_;
+  region_map regions_;
+  std::size_t reserved_bytes_ = 0;
+  std::uint64_t mappings_ = 0;
+  std::uint64_t device_allocations_ = 0;
+  std::uint64_t host_allocations_ = 0;
+};
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "address_map.hpp"
+#include "failure.hpp"
+#include "pointers.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+struct rights {
+  device_set readers;
+  device_set writers;
+
+  // Host code may touch mapped memory as far as any device may, as on AMD with a large BAR.
+  [[nodiscard]] int protection() const noexcept {
+    if (writers != 0) return PROT_READ | PROT_WRITE;
+    return readers != 0 ? PROT_READ : PROT_NONE;
+  }
+};
+
+struct rights_change {
+  region* target;
+  rights before;
+  rights after;
+
+  [[nodiscard]] bool must_wait() const noexcept {
+    const int lost = before.protection() & ~after.protection();
+    if ((lost & PROT_READ) != 0 && target->read_pins != 0) return true;
+    return (lost & PROT_WRITE) != 0 && target->write_pins != 0;
+  }
+};
+
+// One system call for each run of neighbours that get the same protection.
+bool protect(const std::vector<rights_change>& changes, rights rights_change::*wanted) {
+  for (std::size_t first = 0; first < changes.size();) {
+    const int protection = (changes[first].*wanted).protection();
+    std::size_t last = first;
+    bool differs = false;
+    std::size_t bytes = 0;
+    for (; last < changes.size() && (changes[last].*wanted).protection() == protection; ++last) {
+      differs = differs || changes[last].before.protection() != changes[last].after.protection();
+      bytes += changes[last].target->bytes;
+    }
+    void* const start = pointer_to(changes[first].target->start);
+    if (differs && mprotect(start, bytes, protection) != 0) return false;
+    first = last;
+  }
+  return true;
+}
+
+bool permits(const region& where, const access_request& request) noexcept {
+  if (where.kind == memory_kind::device_allocation && (request.owners & only(where.device)) == 0) {
+    return false;
+  }
+  const device_set allowed = request.needed == right::read ? where.readers : where.writers;
+  return (allowed & only(request.device)) != 0;
+}
+
+}  // namespace
+
+void address_map::set_access(address start, std::size_t bytes, const access_change& change,
+                             const std::vector<device_set>& links) {
+  require(start + bytes >= start);
+  guard lock{mutex_};
+  const std::vector<region*> whole = whole_mappings(lock, start, bytes);
+  std::vector<rights_change> changes;
+  changes.reserve(whole.size());
+  for (region* each : whole) {
+    const device_set reach = links[static_cast<std::size_t>(each->device)] | only(each->device);
+    require((change.readers & ~reach) == 0, hipErrorInvalidDevice);
+    const rights before{each->readers, each->writers};
+    changes.push_back({each,
+                       before,
+                       {(before.readers & ~change.named) | change.readers,
+                        (before.writers & ~change.named) | change.writers}});
+  }
+  // Rights are taken away before the protection narrows and given after it has widened, so a copy
+  // that was let in never meets a page it may not touch.
+  for (const rights_change& each : changes) {
+    each.target->changing = true;
+    each.target->readers &= each.after.readers;
+    each.target->writers &= each.after.writers;
+  }
+  changed_.wait(lock, [&changes] {
+    return std::none_of(changes.begin(), changes.end(),
+                        [](const rights_change& each) { return each.must_wait(); });
+  });
+  lock.unlock();
+  const bool done = protect(changes, &rights_change::after);
+  const int error = done ? 0 : errno;
+  if (!done) protect(changes, &rights_change::before);
+  lock.lock();
+  for (const rights_change& each : changes) {
+    const rights& now = done ? each.after : each.before;
+    each.target->readers = now.readers;
+    each.target->writers = now.writers;
+  }
+  settle(whole);
+  require(done, error_of_errno(error));
+}
+
+memory_class address_map::classify(address at) const {
+  const guard lock{mutex_};
+  if (const region* found = region_at(at)) {
+    return found->kind == memory_kind::host_allocation ? memory_class::pinned
+                                                       : memory_class::device;
+  }
+  return knows_any(at, at + 1) ? memory_class::device : memory_class::pageable;
+}
+
+std::optional<region> address_map::find(address at) const {
+  const guard lock{mutex_};
+  const region* const found = region_at(at);
+  if (found == nullptr || at - found->start >= found->bytes) return std::nullopt;
+  return *found;
+}
+
+bool address_map::allows(address start, std::size_t bytes, const access_request& request) const {
+  if (start + bytes < start) return false;
+  const address end = start + bytes;
+  const guard lock{mutex_};
+  if (region_at(start) == nullptr) return !knows_any(start, end);
+  for (address at = start; at < end;) {
+    const region* const found = region_at(at);
+    if (found == nullptr || !permits(*found, request)) return false;
+    const address usable_end = found->start + found->bytes;
+    if (found->kind != memory_kind::mapping) return end <= usable_end;
+    at = usable_end;
+  }
+  return true;
+}
+
+bool address_map::knows_any(address start, address end) const {
+  const auto overlaps = [start, end](const auto& index, const auto& bytes_of) {
+    const auto next = index.lower_bound(end);
+    if (next == index.begin()) return false;
+    const auto& last = *std::prev(next);
+    return last.first + bytes_of(last.second) > start;
+  };
+  return overlaps(regions_, [](const auto& each) { return each->extent_bytes; }) ||
+         overlaps(reservations_, [](const auto& each) { return each.bytes; });
+}
+
+address_map::pin address_map::hold(address start, std::size_t bytes, const access_request& request,
+                                   bool from_end) {
+  const guard lock{mutex_};
+  region* const found = region_at(from_end ? start + bytes - 1 : start);
+  require(found != nullptr && permits(*found, request), hipErrorIllegalAddress);
+  const address first = std::max(start, found->start);
+  const address last = std::min(start + bytes, found->start + found->bytes);
+  require(from_end ? last == start + bytes : first == start && last > first,
+          hipErrorIllegalAddress);
+  ++(request.needed == right::read ? found->read_pins : found->write_pins);
+  return {*this, found, request.needed, last - first};
+}
+
+address_map::pin::~pin() {
+  if (region_ == nullptr) return;
+  const std::lock_guard lock{map_->mutex_};
+  unsigned& pins = needed_ == right::read ? region_->read_pins : region_->write_pins;
+  if (--pins == 0 && region_->changing) map_->changed_.notify_all();
+}
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "descriptor.hpp"
+#include "device_memory.hpp"
+#include "handle_table.hpp"
+
+namespace hipvmm::host_provider {
+
+/// Physical memory behind hipMemCreate or an import: a range of a file. Handles and mappings share
+/// it; the pages and the budget go back when the last of them lets go.
+class chunk {
+ public:
+  /// An ordinary chunk: a fresh range of the device's sparse file, or, when its properties make it
+  /// shareable, a file of its own, so that exporting it shares nothing else.
+  chunk(device_memory& memory, const hipMemAllocationProp& properties, std::size_t bytes);
+  /// A chunk over a file that another chunk exported; not charged to any budget.
+  chunk(descriptor file, const hipMemAllocationProp& properties, std::size_t bytes) noexcept;
+  ~chunk();
+  chunk(const chunk&) = delete;
+  chunk& operator=(const chunk&) = delete;
+
+  [[nodiscard]] const hipMemAllocationProp& properties() const noexcept { return properties_; }
+  [[nodiscard]] int device() const noexcept { return properties_.location.id; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] int file() const noexcept;
+  [[nodiscard]] off_t offset() const noexcept { return offset_; }
+  /// The one handle this chunk has had since chunk_table::add.
+  [[nodiscard]] std::uint64_t handle() const noexcept { return handle_; }
+
+  /// Files held by shareable chunks in this process.
+  static std::uint64_t open_files() noexcept;
+
+ private:
+  const hipMemAllocationProp properties_;
+  const std::size_t bytes_;
+  device_memory* const memory_;  // null: imported
+  descriptor own_file_;          // empty: a range of the device's file
+  off_t offset_ = 0;
+  std::uint64_t handle_ = 0;
+
+  friend class chunk_table;
+};
+
+/// What an exported descriptor says about itself, checked so that only a whole exported chunk of a
+/// device below `devices`, in multiples of `granularity`, passes.
+struct shared_file {
+  int device;
+  std::size_t bytes;
+
+  /// Throws: failure with hipErrorInvalidValue for any other descriptor.
+  static shared_file identify(int file, int devices, std::size_t granularity);
+};
+
+/// Chunks by handle, with the count of references that hipMemCreate, import and retain take and
+/// hipMemRelease gives back. A handle with no reference left is unknown, even while mappings keep
+/// the memory; retaining through such a mapping brings the same handle back. Thread-safe.
+class chunk_table {
+ public:
+  std::uint64_t add(std::shared_ptr<chunk> memory);
+  /// Throws: failure with hipErrorInvalidValue for a handle that has no reference.
+  [[nodiscard]] std::shared_ptr<chunk> find(std::uint64_t handle) const;
+  void retain(const std::shared_ptr<chunk>& memory);
+  void release(std::uint64_t handle);
+  /// References held.
+  [[nodiscard]] std::uint64_t references() const;
+
+ private:
+  struct entry {
+    std::shared_ptr<chunk> memory;
+    std::uint64_t references;
+  };
+  mutable std::mutex mutex_;
+  handle_source source_{handle_kind::chunk};
+  std::unordered_map<std::uint64_t, entry> entries_;
+  std::uint64_t references_ = 0;
+};
+
+}  // namespace hipvmm::host_provider

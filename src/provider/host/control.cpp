@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// The header is C for any compiler and says nothing of visibility.
+#pragma GCC visibility push(default)
+#include <hipvmm/provider/host_control.h>
+#pragma GCC visibility pop
+
+#include "call.hpp"
+
+using namespace hipvmm::host_provider;
+
+namespace {
+
+device_memory* memory_of(int device) {
+  runtime& machine = runtime::get();
+  return machine.has_device(device) ? &machine.device(device).memory : nullptr;
+}
+
+}  // namespace
+
+void hipvmm_host_get_counters(hipvmm_host_counters* counters) {
+  runtime& machine = runtime::get();
+  const address_map::totals memory = machine.addresses().count();
+  *counters = {machine.chunks().references(), memory.reservations,     memory.mappings,
+               memory.device_allocations,     memory.host_allocations, machine.streams().size(),
+               machine.events().size(),       chunk::open_files()};
+}
+
+size_t hipvmm_host_device_bytes(int device) {
+  const device_memory* const memory = memory_of(device);
+  return memory == nullptr ? 0 : memory->used();
+}
+
+size_t hipvmm_host_peak_device_bytes(int device) {
+  const device_memory* const memory = memory_of(device);
+  return memory == nullptr ? 0 : memory->peak();
+}
+
+void hipvmm_host_reset_peak_device_bytes(int device) {
+  if (device_memory* const memory = memory_of(device)) memory->reset_peak();
+}
+
+void hipvmm_host_fail_call(const char* function, uint64_t nth, int error) {
+  call_site::plan(function, nth, static_cast<hipError_t>(error));
+}
+
+int hipvmm_host_fault_struck() { return call_site::struck() ? 1 : 0; }
+
+uint64_t hipvmm_host_call_count(const char* function) { return call_site::count(function); }
+
+void hipvmm_host_hold_streams() { stream_queue::hold_all(); }
+
+void hipvmm_host_release_streams() { stream_queue::release_all(); }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <climits>
+#include <string>
+#include <thread>
+
+#include "call.hpp"
+#include "core/hip_compat.hpp"
+#include "enum_value.hpp"
+#include "thread_state.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+// The attributes this provider has something true to say about.
+int attribute_of(int attribute) {
+  if (attribute == hip_compat::virtual_memory_management_supported) return 1;
+  switch (attribute) {
+    case hipDeviceAttributeCanMapHostMemory:
+    case hipDeviceAttributeUnifiedAddressing:
+    case hipDeviceAttributeIsLargeBar:
+    case hipDeviceAttributeAsyncEngineCount:
+      return 1;
+    case hipDeviceAttributeMultiprocessorCount:
+      return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1U << 16U));
+    case hipDeviceAttributeComputeMode:
+      return hipComputeModeDefault;
+    case hipDeviceAttributeIntegrated:
+    case hipDeviceAttributeConcurrentKernels:
+    case hipDeviceAttributeMemoryPoolsSupported:
+    case hipDeviceAttributeManagedMemory:
+    case hipDeviceAttributeConcurrentManagedAccess:
+    case hipDeviceAttributePageableMemoryAccess:
+    case hipDeviceAttributeStreamPrioritiesSupported:
+    case hipDeviceAttributeHostNativeAtomicSupported:
+    case hipDeviceAttributeCooperativeLaunch:
+      return 0;
+    default:
+      throw failure{hipErrorInvalidValue};
+  }
+}
+
+hipError_t write_version(int* version) {
+  require(version != nullptr);
+  *version = HIP_VERSION;
+  return hipSuccess;
+}
+
+}  // namespace
+}  // namespace hipvmm::host_provider
+
+using namespace hipvmm::host_provider;
+
+hipError_t hipInit(unsigned int flags) {
+  return call(__func__, [&](runtime&) {
+    require(flags == 0);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDriverGetVersion(int* version) {
+  return call(__func__, device_need::none, [&](runtime&) { return write_version(version); });
+}
+
+hipError_t hipRuntimeGetVersion(int* version) {
+  return call(__func__, device_need::none, [&](runtime&) { return write_version(version); });
+}
+
+hipError_t hipGetDeviceCount(int* count) {
+  return call(__func__, device_need::none, [&](runtime& machine) {
+    require(count != nullptr);
+    *count = machine.device_count();
+    return *count == 0 ? hipErrorNoDevice : hipSuccess;
+  });
+}
+
+hipError_t hipGetDevice(int* device) {
+  return call(__func__, [&](runtime&) {
+    require(device != nullptr);
+    *device = current_device();
+    return hipSuccess;
+  });
+}
+
+hipError_t hipSetDevice(int device) {
+  return call(__func__, [&](runtime& machine) {
+    require(machine.has_device(device), hipErrorInvalidDevice);
+    current_device() = device;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGet(hipDevice_t* device, int ordinal) {
+  return call(__func__, [&](runtime& machine) {
+    require(device != nullptr);
+    require(machine.has_device(ordinal), hipErrorInvalidDevice);
+    *device = ordinal;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetName(char* name, int length, hipDevice_t device) {
+  return call(__func__, [&](runtime& machine) {
+    require(name != nullptr && length > 0);
+    require(machine.has_device(device), hipErrorInvalidDevice);
+    const std::string full = "hipvmm host device " + std::to_string(device);
+    const std::size_t end = full.copy(name, static_cast<std::size_t>(length) - 1);
+    name[end] = '\0';
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device) {
+  return call(__func__, [&](runtime& machine) {
+    require(value != nullptr);
+    require(machine.has_device(device), hipErrorInvalidDevice);
+    *value = attribute_of(value_of(attribute));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceTotalMem(size_t* bytes, hipDevice_t device) {
+  return call(__func__, [&](runtime& machine) {
+    require(bytes != nullptr);
+    *bytes = machine.device(device).memory.budget();
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceSynchronize() {
+  return call(__func__, [](runtime& machine) {
+    stream_set& streams = machine.device(current_device()).streams;
+    streams.wait_all();
+    return streams.take_errors();
+  });
+}
+
+hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return call(__func__, [&](runtime&) {
+    if (least != nullptr) *least = least_priority;
+    if (greatest != nullptr) *greatest = greatest_priority;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceCanAccessPeer(int* can_access, int device, int peer) {
+  return call(__func__, [&](runtime& machine) {
+    require(can_access != nullptr);
+    require(machine.has_device(device) && machine.has_device(peer), hipErrorInvalidDevice);
+    *can_access = machine.linked(device, peer) ? 1 : 0;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceEnablePeerAccess(int peer, unsigned int flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(flags == 0);
+    const int self = current_device();
+    require(machine.has_device(peer) && machine.linked(self, peer), hipErrorInvalidDevice);
+    const device_set before = machine.device(self).peers.fetch_or(only(peer));
+    return (before & only(peer)) != 0 ? hipErrorPeerAccessAlreadyEnabled : hipSuccess;
+  });
+}
+
+hipError_t hipDeviceDisablePeerAccess(int peer) {
+  return call(__func__, [&](runtime& machine) {
+    require(machine.has_device(peer), hipErrorInvalidDevice);
+    const device_set before = machine.device(current_device()).peers.fetch_and(~only(peer));
+    return (before & only(peer)) == 0 ? hipErrorPeerAccessNotEnabled : hipSuccess;
+  });
+}

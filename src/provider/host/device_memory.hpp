@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "descriptor.hpp"
+
+namespace hipvmm::host_provider {
+
+/// The physical memory of one device: a budget, and one sparse file whose untouched bytes cost
+/// nothing and whose offsets are never handed out twice. Thread-safe.
+class device_memory {
+ public:
+  explicit device_memory(std::size_t budget) noexcept : budget_{budget} {}
+
+  /// Charges `bytes` to the budget. Throws: failure with hipErrorOutOfMemory beyond it.
+  void take(std::size_t bytes);
+  void give_back(std::size_t bytes) noexcept;
+
+  [[nodiscard]] std::size_t budget() const noexcept { return budget_; }
+  [[nodiscard]] std::size_t used() const;
+  [[nodiscard]] std::size_t peak() const;
+  void reset_peak();
+
+  /// The sparse file, opened on first use.
+  int file();
+  /// A range of the file that nobody had before.
+  off_t claim(std::size_t bytes);
+  /// Returns the pages of a claimed range to the operating system.
+  void discard(off_t offset, std::size_t bytes) noexcept;
+
+ private:
+  const std::size_t budget_;
+  mutable std::mutex mutex_;
+  std::size_t used_ = 0;
+  std::size_t peak_ = 0;
+  off_t next_ = 0;
+  descriptor file_;
+};
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include <chrono>
+#include <utility>
+
+#include "call.hpp"
+#include "thread_state.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+constexpr unsigned event_flags = hipEventBlockingSync | hipEventDisableTiming |
+                                 hipEventInterprocess | hipEventReleaseToDevice |
+                                 hipEventReleaseToSystem;
+
+std::shared_ptr<event_state> event_of(runtime& machine, hipEvent_t handle) {
+  std::shared_ptr<event_state> found = machine.events().find(from_handle(handle));
+  require(found != nullptr, hipErrorInvalidHandle);
+  return found;
+}
+
+hipError_t create(runtime& machine, hipEvent_t* event, unsigned flags) {
+  require(event != nullptr);
+  require((flags & ~event_flags) == 0);
+  require((flags & hipEventReleaseToDevice) == 0 || (flags & hipEventReleaseToSystem) == 0);
+  const bool keeps_time = (flags & hipEventDisableTiming) == 0;
+  if ((flags & hipEventInterprocess) != 0) {
+    require(!keeps_time);
+    return hipErrorNotSupported;
+  }
+  auto made = std::make_shared<event_state>(current_device(), keeps_time);
+  *event = to_handle<hipEvent_t>(machine.events().insert(std::move(made)));
+  return hipSuccess;
+}
+
+}  // namespace
+}  // namespace hipvmm::host_provider
+
+using namespace hipvmm::host_provider;
+
+hipError_t hipEventCreate(hipEvent_t* event) {
+  return call(__func__, [&](runtime& machine) { return create(machine, event, hipEventDefault); });
+}
+
+hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned int flags) {
+  return call(__func__, [&](runtime& machine) { return create(machine, event, flags); });
+}
+
+hipError_t hipEventDestroy(hipEvent_t event) {
+  return call(__func__, [&](runtime& machine) {
+    require(machine.events().extract(from_handle(event)) != nullptr, hipErrorInvalidHandle);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<event_state> recorded = event_of(machine, event);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    require(recorded->device() == queue->device(), hipErrorInvalidHandle);
+    stream_set& streams = machine.device(queue->device()).streams;
+    recorded->record(queue->put_mark(streams.ahead_of(*queue)));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipEventSynchronize(hipEvent_t event) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<const mark> last = event_of(machine, event)->last();
+    if (last == nullptr) return hipSuccess;
+    last->where.wait();
+    return last->where.queue->take_error();
+  });
+}
+
+hipError_t hipEventQuery(hipEvent_t event) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<const mark> last = event_of(machine, event)->last();
+    if (last == nullptr) return hipSuccess;
+    if (!last->where.reached()) return hipErrorNotReady;
+    return last->where.queue->take_error();
+  });
+}
+
+hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop) {
+  return call(__func__, [&](runtime& machine) {
+    require(milliseconds != nullptr);
+    const std::shared_ptr<event_state> from = event_of(machine, start);
+    const std::shared_ptr<event_state> to = event_of(machine, stop);
+    require(from->keeps_time() && to->keeps_time(), hipErrorInvalidHandle);
+    require(from->device() == to->device(), hipErrorInvalidHandle);
+    const std::shared_ptr<const mark> first = from->last();
+    const std::shared_ptr<const mark> last = to->last();
+    require(first != nullptr && last != nullptr, hipErrorInvalidHandle);
+    if (!first->where.reached() || !last->where.reached()) return hipErrorNotReady;
+    *milliseconds = std::chrono::duration<float, std::milli>{last->when - first->when}.count();
+    return hipSuccess;
+  });
+}

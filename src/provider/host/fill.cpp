@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+#include <limits>
+#include <utility>
+
+#include "call.hpp"
+#include "pointers.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+struct elements {
+  void* destination;
+  std::uint32_t pattern;
+  unsigned width;
+  std::size_t count;
+};
+
+hipError_t fill(runtime& machine, const elements& what, hipStream_t stream, completion how) {
+  const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+  if (what.count == 0) return hipSuccess;
+  const address start = address_of(what.destination);
+  require(start != 0 && start % what.width == 0);
+  require(what.count <= std::numeric_limits<std::size_t>::max() / what.width);
+  const endpoint side{start, machine.addresses().classify(start), queue->device(), false};
+  require(side.where != memory_class::pageable);
+  require(allowed(machine, side, right::write, what.count * what.width));
+  return machine.submit(*queue, fill_operation{side, what.pattern, what.width, what.count}, how);
+}
+
+std::uint32_t low_byte(int value) noexcept { return static_cast<std::uint32_t>(value) & 0xFFU; }
+
+}  // namespace
+}  // namespace hipvmm::host_provider
+
+using namespace hipvmm::host_provider;
+
+hipError_t hipMemset(void* destination, int value, size_t bytes) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, low_byte(value), 1, bytes}, nullptr,
+                completion::synchronous);
+  });
+}
+
+hipError_t hipMemsetAsync(void* destination, int value, size_t bytes, hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, low_byte(value), 1, bytes}, stream,
+                completion::asynchronous);
+  });
+}
+
+hipError_t hipMemsetD8(hipDeviceptr_t destination, unsigned char value, size_t count) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, value, 1, count}, nullptr, completion::synchronous);
+  });
+}
+
+hipError_t hipMemsetD8Async(hipDeviceptr_t destination, unsigned char value, size_t count,
+                            hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, value, 1, count}, stream, completion::asynchronous);
+  });
+}
+
+hipError_t hipMemsetD16(hipDeviceptr_t destination, unsigned short value, size_t count) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, value, 2, count}, nullptr, completion::synchronous);
+  });
+}
+
+hipError_t hipMemsetD16Async(hipDeviceptr_t destination, unsigned short value, size_t count,
+                             hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, value, 2, count}, stream, completion::asynchronous);
+  });
+}
+
+hipError_t hipMemsetD32(hipDeviceptr_t destination, int value, size_t count) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, static_cast<std::uint32_t>(value), 4, count}, nullptr,
+                completion::synchronous);
+  });
+}
+
+hipError_t hipMemsetD32Async(hipDeviceptr_t destination, int value, size_t count,
+                             hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, static_cast<std::uint32_t>(value), 4, count}, stream,
+                completion::asynchronous);
+  });
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "call.hpp"
+#include "core/hip_compat.hpp"
+#include "pointers.hpp"
+#include "thread_state.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+constexpr unsigned host_flags = hipHostMallocPortable | hipHostMallocMapped |
+                                hipHostMallocWriteCombined | hipHostMallocNumaUser |
+                                hipHostMallocCoherent | hipHostMallocNonCoherent;
+
+}  // namespace
+}  // namespace hipvmm::host_provider
+
+using namespace hipvmm::host_provider;
+
+hipError_t hipMalloc(void** pointer, size_t bytes) {
+  return call(__func__, [&](runtime& machine) {
+    require(pointer != nullptr);
+    *pointer = nullptr;
+    if (bytes == 0) return hipSuccess;
+    const int id = current_device();
+    device_memory& memory = machine.device(id).memory;
+    memory.take(bytes);
+    try {
+      *pointer =
+          pointer_to(machine.addresses().allocate(memory_kind::device_allocation, id, bytes, 0));
+    } catch (...) {
+      memory.give_back(bytes);
+      throw;
+    }
+    return hipSuccess;
+  });
+}
+
+hipError_t hipFree(void* pointer) {
+  return call(__func__, [&](runtime& machine) {
+    if (pointer == nullptr) return hipSuccess;
+    const address start = address_of(pointer);
+    const std::optional<region> found = machine.addresses().find(start);
+    require(found && found->kind == memory_kind::device_allocation && found->start == start);
+    machine.device(found->device).streams.wait_all();
+    const region freed = machine.addresses().free_allocation(found->kind, start);
+    machine.device(freed.device).memory.give_back(freed.bytes);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipHostMalloc(void** pointer, size_t bytes, unsigned int flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(pointer != nullptr);
+    *pointer = nullptr;
+    require((flags & ~host_flags) == 0);
+    require((flags & hipHostMallocCoherent) == 0 || (flags & hipHostMallocNonCoherent) == 0);
+    if (bytes == 0) return hipSuccess;
+    *pointer = pointer_to(
+        machine.addresses().allocate(memory_kind::host_allocation, current_device(), bytes, flags));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipHostFree(void* pointer) {
+  return call(__func__, [&](runtime& machine) {
+    if (pointer == nullptr) return hipSuccess;
+    const address start = address_of(pointer);
+    const std::optional<region> found = machine.addresses().find(start);
+    require(found && found->kind == memory_kind::host_allocation && found->start == start);
+    for (int id = 0; id < machine.device_count(); ++id) machine.device(id).streams.wait_all();
+    machine.addresses().free_allocation(memory_kind::host_allocation, start);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipHostGetDevicePointer(void** device_pointer, void* host_pointer, unsigned int flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(device_pointer != nullptr && host_pointer != nullptr && flags == 0);
+    const std::optional<region> found = machine.addresses().find(address_of(host_pointer));
+    require(found && found->kind == memory_kind::host_allocation);
+    *device_pointer = host_pointer;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  return call(__func__, [&](runtime& machine) {
+    const device_memory& memory = machine.device(current_device()).memory;
+    if (free_bytes != nullptr) *free_bytes = memory.budget() - memory.used();
+    if (total_bytes != nullptr) *total_bytes = memory.budget();
+    return hipSuccess;
+  });
+}
+
+hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer) {
+  return call(__func__, [&](runtime& machine) {
+    require(attributes != nullptr && pointer != nullptr);
+    const std::optional<region> found = machine.addresses().find(address_of(pointer));
+    require(found.has_value());
+    const bool on_host = found->kind == memory_kind::host_allocation;
+    hipPointerAttribute_t answer{};
+    hipvmm::hip_compat::memory_type(answer) = on_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
+    answer.device = found->device;
+    answer.devicePointer = const_cast<void*>(pointer);
+    answer.hostPointer = on_host ? const_cast<void*>(pointer) : nullptr;
+    answer.allocationFlags = found->flags;
+    *attributes = answer;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemGetAddressRange(hipDeviceptr_t* base, size_t* bytes, hipDeviceptr_t pointer) {
+  return call(__func__, [&](runtime& machine) {
+    const std::optional<region> found = machine.addresses().find(address_of(pointer));
+    require(found.has_value(), hipErrorNotFound);
+    if (base != nullptr) *base = pointer_to(found->start);
+    if (bytes != nullptr) *bytes = found->bytes;
+    return hipSuccess;
+  });
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "address_map.hpp"
+#include "chunk.hpp"
+#include "device_memory.hpp"
+#include "event_state.hpp"
+#include "handle_table.hpp"
+#include "settings.hpp"
+#include "stream_set.hpp"
+
+namespace hipvmm::host_provider {
+
+struct device_state {
+  device_state(runtime& machine, int id, std::size_t bytes) : memory{bytes}, streams{machine, id} {}
+
+  device_memory memory;
+  stream_set streams;
+  /// Devices whose hipMalloc memory this one may use since hipDeviceEnablePeerAccess.
+  std::atomic<device_set> peers{0};
+};
+
+/// Whether the calling thread waits for the work it submits.
+enum class completion { synchronous, asynchronous };
+
+/// All there is behind HIP in this process. Made by the first call and never destroyed, so that
+/// calls made while the process ends still work.
+class runtime {
+ public:
+  static runtime& get();
+  runtime(const runtime&) = delete;
+  runtime& operator=(const runtime&) = delete;
+
+  /// Whether the environment could be understood.
+  [[nodiscard]] bool valid() const noexcept { return valid_; }
+  [[nodiscard]] const settings& configuration() const noexcept { return configuration_; }
+  [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices_.size()); }
+  [[nodiscard]] bool has_device(int id) const noexcept { return id >= 0 && id < device_count(); }
+  /// Throws: failure with `code` when there is no such device.
+  device_state& device(int id, hipError_t code = hipErrorInvalidDevice);
+  [[nodiscard]] bool linked(int a, int b) const noexcept;
+  [[nodiscard]] device_set peers_enabled(int id) const noexcept;
+
+  [[nodiscard]] address_map& addresses() noexcept { return addresses_; }
+  [[nodiscard]] const address_map& addresses() const noexcept { return addresses_; }
+  [[nodiscard]] chunk_table& chunks() noexcept { return chunks_; }
+  [[nodiscard]] handle_table<stream_queue>& streams() noexcept { return streams_; }
+  [[nodiscard]] handle_table<event_state>& events() noexcept { return events_; }
+
+  /// The stream behind a handle: null and per-thread streams are those of the current device.
+  /// Throws: failure with hipErrorInvalidHandle for a stale or forged one.
+  std::shared_ptr<stream_queue> stream(hipStream_t handle);
+  /// Submits work in the order that the null stream's rules give.
+  hipError_t submit(stream_queue& queue, operation work, completion how);
+  void retire(stream_queue& drained);
+
+ private:
+  runtime();
+
+  settings configuration_;
+  bool valid_ = false;
+  std::vector<std::unique_ptr<device_state>> devices_;
+  address_map addresses_;
+  chunk_table chunks_;
+  handle_table<stream_queue> streams_{handle_kind::stream};
+  handle_table<event_state> events_{handle_kind::event};
+};
+
+}  // namespace hipvmm::host_provider

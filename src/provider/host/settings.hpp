@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hipvmm::host_provider {
+
+inline constexpr int max_devices = 64;
+
+/// What the environment asks of the provider. docs/providers.md lists the variables.
+struct settings {
+  int devices = 2;
+  std::size_t granularity = 2U << 20U;
+  std::size_t device_bytes = 0;
+  std::size_t address_space_bytes = 0;
+  /// links[d] has bit p set when device d reaches device p over a peer link.
+  std::vector<std::uint64_t> links;
+};
+
+/// Reads the environment.
+/// Throws: std::invalid_argument with a sentence naming the variable, its value and what it
+/// accepts.
+settings read_settings();
+
+}  // namespace hipvmm::host_provider

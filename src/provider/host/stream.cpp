@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <utility>
+
+#include "call.hpp"
+#include "thread_state.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+hipError_t create(runtime& machine, hipStream_t* stream, unsigned flags, int priority) {
+  require(stream != nullptr);
+  require(flags == hipStreamDefault || flags == hipStreamNonBlocking);
+  const stream_order order =
+      flags == hipStreamNonBlocking ? stream_order::non_blocking : stream_order::blocking;
+  stream_set& streams = machine.device(current_device()).streams;
+  const std::shared_ptr<stream_queue> made =
+      streams.create(order, std::clamp(priority, greatest_priority, least_priority));
+  try {
+    *stream = to_handle<hipStream_t>(machine.streams().insert(made));
+  } catch (...) {
+    made->close();
+    throw;
+  }
+  return hipSuccess;
+}
+
+// The null stream is done when the streams it waits for are.
+std::vector<position> awaited_by(runtime& machine, stream_queue& queue) {
+  if (queue.order() == stream_order::null) {
+    return machine.device(queue.device()).streams.ends(false);
+  }
+  return {queue.end()};
+}
+
+}  // namespace
+}  // namespace hipvmm::host_provider
+
+using namespace hipvmm::host_provider;
+
+hipError_t hipStreamCreate(hipStream_t* stream) {
+  return call(__func__,
+              [&](runtime& machine) { return create(machine, stream, hipStreamDefault, 0); });
+}
+
+hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned int flags) {
+  return call(__func__, [&](runtime& machine) { return create(machine, stream, flags, 0); });
+}
+
+hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, int priority) {
+  return call(__func__, [&](runtime& machine) { return create(machine, stream, flags, priority); });
+}
+
+hipError_t hipStreamDestroy(hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<stream_queue> leaving = machine.streams().extract(from_handle(stream));
+    require(leaving != nullptr, hipErrorInvalidHandle);
+    leaving->close();
+    return hipSuccess;
+  });
+}
+
+hipError_t hipStreamSynchronize(hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    for (const position& each : awaited_by(machine, *queue)) each.wait();
+    return queue->take_error();
+  });
+}
+
+hipError_t hipStreamQuery(hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    for (const position& each : awaited_by(machine, *queue)) {
+      if (!each.reached()) return hipErrorNotReady;
+    }
+    return queue->take_error();
+  });
+}
+
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(flags == 0);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    const std::shared_ptr<event_state> awaited = machine.events().find(from_handle(event));
+    require(awaited != nullptr, hipErrorInvalidHandle);
+    const std::shared_ptr<const mark> last = awaited->last();
+    if (last == nullptr || last->where.reached()) return hipSuccess;
+    return machine.submit(*queue, wait_operation{last->where}, completion::asynchronous);
+  });
+}
+
+hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int* flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(flags != nullptr);
+    *flags = machine.stream(stream)->order() == stream_order::non_blocking ? hipStreamNonBlocking
+                                                                           : hipStreamDefault;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipStreamGetPriority(hipStream_t stream, int* priority) {
+  return call(__func__, [&](runtime& machine) {
+    require(priority != nullptr);
+    *priority = machine.stream(stream)->priority();
+    return hipSuccess;
+  });
+}
+
+hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void* user_data,
+                                unsigned int flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(callback != nullptr && flags == 0);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    return machine.submit(*queue, host_operation{nullptr, callback, stream, user_data},
+                          completion::asynchronous);
+  });
+}
+
+hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void* user_data) {
+  return call(__func__, [&](runtime& machine) {
+    require(function != nullptr);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    return machine.submit(*queue, host_operation{function, nullptr, stream, user_data},
+                          completion::asynchronous);
+  });
+}
+
+int hipGetStreamDeviceId(hipStream_t stream) {
+  int id = -1;
+  static_cast<void>(call(__func__, [&](runtime& machine) {
+    id = machine.stream(stream)->device();
+    return hipSuccess;
+  }));
+  return id;
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+#include "stream_queue.hpp"
+
+#include <algorithm>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "failure.hpp"
+#include "runtime.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+// Set while a thread runs a host function or callback.
+thread_local bool inside_host_function = false;
+
+struct gate {
+  std::mutex mutex;
+  std::condition_variable opened;
+  std::atomic<unsigned> holds{0};
+
+  void pass() {
+    if (holds.load(std::memory_order_acquire) == 0) return;
+    std::unique_lock lock{mutex};
+    opened.wait(lock, [this] { return holds.load(std::memory_order_relaxed) == 0; });
+  }
+};
+
+// Never destroyed: workers outlive main.
+gate& worker_gate() {
+  static gate& only = *new gate;
+  return only;
+}
+
+bool all_reached(const std::vector<position>& positions) noexcept {
+  return std::all_of(positions.begin(), positions.end(),
+                     [](const position& each) { return each.reached(); });
+}
+
+hipError_t call_host(const host_operation& work, hipError_t status) {
+  inside_host_function = true;
+  if (work.function != nullptr) {
+    work.function(work.user_data);
+  } else {
+    work.callback(work.stream, status, work.user_data);
+  }
+  inside_host_function = false;
+  return hipSuccess;
+}
+
+}  // namespace
+
+bool position::reached() const noexcept { return queue->reached(sequence); }
+void position::wait() const { queue->wait(sequence); }
+
+position stream_queue::submit(operation work, std::vector<position> after) {
+  std::unique_lock lock{mutex_};
+  const std::uint64_t sequence = append(lock, {std::move(work), std::move(after)});
+  return {shared_from_this(), sequence};
+}
+
+hipError_t stream_queue::run(operation work, std::vector<position> after) {
+  std::unique_lock lock{mutex_};
+  if (error_ != hipSuccess) return std::exchange(error_, hipSuccess);
+  if (!idle() || !all_reached(after)) {
+    require(!inside_host_function, hipErrorIllegalState);
+    const std::uint64_t sequence = append(lock, {std::move(work), std::move(after)});
+    wait(sequence);
+    return take_error();
+  }
+  require(!closed_, hipErrorInvalidHandle);
+  submitted_.fetch_add(1, std::memory_order_release);
+  caller_runs_ = true;
+  lock.unlock();
+  const hipError_t result = execute(work);
+  lock.lock();
+  caller_runs_ = false;
+  completed_.fetch_add(1, std::memory_order_release);
+  const bool wake = sleeping_ && (closed_ || !entries_.empty());
+  lock.unlock();
+  if (wake) work_arrived_.notify_one();
+  work_finished_.notify_all();
+  return result;
+}
+
+std::shared_ptr<mark> stream_queue::put_mark(std::vector<position> after) {
+  auto made = std::make_shared<mark>();
+  std::unique_lock lock{mutex_};
+  if (idle() && all_reached(after)) {
+    made->where = {shared_from_this(), submitted_.load(std::memory_order_relaxed)};
+    made->when = std::chrono::steady_clock::now();
+    return made;
+  }
+  made->where = {shared_from_this(), submitted_.load(std::memory_order_relaxed) + 1};
+  append(lock, {mark_operation{made}, std::move(after)});
+  return made;
+}
+
+position stream_queue::end() {
+  return {shared_from_this(), submitted_.load(std::memory_order_acquire)};
+}
+
+void stream_queue::wait(std::uint64_t sequence) {
+  if (reached(sequence)) return;
+  require(!inside_host_function, hipErrorIllegalState);
+  std::unique_lock lock{mutex_};
+  work_finished_.wait(lock, [this, sequence] { return reached(sequence); });
+}
+
+hipError_t stream_queue::take_error() noexcept {
+  const std::lock_guard lock{mutex_};
+  return std::exchange(error_, hipSuccess);
+}
+
+hipError_t stream_queue::peek_error() const {
+  const std::lock_guard lock{mutex_};
+  return error_;
+}
+
+void stream_queue::close() {
+  bool started = false;
+  {
+    const std::lock_guard lock{mutex_};
+    closed_ = true;
+    started = started_;
+  }
+  if (started) {
+    work_arrived_.notify_one();
+  } else {
+    machine_.retire(*this);
+  }
+}
+
+void stream_queue::hold_all() { worker_gate().holds.fetch_add(1, std::memory_order_release); }
+
+void stream_queue::release_all() {
+  gate& workers = worker_gate();
+  {
+    const std::lock_guard lock{workers.mutex};
+    const unsigned holds = workers.holds.load(std::memory_order_relaxed);
+    if (holds != 0) workers.holds.store(holds - 1, std::memory_order_release);
+  }
+  workers.opened.notify_all();
+}
+
+std::uint64_t stream_queue::append(std::unique_lock<std::mutex>& lock, entry next) {
+  require(!closed_, hipErrorInvalidHandle);  // destroyed by another thread in the meantime
+  if (!started_) {
+    try {
+      std::thread{[self = shared_from_this()] { self->work_until_closed(); }}.detach();
+    } catch (const std::system_error&) {
+      throw failure{hipErrorOutOfMemory};
+    }
+    started_ = true;
+  }
+  next.after.erase(std::remove_if(next.after.begin(), next.after.end(),
+                                  [](const position& each) { return each.reached(); }),
+                   next.after.end());
+  entries_.push_back(std::move(next));
+  const std::uint64_t sequence = submitted_.fetch_add(1, std::memory_order_release) + 1;
+  const bool wake = sleeping_;
+  lock.unlock();
+  if (wake) work_arrived_.notify_one();
+  return sequence;
+}
+
+void stream_queue::work_until_closed() {
+  std::unique_lock lock{mutex_};
+  for (;;) {
+    sleeping_ = true;
+    work_arrived_.wait(lock, [this] { return !caller_runs_ && (closed_ || !entries_.empty()); });
+    sleeping_ = false;
+    if (entries_.empty()) break;
+    {
+      entry next = std::move(entries_.front());
+      entries_.pop_front();
+      lock.unlock();
+      for (const position& each : next.after) each.wait();
+      worker_gate().pass();
+      finish(execute(next.work));
+    }
+    lock.lock();
+  }
+  lock.unlock();
+  machine_.retire(*this);
+}
+
+hipError_t stream_queue::execute(operation& work) {
+  struct runner {
+    stream_queue& queue;
+    hipError_t operator()(mark_operation& each) const {
+      each.reached->when = std::chrono::steady_clock::now();
+      return hipSuccess;
+    }
+    hipError_t operator()(wait_operation& each) const {
+      each.awaited.wait();
+      return hipSuccess;
+    }
+    hipError_t operator()(host_operation& each) const {
+      return call_host(each, queue.peek_error());
+    }
+    hipError_t operator()(copy_operation& each) const { return perform(queue.machine_, each); }
+    hipError_t operator()(fill_operation& each) const { return perform(queue.machine_, each); }
+  };
+  return std::visit(runner{*this}, work);
+}
+
+void stream_queue::finish(hipError_t result) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (error_ == hipSuccess) error_ = result;
+    completed_.fetch_add(1, std::memory_order_release);
+  }
+  work_finished_.notify_all();
+}
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <variant>
+#include <vector>
+
+#include "transfer.hpp"
+
+namespace hipvmm::host_provider {
+
+class stream_queue;
+
+/// Priorities are hints in HIP: they are kept and reported, and change nothing here.
+inline constexpr int least_priority = 1;
+inline constexpr int greatest_priority = -1;
+
+/// A point in the work of a stream: reached when the operation with that number has finished.
+struct position {
+  std::shared_ptr<stream_queue> queue;
+  std::uint64_t sequence;
+
+  [[nodiscard]] bool reached() const noexcept;
+  void wait() const;
+};
+
+/// What hipEventRecord leaves in a stream.
+struct mark {
+  position where;
+  /// When the mark was reached; set before the position is.
+  std::chrono::steady_clock::time_point when;
+};
+
+struct mark_operation {
+  std::shared_ptr<mark> reached;
+};
+struct wait_operation {
+  position awaited;
+};
+struct host_operation {
+  hipHostFn_t function;
+  hipStreamCallback_t callback;  // used when function is null
+  hipStream_t stream;
+  void* user_data;
+};
+using operation =
+    std::variant<mark_operation, wait_operation, host_operation, copy_operation, fill_operation>;
+
+enum class stream_order {
+  null,          ///< the legacy null stream of its device
+  blocking,      ///< orders itself against the null stream
+  non_blocking,  ///< independent of it
+};
+
+/// A stream: a queue and, from the first operation on, a worker thread that runs it in order.
+/// Thread-safe. Every operation waits only for operations numbered before it, so streams that wait
+/// for each other cannot wait in a circle.
+class stream_queue : public std::enable_shared_from_this<stream_queue> {
+ public:
+  stream_queue(runtime& machine, int device, stream_order order, int priority) noexcept
+      : machine_{machine}, device_{device}, order_{order}, priority_{priority} {}
+
+  [[nodiscard]] int device() const noexcept { return device_; }
+  [[nodiscard]] stream_order order() const noexcept { return order_; }
+  [[nodiscard]] int priority() const noexcept { return priority_; }
+
+  /// Appends work that starts after everything before it here and everything in `after`.
+  position submit(operation work, std::vector<position> after);
+  /// Appends work and waits for it, in the calling thread itself where nothing is ahead of it.
+  /// Gives the first error not yet reported of the stream instead of running, if there is one.
+  hipError_t run(operation work, std::vector<position> after);
+  /// Appends a mark; reached at once when the stream is idle.
+  std::shared_ptr<mark> put_mark(std::vector<position> after);
+
+  [[nodiscard]] position end();
+  [[nodiscard]] bool reached(std::uint64_t sequence) const noexcept {
+    return completed_.load(std::memory_order_acquire) >= sequence;
+  }
+  [[nodiscard]] bool idle() const noexcept {
+    return reached(submitted_.load(std::memory_order_acquire));
+  }
+  /// Throws: failure with hipErrorIllegalState in a host function, which must not wait.
+  void wait(std::uint64_t sequence);
+
+  /// The first error of its operations since the last call; success when there is none.
+  hipError_t take_error() noexcept;
+  [[nodiscard]] hipError_t peek_error() const;
+
+  /// Lets submitted work finish, then ends the worker; no work may be submitted afterwards.
+  void close();
+
+  /// Holds back every worker before its next operation; nests.
+  static void hold_all();
+  static void release_all();
+
+ private:
+  struct entry {
+    operation work;
+    std::vector<position> after;
+  };
+
+  void work_until_closed();
+  std::uint64_t append(std::unique_lock<std::mutex>& lock, entry next);
+  hipError_t execute(operation& work);
+  void finish(hipError_t result);
+
+  runtime& machine_;
+  const int device_;
+  const stream_order order_;
+  const int priority_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_arrived_;
+  std::condition_variable work_finished_;
+  std::deque<entry> entries_;
+  std::atomic<std::uint64_t> submitted_{0};
+  std::atomic<std::uint64_t> completed_{0};
+  hipError_t error_ = hipSuccess;
+  bool started_ = false;
+  bool sleeping_ = false;
+  bool caller_runs_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace hipvmm::host_provider

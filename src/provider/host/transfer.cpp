@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#include "transfer.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "failure.hpp"
+#include "pointers.hpp"
+#include "runtime.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+constexpr std::size_t slice_bytes = std::size_t{1} << 20U;
+
+access_request request_for(const runtime& machine, const endpoint& side, right needed) {
+  return {needed, side.device,
+          side.staged ? ~device_set{0} : only(side.device) | machine.peers_enabled(side.device)};
+}
+
+address_map::pin hold(runtime& machine, const endpoint& side, right needed, std::size_t offset,
+                      std::size_t bytes, bool from_end = false) {
+  // What was pageable when the work was submitted is the caller's to keep until it has run.
+  if (side.where == memory_class::pageable) {
+    return {machine.addresses(), nullptr, needed, bytes};
+  }
+  return machine.addresses().hold(side.start + offset, bytes, request_for(machine, side, needed),
+                                  from_end);
+}
+
+void copy_forwards(runtime& machine, const copy_operation& work) {
+  for (std::size_t done = 0; done < work.bytes;) {
+    const std::size_t wanted = std::min(slice_bytes, work.bytes - done);
+    const address_map::pin to = hold(machine, work.destination, right::write, done, wanted);
+    const address_map::pin from = hold(machine, work.source, right::read, done, to.bytes());
+    std::memmove(pointer_to(work.destination.start + done), pointer_to(work.source.start + done),
+                 from.bytes());
+    done += from.bytes();
+  }
+}
+
+void copy_backwards(runtime& machine, const copy_operation& work) {
+  for (std::size_t left = work.bytes; left > 0;) {
+    const std::size_t wanted = std::min(slice_bytes, left);
+    const address_map::pin to =
+        hold(machine, work.destination, right::write, left - wanted, wanted, true);
+    const address_map::pin from =
+        hold(machine, work.source, right::read, left - to.bytes(), to.bytes(), true);
+    left -= from.bytes();
+    std::memmove(pointer_to(work.destination.start + left), pointer_to(work.source.start + left),
+                 from.bytes());
+  }
+}
+
+template <class Element>
+void fill_elements(address start, std::uint32_t pattern, std::size_t count) {
+  std::fill_n(static_cast<Element*>(pointer_to(start)), count, static_cast<Element>(pattern));
+}
+
+void fill_slice(address start, const fill_operation& work, std::size_t bytes) {
+  switch (work.width) {
+    case 1:
+      std::memset(pointer_to(start), static_cast<int>(work.pattern & 0xFFU), bytes);
+      break;
+    case 2:
+      fill_elements<std::uint16_t>(start, work.pattern, bytes / 2);
+      break;
+    default:
+      fill_elements<std::uint32_t>(start, work.pattern, bytes / 4);
+      break;
+  }
+}
+
+}  // namespace
+
+bool allowed(const runtime& machine, const endpoint& side, right needed, std::size_t bytes) {
+  return machine.addresses().allows(side.start, bytes, request_for(machine, side, needed));
+}
+
+hipError_t perform(runtime& machine, copy_operation& work) {
+  try {
+    const address to = work.destination.start;
+    const address from = work.source.start;
+    if (to > from && to - from < work.bytes) {
+      copy_backwards(machine, work);
+    } else {
+      copy_forwards(machine, work);
+    }
+  } catch (const failure& error) {
+    return error.code();
+  }
+  return hipSuccess;
+}
+
+hipError_t perform(runtime& machine, fill_operation& work) {
+  try {
+    const std::size_t bytes = work.count * work.width;
+    for (std::size_t done = 0; done < bytes;) {
+      const address_map::pin held =
+          hold(machine, work.destination, right::write, done, std::min(slice_bytes, bytes - done));
+      fill_slice(work.destination.start + done, work, held.bytes());
+      done += held.bytes();
+    }
+  } catch (const failure& error) {
+    return error.code();
+  }
+  return hipSuccess;
+}
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "address_map.hpp"
+
+namespace hipvmm::host_provider {
+
+class runtime;
+
+/// One side of a copy, or the target of a fill: memory, and on whose behalf it is touched.
+struct endpoint {
+  address start;
+  memory_class where;
+  int device;
+  /// Whether the runtime would stage the bytes, so that hipMalloc memory of any device will do.
+  bool staged;
+};
+
+/// Copies bytes. Overlapping ranges are copied as memmove would.
+struct copy_operation {
+  endpoint destination;
+  endpoint source;
+  std::size_t bytes;
+  std::unique_ptr<std::byte[]> snapshot;  // holds the source when it had to be read at once
+};
+
+/// Writes `count` elements of `width` bytes (1, 2 or 4).
+struct fill_operation {
+  endpoint destination;
+  std::uint32_t pattern;
+  unsigned width;
+  std::size_t count;
+};
+
+/// Whether each byte may be touched now: the check made when work is submitted.
+bool allowed(const runtime& machine, const endpoint& side, right needed, std::size_t bytes);
+
+/// Performs the work, asking again for every slice of at most 1 MiB: memory may have been unmapped
+/// or revoked since it was submitted. Gives hipErrorIllegalAddress then.
+hipError_t perform(runtime& machine, copy_operation& work);
+hipError_t perform(runtime& machine, fill_operation& work);
+
+}  // namespace hipvmm::host_provider

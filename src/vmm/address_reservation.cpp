@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/address_reservation.hpp>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm {
+namespace {
+
+// HIP takes the granularity of a reservation from its first device.
+constexpr device_ref reference_device{0};
+
+void require_valid(std::size_t bytes, std::size_t alignment) {
+  if (alignment != 0 && !is_power_of_two(alignment))
+    throw std::invalid_argument{"a reservation with alignment " + std::to_string(alignment) +
+                                ": the alignment must be 0 or a power of two"};
+  const std::size_t unit = granularity_of(reference_device).minimum;
+  if (bytes == 0 || bytes % unit != 0)
+    throw std::invalid_argument{"a reservation of " + std::to_string(bytes) +
+                                " bytes: the size must be a multiple of the granularity, " +
+                                std::to_string(unit) + " bytes, and not zero"};
+}
+
+}  // namespace
+
+address_reservation::address_reservation(std::size_t bytes, std::size_t alignment, void* hint)
+    : bytes_{bytes} {
+  // ROCm 6 answers bad arguments and lack of addresses alike, so the arguments are checked first.
+  require_valid(bytes, alignment);
+  const hipError_t result = hipMemAddressReserve(&base_, bytes, alignment, hint, 0);
+  if (result == hipErrorOutOfMemory) {
+    detail::clear_last_error();
+    throw out_of_memory{exhausted::addresses, reference_device.ordinal(), bytes, 0, {}};
+  }
+  detail::check(result, "hipMemAddressReserve");
+  // ROCm before 6.1 succeeds on Linux and gives no addresses.
+  if (base_ == nullptr)
+    throw unsupported{
+        "hipMemAddressReserve succeeded and gave no addresses: this HIP runtime "
+        "offers no virtual memory management"};
+  // ROCm up to 6.4 checks the alignment and then ignores it.
+  if (alignment != 0 && reinterpret_cast<std::uintptr_t>(base_) % alignment != 0) {
+    detail::report(hipMemAddressFree(base_, bytes), "hipMemAddressFree");
+    base_ = nullptr;
+    throw unsupported{"hipMemAddressReserve ignored the alignment " + std::to_string(alignment) +
+                      "; ask for none, or reserve more and align within"};
+  }
+}
+
+address_reservation::~address_reservation() {
+  if (base_ != nullptr) detail::report(hipMemAddressFree(base_, bytes_), "hipMemAddressFree");
+}
+
+address_reservation& address_reservation::operator=(address_reservation&& other) noexcept {
+  address_reservation moved{std::move(other)};
+  std::swap(base_, moved.base_);
+  std::swap(bytes_, moved.bytes_);
+  return *this;
+}
+
+}  // namespace hipvmm

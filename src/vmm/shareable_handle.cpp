@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/shareable_handle.hpp>
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+
+namespace hipvmm {
+
+using detail::check;
+
+shareable_handle::shareable_handle(physical_chunk& chunk) {
+  if (chunk.empty()) throw std::invalid_argument{"the export of an empty chunk"};
+  if (chunk.shareable() != handle_type::posix_fd)
+    throw std::invalid_argument{
+        "the export of a chunk that was not created with handle_type::posix_fd"};
+  int descriptor = -1;
+  const hipError_t result = hipMemExportToShareableHandle(&descriptor, chunk.get(),
+                                                          hipMemHandleTypePosixFileDescriptor, 0);
+  if (result == hipErrorOutOfMemory) detail::throw_out_of_memory(chunk.device(), chunk.bytes());
+  check(result, "hipMemExportToShareableHandle");
+  descriptor_ = descriptor;
+  bytes_ = chunk.bytes();
+  chunk.shared_ = true;
+}
+
+shareable_handle::~shareable_handle() {
+  // A failing close has closed the descriptor all the same on Linux.
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+shareable_handle& shareable_handle::operator=(shareable_handle&& other) noexcept {
+  shareable_handle moved{std::move(other)};
+  std::swap(descriptor_, moved.descriptor_);
+  std::swap(bytes_, moved.bytes_);
+  return *this;
+}
+
+physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {
+  if (handle.empty()) throw std::invalid_argument{"the import of an empty handle"};
+  // ROCm gives an imported chunk the calling thread's device.
+  const scoped_device scope{device};
+  int version = 0;
+  check(hipRuntimeGetVersion(&version), "hipRuntimeGetVersion");
+  int descriptor = handle.get();
+  void* const argument = hip_compat::imports_descriptor_by_value(version)
+                             ? reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor))
+                             : static_cast<void*>(&descriptor);
+  hipMemGenericAllocationHandle_t imported = nullptr;
+  check(hipMemImportFromShareableHandle(&imported, argument, hipMemHandleTypePosixFileDescriptor),
+        "hipMemImportFromShareableHandle");
+  return physical_chunk{imported, device, handle.bytes()};
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include "contract/owner_contract.hpp"
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+struct storage_owner {
+  using owner_type = growable_storage;
+
+  static growable_storage make() {
+    growable_storage made{first_device, {}};
+    made.grow(1);
+    return made;
+  }
+  static growable_storage make_empty() {
+    growable_storage source = make();
+    const growable_storage taken = std::move(source);
+    return source;
+  }
+  static bool is_empty(const growable_storage& owner) {
+    return owner.data() == nullptr && owner.capacity_bytes() == 0 && owner.max_bytes() == 0;
+  }
+  static void* identity(const growable_storage& owner) { return owner.data(); }
+  static std::uint64_t live() { return live_objects().reservations; }
+  static std::uint64_t freed() { return hipvmm_host_call_count("hipMemAddressFree"); }
+};
+
+struct vector_owner {
+  using owner_type = growable_device_vector<int>;
+
+  static owner_type make() {
+    owner_type made;
+    made.resize_uninitialized(100);
+    return made;
+  }
+  static owner_type make_empty() {
+    owner_type source = make();
+    const owner_type taken = std::move(source);
+    return source;
+  }
+  static bool is_empty(const owner_type& owner) {
+    return owner.data() == nullptr && owner.empty() && owner.capacity() == 0;
+  }
+  static const int* identity(const owner_type& owner) { return owner.data(); }
+  static std::uint64_t live() { return live_objects().reservations; }
+  static std::uint64_t freed() { return hipvmm_host_call_count("hipMemAddressFree"); }
+};
+
+HIPVMM_OWNER_CONTRACT(storage_owner, vector_owner);
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "support/devices.hpp"
+#include "support/element.hpp"
+
+#define ELEMENT_TYPES element<1>, element<3>, element<5>, element<12>, element<24>, element<100>
+
+namespace hipvmm::test {
+namespace {
+
+TEST_CASE_TEMPLATE("growable_device_vector: resize adds elements of zero bytes", T, ELEMENT_TYPES) {
+  const stream stream;
+  growable_device_vector<T> vector;
+  // Bytes left by elements that are gone must not show.
+  vector.resize(5000, numbered<T>(1), stream);
+  vector.resize(10, stream);
+  vector.resize(5000, stream);
+  std::vector<T> expected(10, numbered<T>(1));
+  expected.resize(5000, T{});
+  CHECK(vector.copy_to_host(stream) == expected);
+}
+
+TEST_CASE_TEMPLATE("growable_device_vector: resize adds copies of a value", T, ELEMENT_TYPES) {
+  const stream stream;
+  growable_device_vector<T> vector;
+  vector.resize(10, numbered<T>(1), stream);
+  vector.resize(100'003, numbered<T>(2), stream);
+  std::vector<T> expected(10, numbered<T>(1));
+  expected.resize(100'003, numbered<T>(2));
+  CHECK(vector.copy_to_host(stream) == expected);
+}
+
+TEST_CASE_TEMPLATE("growable_device_vector: push_back adds one element", T, ELEMENT_TYPES) {
+  const stream stream;
+  growable_device_vector<T> vector;
+  for (std::size_t index = 0; index < 1000; ++index) vector.push_back(numbered<T>(index), stream);
+  CHECK(vector.copy_to_host(stream) == series<T>(0, 1000));
+}
+
+TEST_CASE_TEMPLATE("growable_device_vector: elements cross the edges of chunks", T, ELEMENT_TYPES) {
+  const stream stream;
+  growable_device_vector<T> vector;
+  const std::size_t blocks = 3;
+  const std::size_t count = 2 * MiB / sizeof(T) + 1;
+  const std::vector<T> block = series<T>(0, 1000);
+  for (std::size_t round = 0; round < blocks; ++round) {
+    vector.resize_uninitialized((round + 1) * count - block.size());
+    vector.append(block, stream);
+  }
+  CHECK(vector.statistics().chunks > 1);
+  std::vector<T> read(block.size());
+  for (std::size_t round = 0; round < blocks; ++round) {
+    const std::size_t start = (round + 1) * count - block.size();
+    copy(stream, read.data(), vector.data() + start, block.size() * sizeof(T));
+    CHECK(read == block);
+  }
+}
+
+TEST_CASE_TEMPLATE("growable_device_vector: single elements are read and written", T,
+                   ELEMENT_TYPES) {
+  const stream stream;
+  growable_device_vector<T> vector;
+  vector.append(series<T>(0, 100), stream);
+  vector.set_element(0, numbered<T>(500), stream);
+  vector.set_element(99, numbered<T>(501), stream);
+  CHECK(vector.element(0, stream) == numbered<T>(500));
+  CHECK(vector.element(1, stream) == numbered<T>(1));
+  CHECK(vector.element(98, stream) == numbered<T>(98));
+  CHECK(vector.element(99, stream) == numbered<T>(501));
+}
+
+TEST_CASE_TEMPLATE("growable_device_vector: assign replaces the contents", T, ELEMENT_TYPES) {
+  const stream stream;
+  growable_device_vector<T> vector;
+  vector.append(series<T>(0, 100), stream);
+  vector.assign(series<T>(500, 1000), stream);
+  CHECK(vector.copy_to_host(stream) == series<T>(500, 1000));
+  vector.assign(series<T>(700, 3), stream);
+  CHECK(vector.copy_to_host(stream) == series<T>(700, 3));
+  vector.assign(2000, numbered<T>(9), stream);
+  CHECK(vector.copy_to_host(stream) == std::vector<T>(2000, numbered<T>(9)));
+}
+
+using device_vector = growable_device_vector<element<4>>;
+constexpr auto numbered_four = numbered<element<4>>;
+constexpr auto four_byte_series = series<element<4>>;
+
+TEST_CASE("growable_device_vector: a shorter size drops the last elements and keeps the capacity") {
+  const stream stream;
+  device_vector vector;
+  vector.append(four_byte_series(0, 100), stream);
+  const std::size_t capacity = vector.capacity();
+  vector.resize(40, stream);
+  CHECK(vector.copy_to_host(stream) == four_byte_series(0, 40));
+  vector.resize(30, numbered_four(1), stream);
+  CHECK(vector.copy_to_host(stream) == four_byte_series(0, 30));
+  vector.resize_uninitialized(20);
+  CHECK(vector.copy_to_host(stream) == four_byte_series(0, 20));
+  vector.pop_back();
+  CHECK(vector.size() == 19);
+  CHECK(vector.capacity() == capacity);
+}
+
+TEST_CASE("growable_device_vector: resize_uninitialized keeps the elements there are") {
+  const stream stream;
+  device_vector vector;
+  vector.append(four_byte_series(0, 100), stream);
+  vector.resize_uninitialized(2'000'000);
+  CHECK(vector.size() == 2'000'000);
+  vector.resize_uninitialized(100);
+  CHECK(vector.copy_to_host(stream) == four_byte_series(0, 100));
+}
+
+TEST_CASE("growable_device_vector: clear drops all elements and keeps the memory") {
+  const stream stream;
+  device_vector vector;
+  vector.append(four_byte_series(0, 100), stream);
+  const std::size_t capacity = vector.capacity();
+  const auto* const data = vector.data();
+  vector.clear();
+  CHECK(vector.empty());
+  CHECK(vector.capacity() == capacity);
+  CHECK(vector.data() == data);
+  CHECK(vector.copy_to_host(stream).empty());
+}
+
+TEST_CASE("growable_device_vector: pop_back of an empty one throws out_of_range") {
+  device_vector vector;
+  CHECK_THROWS_AS(vector.pop_back(), std::out_of_range);
+}
+
+TEST_CASE("growable_device_vector: an index beyond the size throws out_of_range with both") {
+  const stream stream;
+  device_vector vector;
+  vector.append(four_byte_series(0, 7), stream);
+  CHECK_THROWS_WITH_AS(static_cast<void>(vector.element(9, stream)), doctest::Contains("9"),
+                       std::out_of_range);
+  CHECK_THROWS_WITH_AS(static_cast<void>(vector.element(9, stream)), doctest::Contains("7"),
+                       std::out_of_range);
+  CHECK_THROWS_AS(static_cast<void>(vector.element(7, stream)), std::out_of_range);
+  CHECK_THROWS_AS(vector.set_element(7, numbered_four(0), stream), std::out_of_range);
+}
+
+TEST_CASE("growable_device_vector: copy_to_host reads the first elements into given memory") {
+  const stream stream;
+  device_vector vector;
+  vector.append(four_byte_series(0, 100), stream);
+  std::vector<element<4>> target(60);
+  vector.copy_to_host(target.data(), 50, stream);
+  std::vector<element<4>> expected = four_byte_series(0, 50);
+  expected.resize(60);
+  CHECK(target == expected);
+  CHECK_THROWS_AS(vector.copy_to_host(target.data(), 101, stream), std::out_of_range);
+}
+
+TEST_CASE("growable_device_vector: span and iterators name exactly the elements") {
+  const stream stream;
+  device_vector vector;
+  vector.append(four_byte_series(0, 100), stream);
+  const auto& constant = vector;
+  CHECK(vector.span().data() == vector.data());
+  CHECK(vector.span().size() == 100);
+  CHECK(constant.span().size() == 100);
+  CHECK(vector.end() - vector.begin() == 100);
+  CHECK(constant.cend() - constant.cbegin() == 100);
+  CHECK(constant.begin() == vector.data());
+}
+
+}  // namespace
+}  // namespace hipvmm::test

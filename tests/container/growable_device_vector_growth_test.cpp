@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <stdexcept>
+#include <type_traits>
+
+#include <hipvmm/core/error.hpp>
+#include "support/devices.hpp"
+#include "support/element.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using value = element<8>;
+using device_vector = growable_device_vector<value>;
+
+TEST_CASE("growable_device_vector: is neither copied nor of throwing moves") {
+  CHECK_FALSE(std::is_copy_constructible_v<device_vector>);
+  CHECK_FALSE(std::is_copy_assignable_v<device_vector>);
+  CHECK(std::is_nothrow_move_constructible_v<device_vector>);
+  CHECK(std::is_nothrow_move_assignable_v<device_vector>);
+  CHECK(std::is_nothrow_swappable_v<device_vector>);
+}
+
+TEST_CASE("growable_device_vector: a new one is empty and has addresses") {
+  const device_vector vector;
+  CHECK(vector.empty());
+  CHECK(vector.size() == 0);
+  CHECK(vector.capacity() == 0);
+  CHECK(vector.data() != nullptr);
+  CHECK(vector.device() == first_device);
+  CHECK(vector.statistics().chunks == 0);
+}
+
+TEST_CASE("growable_device_vector: reserves the device's total memory unless told otherwise") {
+  CHECK(device_vector{}.max_size() >= first_device.total_memory() / sizeof(value));
+  growth_options options;
+  options.max_bytes = 64 * MiB;
+  CHECK(device_vector{first_device, options}.max_size() == 64 * MiB / sizeof(value));
+}
+
+TEST_CASE("growable_device_vector: an unknown device throws invalid_argument") {
+  CHECK_THROWS_AS(device_vector{device_ref{device_count()}}, std::invalid_argument);
+}
+
+TEST_CASE("growable_device_vector: lies on the current device unless told otherwise") {
+  if (device_count() < 2) {
+    MESSAGE("skipped: this machine has no second device");
+    return;
+  }
+  const scoped_device scope{device_ref{1}};
+  CHECK(device_vector{}.device() == device_ref{1});
+  CHECK(device_vector{first_device}.device() == first_device);
+}
+
+TEST_CASE("growable_device_vector: data stays the same while it grows to its maximum") {
+  const stream stream;
+  growth_options options;
+  options.max_bytes = 64 * MiB;
+  device_vector vector{first_device, options};
+  const value* const data = vector.data();
+  while (vector.size() < vector.max_size()) {
+    vector.resize_uninitialized(std::min(vector.size() * 2 + 1000, vector.max_size()));
+    CHECK(vector.data() == data);
+  }
+  CHECK(vector.capacity() == vector.max_size());
+  CHECK(vector.statistics().base_moves == 0);
+}
+
+TEST_CASE("growable_device_vector: elements stay what they are while it grows") {
+  const stream stream;
+  device_vector vector;
+  vector.append(series<value>(0, 1000), stream);
+  for (std::size_t size = 4 * MiB; size <= 64 * MiB; size *= 2)
+    vector.resize_uninitialized(size / sizeof(value));
+  vector.resize_uninitialized(1000);
+  CHECK(vector.copy_to_host(stream) == series<value>(0, 1000));
+}
+
+TEST_CASE("growable_device_vector: reserve adds no slack and changes no size") {
+  device_vector vector;
+  const std::size_t step = std::max(2 * MiB, granularity_of(first_device).recommended);
+  vector.reserve(40 * step / sizeof(value));
+  CHECK(vector.empty());
+  CHECK(vector.capacity() == 40 * step / sizeof(value));
+  vector.reserve(40 * step / sizeof(value) + 1);
+  CHECK(vector.capacity() == 41 * step / sizeof(value));
+}
+
+TEST_CASE("growable_device_vector: reserve of less than there is changes nothing") {
+  device_vector vector;
+  vector.reserve(4 * MiB / sizeof(value));
+  const growth_statistics before = vector.statistics();
+  vector.reserve(1);
+  vector.reserve(0);
+  CHECK(vector.capacity() == 4 * MiB / sizeof(value));
+  CHECK(vector.statistics().growth_steps == before.growth_steps);
+}
+
+TEST_CASE("growable_device_vector: a step limit of zero makes every step exact") {
+  growth_options options;
+  options.step_limit = 0;
+  device_vector vector{first_device, options};
+  const std::size_t step = std::max(2 * MiB, granularity_of(first_device).recommended);
+  for (std::size_t steps = 1; steps <= 40; ++steps) {
+    vector.resize_uninitialized(steps * step / sizeof(value));
+    CHECK(vector.capacity() == vector.size());
+  }
+}
+
+TEST_CASE("growable_device_vector: every step is a multiple of the granule asked for") {
+  growth_options options;
+  options.granule_bytes = 8 * granule();
+  device_vector vector{first_device, options};
+  vector.resize_uninitialized(1);
+  CHECK(vector.capacity() * sizeof(value) == 8 * granule());
+}
+
+TEST_CASE("growable_device_vector: a granule off the granularity throws and is named") {
+  growth_options options;
+  options.granule_bytes = granule() + 1;
+  CHECK_THROWS_WITH_AS((device_vector{first_device, options}),
+                       doctest::Contains(std::to_string(granule() + 1).c_str()),
+                       std::invalid_argument);
+}
+
+TEST_CASE("growable_device_vector: statistics count steps, chunks and the peak") {
+  const stream stream;
+  device_vector vector;
+  const std::size_t step = std::max(2 * MiB, granularity_of(first_device).recommended);
+  vector.reserve(step / sizeof(value));
+  vector.reserve(3 * step / sizeof(value));
+  CHECK(vector.statistics().growth_steps == 2);
+  CHECK(vector.statistics().chunks == 2);
+  CHECK(vector.statistics().peak_bytes == 3 * step);
+  vector.clear();
+  vector.shrink_to_fit(stream);
+  CHECK(vector.statistics().chunks == 0);
+  CHECK(vector.statistics().peak_bytes == 3 * step);
+}
+
+TEST_CASE_TEMPLATE("growable_device_vector: sizes beyond the address space throw length_error", T,
+                   element<1>, element<3>, element<8>, element<100>) {
+  constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
+  const stream stream;
+  growable_device_vector<T> vector;
+  vector.resize(10, stream);
+  const std::size_t capacity = vector.capacity();
+  for (const std::size_t count :
+       {largest, largest - 1, largest / 2 + 1, largest / sizeof(T), largest / sizeof(T) - 1}) {
+    CHECK_THROWS_AS(vector.reserve(count), std::length_error);
+    CHECK_THROWS_AS(vector.resize(count, stream), std::length_error);
+    CHECK_THROWS_AS(vector.resize(count, T{}, stream), std::length_error);
+    CHECK_THROWS_AS(vector.resize_uninitialized(count), std::length_error);
+    CHECK_THROWS_AS(vector.assign(count, T{}, stream), std::length_error);
+  }
+  CHECK(vector.size() == 10);
+  CHECK(vector.capacity() == capacity);
+}
+
+TEST_CASE("growable_device_vector: addresses that no reservation has throw out_of_memory") {
+  device_vector vector;
+  const value* const data = vector.data();
+  vector.resize_uninitialized(10);
+  // Just below what length_error refuses: far above what any process can reserve.
+  const auto count =
+      static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(value);
+  try {
+    vector.reserve(count);
+    FAIL("more addresses than there are");
+  } catch (const out_of_memory& error) {
+    CHECK(error.resource() == exhausted::addresses);
+  }
+  CHECK(vector.size() == 10);
+  CHECK(vector.data() == data);
+}
+
+TEST_CASE("growable_device_vector: many live at once") {
+  const stream stream;
+  std::vector<device_vector> vectors(64);
+  for (std::size_t index = 0; index < vectors.size(); ++index)
+    vectors[index].append(series<value>(index, 10), stream);
+  for (std::size_t index = 0; index < vectors.size(); ++index)
+    CHECK(vectors[index].copy_to_host(stream) == series<value>(index, 10));
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream_pool.hpp>
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/random_seed.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// A vector on a device and the std::vector that it must equal, driven by the same random calls on
+/// several streams, each of which waits for the one before it.
+template <typename T>
+class twins {
+ public:
+  explicit twins(const growth_options& options) : vector_{first_device, options} {}
+
+  void step() {
+    const stream_ref stream = streams_.get_stream(below(generator_, streams_.size()));
+    stream.wait(previous_);
+    change(stream);
+    previous_.record(stream);
+    REQUIRE(vector_.size() == model_.size());
+    REQUIRE(vector_.capacity() >= vector_.size());
+  }
+  void compare() {
+    const stream_ref stream = streams_.get_stream();
+    stream.wait(previous_);
+    REQUIRE(vector_.copy_to_host(stream) == model_);
+  }
+  [[nodiscard]] const growable_device_vector<T>& vector() const { return vector_; }
+
+ private:
+  void change(stream_ref stream) {
+    const std::size_t size = model_.size();
+    const std::size_t count = below(generator_, below(generator_, 4) == 0 ? 60'000 : 50);
+    const T value = numbered<T>(below(generator_, 1000));
+    switch (below(generator_, 14)) {
+      case 0:
+        vector_.push_back(value, stream);
+        return model_.push_back(value);
+      case 1: {
+        const std::vector<T> block = series<T>(below(generator_, 1000), count);
+        vector_.append(block, stream);
+        model_.insert(model_.end(), block.begin(), block.end());
+        return;
+      }
+      case 2: {
+        const std::size_t first = below(generator_, size + 1);
+        const std::size_t length = std::min(count, size - first);
+        vector_.append_from_device(vector_.span().subspan(first, length), stream);
+        for (std::size_t i = 0; i < length; ++i) model_.push_back(T{model_[first + i]});
+        return;
+      }
+      case 3:
+        vector_.resize(size + count, stream);
+        return model_.resize(size + count, T{});
+      case 4:
+        vector_.resize(size + count, value, stream);
+        return model_.resize(size + count, value);
+      case 5:
+      case 6: {
+        const std::size_t shorter = below(generator_, size + 1);
+        vector_.resize(shorter, value, stream);
+        return model_.resize(shorter);
+      }
+      case 7:
+        if (size == 0) return;
+        vector_.pop_back();
+        return model_.pop_back();
+      case 8:
+        if (size == 0) return;
+        {
+          const std::size_t index = below(generator_, size);
+          vector_.set_element(index, value, stream);
+          model_[index] = value;
+          REQUIRE(vector_.element(index, stream) == value);
+        }
+        return;
+      case 9: {
+        const std::vector<T> block = series<T>(below(generator_, 1000), count);
+        vector_.assign(block, stream);
+        model_ = block;
+        return;
+      }
+      case 10:
+        vector_.assign(count, value, stream);
+        return model_.assign(count, value);
+      case 11:
+        return vector_.shrink_to_fit(stream);
+      case 12: {
+        growable_device_vector<T> copied = vector_.clone(stream);
+        swap(vector_, copied);
+        return;
+      }
+      default:
+        return vector_.reserve(size + count);
+    }
+  }
+
+  std::mt19937 generator_ = seeded_generator();
+  stream_pool streams_{first_device, 3};
+  event previous_;
+  growable_device_vector<T> vector_;
+  std::vector<T> model_;
+};
+
+TEST_CASE_TEMPLATE("growable_device_vector: random calls on several streams agree with std::vector",
+                   T, element<1>, element<5>, element<24>, element<100>) {
+  twins<T> subject{{}};
+  for (int step = 0; step < 400; ++step) {
+    CAPTURE(step);
+    subject.step();
+    if (step % 10 == 0) subject.compare();
+  }
+  subject.compare();
+}
+
+TEST_CASE(
+    "growable_device_vector: random calls past one maximum after another agree with std::vector") {
+  growth_options options;
+  options.max_bytes = granule();
+  twins<element<100>> subject{options};
+  for (int step = 0; step < 300; ++step) {
+    CAPTURE(step);
+    subject.step();
+    if (step % 10 == 0) subject.compare();
+  }
+  subject.compare();
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "support/devices.hpp"
+#include "support/element.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using value = element<8>;
+using device_vector = growable_device_vector<value>;
+
+struct two_vectors {
+  hipvmm::stream stream;
+  growable_device_vector<value> a;
+  growable_device_vector<value> b;
+
+  two_vectors() {
+    a.append(series<value>(0, 10), stream);
+    b.append(series<value>(10, 20), stream);
+  }
+};
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: a move takes elements, address and memory") {
+  const value* const data = a.data();
+  const std::size_t capacity = a.capacity();
+  const device_vector target = std::move(a);
+  CHECK(target.data() == data);
+  CHECK(target.capacity() == capacity);
+  CHECK(target.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: one that was moved from is empty") {
+  const device_vector target = std::move(a);
+  CHECK(a.empty());
+  CHECK(a.data() == nullptr);
+  CHECK(a.capacity() == 0);
+  CHECK(a.max_size() == 0);
+  CHECK(a.copy_to_host(stream).empty());
+  CHECK(a.statistics().chunks == 0);
+  CHECK(a.device() == first_device);
+}
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: one that was moved from can be used again") {
+  const device_vector target = std::move(a);
+  a.append(series<value>(50, 5), stream);
+  CHECK(a.max_size() > 0);
+  CHECK(a.copy_to_host(stream) == series<value>(50, 5));
+  CHECK(target.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: calls on one that was moved from are well defined") {
+  const device_vector target = std::move(a);
+  CHECK_NOTHROW(a.clear());
+  CHECK_NOTHROW(a.resize(0, stream));
+  CHECK_NOTHROW(a.resize_uninitialized(0));
+  CHECK_NOTHROW(a.reserve(0));
+  CHECK_NOTHROW(a.append(nullptr, 0, stream));
+  CHECK_THROWS_AS(a.pop_back(), std::out_of_range);
+  CHECK_THROWS_AS(static_cast<void>(a.element(0, stream)), std::out_of_range);
+  CHECK(a.clone(stream).empty());
+  CHECK(a.access(device_ref{1}) == access_right::none);
+}
+
+TEST_CASE_FIXTURE(
+    two_vectors, "growable_device_vector: a grant to one that was moved from holds when it grows") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  const device_vector target = std::move(a);
+  a.grant(peer, access_right::read);
+  a.append(series<value>(0, 5), stream);
+  CHECK(get_access(a.data(), peer) == access_right::read);
+  CHECK(target.access(peer) == access_right::none);
+}
+
+TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: move assignment replaces the elements") {
+  a = std::move(b);
+  CHECK(a.copy_to_host(stream) == series<value>(10, 20));
+  CHECK(b.empty());
+}
+
+TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: moving to itself keeps the elements") {
+  device_vector& same = a;
+  a = std::move(same);
+  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: swapping exchanges elements and addresses") {
+  const value* const data_of_a = a.data();
+  const value* const data_of_b = b.data();
+  swap(a, b);
+  CHECK(a.data() == data_of_b);
+  CHECK(b.data() == data_of_a);
+  CHECK(a.copy_to_host(stream) == series<value>(10, 20));
+  CHECK(b.copy_to_host(stream) == series<value>(0, 10));
+  a.swap(b);
+  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: swapping with itself keeps the elements") {
+  a.swap(a);
+  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: a clone has the elements and memory of its own") {
+  device_vector copied = a.clone(stream);
+  CHECK(copied.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(copied.data() != a.data());
+  copied.set_element(0, numbered<value>(99), stream);
+  a.push_back(numbered<value>(10), stream);
+  CHECK(a.copy_to_host(stream) == series<value>(0, 11));
+  CHECK(copied.size() == 10);
+}
+
+TEST_CASE("growable_device_vector: a clone has the device, options and rights") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  const stream stream{peer};
+  growth_options options;
+  options.max_bytes = 4 * granule();
+  options.past_max = past_max_size::refuse;
+  device_vector original{peer, options};
+  original.grant(first_device, access_right::read);
+  original.append(series<value>(0, 10), stream);
+  device_vector copied = original.clone(stream);
+  CHECK(copied.device() == peer);
+  CHECK(copied.max_size() == original.max_size());
+  CHECK(copied.access(first_device) == access_right::read);
+  CHECK(get_access(copied.data(), first_device) == access_right::read);
+  CHECK_THROWS_AS(copied.reserve(copied.max_size() + 1), std::length_error);
+}
+
+TEST_CASE("growable_device_vector: the clone of an empty one is empty and backs nothing") {
+  const stream stream;
+  const device_vector copied = device_vector{}.clone(stream);
+  CHECK(copied.empty());
+  CHECK(copied.capacity() == 0);
+  CHECK(copied.max_size() > 0);
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <thread>
+
+#include <hipvmm/vmm/address_reservation.hpp>
+#include "support/device_memory.hpp"
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using value = element<8>;
+using device_vector = growable_device_vector<value>;
+
+constexpr std::size_t bytes = 8 * MiB;
+
+/// A vector of 8 MiB, whose last MiB a held stream is about to read into pinned memory.
+struct vector_in_use {
+  hipvmm::stream stream;
+  pinned_memory result{MiB};
+  std::unique_ptr<growable_device_vector<value>> vector =
+      std::make_unique<growable_device_vector<value>>();
+  error_recorder reported;
+  std::unique_ptr<held_streams> held;
+
+  explicit vector_in_use(device_ref reader = first_device) : stream{reader} {
+    // Chunks of their own: those behind the size go back whole.
+    for (std::size_t end = MiB * 2; end <= bytes; end += MiB * 2)
+      vector->reserve(end / sizeof(value));
+    vector->resize_uninitialized(bytes / sizeof(value));
+    vector->grant(reader);
+    fill_async(stream, vector->data(), 0x42, bytes);
+    stream.synchronize();
+    held = std::make_unique<held_streams>();
+    copy_async(stream, result.get(), vector->end() - MiB / sizeof(value), MiB);
+  }
+
+  /// Runs `operation` in a thread of its own, lets the stream go on as soon as the operation waits
+  /// or unmaps, and checks that it did not unmap what the stream still reads.
+  template <typename Operation>
+  void check_waits(Operation operation) {
+    const calls_of waits{waiting_functions};
+    const call_counter unmaps{"hipMemUnmap"};
+    std::thread worker{operation};
+    while (waits.count() == 0 && unmaps.count() == 0) std::this_thread::yield();
+    CHECK(unmaps.count() == 0);
+    held->release();
+    worker.join();
+    CHECK(unmaps.count() > 0);
+    CHECK_NOTHROW(stream.synchronize());
+    CHECK(std::vector(result.get(), result.get() + MiB) == byte_vector(MiB, 0x42));
+    CHECK(reported.count() == 0);
+  }
+};
+
+TEST_CASE("growable_device_vector: shrink_to_fit waits for the stream that used the bytes") {
+  vector_in_use subject;
+  subject.vector->resize_uninitialized(10);
+  subject.check_waits([&] { subject.vector->shrink_to_fit(subject.stream); });
+  CHECK(subject.vector->capacity() * sizeof(value) == 2 * MiB);
+}
+
+TEST_CASE("growable_device_vector: destruction waits for its device") {
+  vector_in_use subject;
+  subject.check_waits([&] { subject.vector.reset(); });
+}
+
+TEST_CASE("growable_device_vector: destruction waits for every device with access") {
+  vector_in_use subject{device_ref{1}};
+  subject.check_waits([&] { subject.vector.reset(); });
+}
+
+TEST_CASE("growable_device_vector: move assignment waits for the work on what it replaces") {
+  vector_in_use subject;
+  device_vector source;
+  subject.check_waits([&] { *subject.vector = std::move(source); });
+}
+
+TEST_CASE("growable_device_vector: moves and swaps wait for nothing") {
+  vector_in_use subject;
+  device_vector other;
+  const calls_of waits{waiting_functions};
+  swap(*subject.vector, other);
+  swap(*subject.vector, other);
+  const device_vector taken = std::move(*subject.vector);
+  CHECK(waits.count() == 0);
+  subject.held->release();
+}
+
+TEST_CASE("growable_device_vector: destruction of one that backs nothing waits for nothing") {
+  const stream stream;
+  const device_memory memory{KiB};
+  const held_streams held;
+  fill_async(stream, memory.get(), 1, KiB);
+  const calls_of waits{waiting_functions};
+  { const device_vector vector; }
+  CHECK(waits.count() == 0);
+}
+
+TEST_CASE("growable_device_vector: work submitted before growth past the maximum finishes whole") {
+  growth_options options;
+  options.max_bytes = 8 * MiB;
+  const stream stream;
+  const pinned_memory result{MiB};
+  device_vector vector{first_device, options};
+  vector.resize_uninitialized(bytes / sizeof(value));
+  fill_async(stream, vector.data(), 0x42, bytes);
+  stream.synchronize();
+  const address_reservation blocker{granule(), 0, vector.data() + vector.max_size()};
+  const calls_of waits{waiting_functions};
+  const call_counter unmaps{"hipMemUnmap"};
+  held_streams held;
+  copy_async(stream, result.get(), vector.data(), MiB);
+  std::thread growing{[&] { vector.reserve(vector.max_size() + 1); }};
+  while (waits.count() == 0 && unmaps.count() == 0) std::this_thread::yield();
+  CHECK(unmaps.count() == 0);
+  held.release();
+  growing.join();
+  CHECK_NOTHROW(stream.synchronize());
+  CHECK(vector.statistics().base_moves == 1);
+  CHECK(std::vector(result.get(), result.get() + MiB) == byte_vector(MiB, 0x42));
+}
+
+}  // namespace
+}  // namespace hipvmm::test

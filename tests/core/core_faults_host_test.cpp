@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream_pool.hpp>
+#include "support/device_bytes.hpp"
+#include "support/device_memory.hpp"
+#include "support/fault_sweep.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+// On a device that is not the current one, so that switching devices is swept as well.
+constexpr device_ref other_device{1};
+
+TEST_CASE("device_ref: a question that fails leaves the current device") {
+  fault_sweep{"free_memory"}.run([] { static_cast<void>(other_device.free_memory()); });
+}
+
+TEST_CASE("stream: a construction that fails leaves nothing") {
+  fault_sweep{"stream"}.run([] { const stream value{other_device}; });
+}
+
+TEST_CASE("event: a construction that fails leaves nothing") {
+  fault_sweep{"event"}.run([] { const event value{other_device}; });
+}
+
+TEST_CASE("stream_pool: a construction that fails leaves nothing") {
+  fault_sweep{"stream_pool"}.run([] { const stream_pool value{other_device, 5}; });
+}
+
+struct marked_stream {
+  hipvmm::stream stream{other_device};
+  hipvmm::event event{other_device};
+};
+
+TEST_CASE("event: one that could not be recorded keeps its last mark") {
+  fault_sweep{"record"}.run([] { return std::make_unique<marked_stream>(); },
+                            [](auto& subject) { subject->event.record(subject->stream); },
+                            [](auto& subject) { CHECK(subject->event.is_done()); },
+                            [](auto& subject) { subject->event.synchronize(); });
+}
+
+TEST_CASE("fill_pattern_async: one that fails touches nothing outside its bytes") {
+  constexpr std::size_t total = 300'000;
+  constexpr std::size_t margin = 3;
+  const byte_vector element = pattern(3, 1);
+  const stream stream;
+  const auto check_margins = [&](const std::unique_ptr<device_memory>& memory) {
+    const byte_vector bytes = read_bytes(stream, memory->get(), total);
+    CHECK(byte_vector(bytes.begin(), bytes.begin() + margin) == byte_vector(margin, 1));
+    CHECK(byte_vector(bytes.end() - margin, bytes.end()) == byte_vector(margin, 1));
+  };
+  fault_sweep{"fill_pattern_async"}.run(
+      [&] {
+        auto memory = std::make_unique<device_memory>(total);
+        fill_async(stream, memory->get(), 1, total);
+        return memory;
+      },
+      [&](const auto& memory) {
+        fill_pattern_async(stream, memory->get() + margin, element.data(), 3,
+                           (total - 2 * margin) / 3);
+      },
+      check_margins, check_margins);
+}
+
+}  // namespace
+}  // namespace hipvmm::test

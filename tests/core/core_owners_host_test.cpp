@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include "contract/owner_contract.hpp"
+
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+
+namespace hipvmm::test {
+namespace {
+
+struct stream_owner {
+  using owner_type = stream;
+  static constexpr const char* destroy_call = "hipStreamDestroy";
+
+  static stream make() { return stream{}; }
+  static stream make_empty() {
+    stream source;
+    const stream taken = std::move(source);
+    return source;
+  }
+  static bool is_empty(const stream& owner) { return owner.empty() && owner.get() == nullptr; }
+  static ihipStream_t* identity(const stream& owner) { return owner.get(); }
+  static std::uint64_t live() { return live_objects().streams; }
+  static std::uint64_t freed() { return hipvmm_host_call_count(destroy_call); }
+  static void give_back(ihipStream_t* value) { CHECK(hipStreamDestroy(value) == hipSuccess); }
+};
+
+struct event_owner {
+  using owner_type = event;
+  static constexpr const char* destroy_call = "hipEventDestroy";
+
+  static event make() { return event{}; }
+  static event make_empty() {
+    event source;
+    const event taken = std::move(source);
+    return source;
+  }
+  static bool is_empty(const event& owner) { return owner.empty() && owner.get() == nullptr; }
+  static ihipEvent_t* identity(const event& owner) { return owner.get(); }
+  static std::uint64_t live() { return live_objects().events; }
+  static std::uint64_t freed() { return hipvmm_host_call_count(destroy_call); }
+  static void give_back(ihipEvent_t* value) { CHECK(hipEventDestroy(value) == hipSuccess); }
+};
+
+HIPVMM_OWNER_CONTRACT(stream_owner, event_owner);
+HIPVMM_OWNER_RELEASE_CONTRACT(stream_owner, event_owner);
+HIPVMM_OWNER_FAILURE_CONTRACT(stream_owner, event_owner);
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/core/error.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include <hipvmm/core/event.hpp>
+#include "support/child_process.hpp"
+#include "support/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_CASE("child: an event that cannot be destroyed" * doctest::skip()) {
+  auto value = event{};
+  const planned_fault fault{"hipEventDestroy", 1, hipErrorUnknown};
+  std::fputs("before\n", stderr);
+  value = event{};
+  std::fputs("after\n", stderr);
+  CHECK(fault.struck());
+}
+
+TEST_CASE("error handler: the default writes one line that names call, error and code") {
+  const child_result child = run_case_in_child("child: an event that cannot be destroyed");
+  REQUIRE(passed(child));
+  const std::size_t start = child.output.find("before\n") + 7;
+  const std::string line = child.output.substr(start, child.output.find("after\n") - start);
+  CAPTURE(line);
+  CHECK(std::count(line.begin(), line.end(), '\n') == 1);
+  CHECK(line.find("hipEventDestroy") != std::string::npos);
+  CHECK(line.find("hipErrorUnknown") != std::string::npos);
+  CHECK(line.find("999") != std::string::npos);
+}
+
+TEST_CASE("hip_error: a failure that was thrown does not surface as HIP's last error") {
+  const planned_fault fault{"hipEventCreateWithFlags", 1, hipErrorUnknown};
+  CHECK_THROWS_AS(event{}, hip_error);
+  CHECK(hipGetLastError() == hipSuccess);
+}
+
+TEST_CASE("hip_error: names the HIP function and the library's source that called it") {
+  const planned_fault fault{"hipEventCreateWithFlags", 1, hipErrorUnknown};
+  try {
+    event value;
+    FAIL("the planned fault did not strike");
+  } catch (const hip_error& error) {
+    CHECK(error.code() == hipErrorUnknown);
+    CHECK(std::string{error.call()} == "hipEventCreateWithFlags");
+    CHECK(std::string{error.file()}.find("event.cpp") != std::string::npos);
+    CHECK(error.line() > 0);
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/core/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <type_traits>
+
+#include <hipvmm/core/bytes.hpp>
+#include "support/error_recorder.hpp"
+
+namespace hipvmm {
+namespace {
+
+bool says(const std::exception& error, const std::string& text) {
+  return std::string{error.what()}.find(text) != std::string::npos;
+}
+
+TEST_CASE("hip_error: carries code, call, file and line") {
+  const hip_error error{999, "hipMemMap", "mapping.cpp", 17};
+  CHECK(error.code() == 999);
+  CHECK(std::string{error.call()} == "hipMemMap");
+  CHECK(std::string{error.file()} == "mapping.cpp");
+  CHECK(error.line() == 17);
+}
+
+TEST_CASE("hip_error: its text names the call, the error, its code and the place") {
+  const hip_error error{999, "hipMemMap", "mapping.cpp", 17};
+  CHECK(says(error, "hipMemMap"));
+  CHECK(says(error, "hipErrorUnknown"));
+  CHECK(says(error, "999"));
+  CHECK(says(error, "mapping.cpp:17"));
+}
+
+TEST_CASE("out_of_memory: is caught as std::bad_alloc and carries its figures") {
+  try {
+    throw out_of_memory{exhausted::device_memory, 1, 3 * GiB, 2 * MiB, {}};
+  } catch (const std::bad_alloc& caught) {
+    const auto* const error = dynamic_cast<const out_of_memory*>(&caught);
+    REQUIRE(error != nullptr);
+    CHECK(error->resource() == exhausted::device_memory);
+    CHECK(error->device() == 1);
+    CHECK(error->bytes_requested() == 3 * GiB);
+    CHECK(error->bytes_free() == 2 * MiB);
+  }
+}
+
+TEST_CASE("out_of_memory: its text names the device, the bytes asked for and the bytes free") {
+  const out_of_memory error{exhausted::device_memory, 5, 3 * GiB, 2 * MiB, {}};
+  CHECK(says(error, "device 5"));
+  CHECK(says(error, "3.00 GiB"));
+  CHECK(says(error, "2.00 MiB"));
+}
+
+TEST_CASE("out_of_memory: its text tells the resources apart") {
+  CHECK(says(out_of_memory{exhausted::device_memory, 0, MiB, 0, {}}, "device memory"));
+  CHECK(says(out_of_memory{exhausted::addresses, 0, MiB, 0, {}}, "addresses"));
+  CHECK(says(out_of_memory{exhausted::descriptors, 0, MiB, 0, {}}, "descriptor"));
+}
+
+TEST_CASE("out_of_memory: the context continues the sentence") {
+  CHECK(says(out_of_memory{exhausted::addresses, 0, MiB, 0, "the vector holds 7 MiB"},
+             "the vector holds 7 MiB"));
+}
+
+TEST_CASE("out_of_memory: a copy keeps text and figures") {
+  const auto original =
+      std::make_unique<out_of_memory>(exhausted::descriptors, 2, 4 * MiB, GiB, "context");
+  const out_of_memory copied = *original;
+  CHECK(std::string{copied.what()} == original->what());
+  CHECK(copied.resource() == exhausted::descriptors);
+  CHECK(copied.bytes_requested() == 4 * MiB);
+}
+
+TEST_CASE_TEMPLATE("error types: copying never throws", Error, hip_error, out_of_memory,
+                   unsupported) {
+  CHECK(std::is_nothrow_copy_constructible_v<Error>);
+  CHECK(std::is_nothrow_copy_assignable_v<Error>);
+}
+
+void first_handler(const char*, int, const char*) noexcept {}
+void second_handler(const char*, int, const char*) noexcept {}
+
+TEST_CASE("set_error_handler: returns the handler before") {
+  const error_handler original = set_error_handler(first_handler);
+  const bool first_was_set = set_error_handler(second_handler) == first_handler;
+  const bool second_was_set = set_error_handler(original) == second_handler;
+  CHECK(first_was_set);
+  CHECK(second_was_set);
+}
+
+TEST_CASE("set_error_handler: nullptr restores the default") {
+  const error_handler original = set_error_handler(nullptr);
+  set_error_handler(first_handler);
+  const error_handler restored = set_error_handler(nullptr);
+  const error_handler original_default = set_error_handler(original);
+  const bool first_was_set = restored == first_handler;
+  const bool default_is_a_handler =
+      original_default != nullptr && original_default != first_handler;
+  CHECK(first_was_set);
+  CHECK(default_is_a_handler);
+}
+
+}  // namespace
+}  // namespace hipvmm

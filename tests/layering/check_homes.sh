@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# One home per HIP function: check_homes.sh ROOT. Each function is called from one .cpp file of the
+# library, the one that src/provider/hip_surface.def and docs/hip_surface.md name.
+source "$(dirname "$0")/common.sh"
+
+list=src/provider/hip_surface.def
+page=docs/hip_surface.md
+
+declare -A home
+while read -r function file; do home[$function]=$file; done < <(surface_used)
+((${#home[@]} > 0)) || complain "$list names no function: write one HIPVMM_HIP_USED a line"
+
+while IFS= read -r line; do
+  complain "$list: cannot read '$line': write HIPVMM_HIP_USED(function, folder/file.cpp) or \
+HIPVMM_HIP_OFFERED(function)"
+done < <(grep -Ev '^(//.*|HIPVMM_HIP_USED\(hip[A-Za-z0-9]+, [a-z0-9_/]+\.cpp\)|HIPVMM_HIP_OFFERED\(hip[A-Za-z0-9]+\))?$' \
+  "$surface")
+while IFS= read -r line; do complain "$list: $line names a function twice"; done < <(
+  { surface_used | cut -d' ' -f1; surface_offered; } | sort | uniq -d)
+surface_used | sort --check=quiet -k1,1 || complain "$list: HIPVMM_HIP_USED lines are not sorted"
+surface_offered | sort --check=quiet || complain "$list: HIPVMM_HIP_OFFERED lines are not sorted"
+
+# A function counts as called where its name stands before a parenthesis, or where the name of a
+# listed function stands at all, as in a call through a pointer.
+calls() {
+  mapfile -t files < <(cpp_files src | grep -v "^$root/src/provider/")
+  code_of "${files[@]}" | awk -v listed="${!home[*]}" '
+    BEGIN { count = split(listed, names, " "); for (i = 1; i <= count; i++) known[names[i]] = 1 }
+    {
+      place = $0
+      sub(/:[0-9]+:.*/, "", place)
+      code = $0
+      sub(/^[^:]*:[0-9]+:/, "", code)
+      while (match(code, /[A-Za-z_][A-Za-z0-9_]*/)) {
+        word = substr(code, RSTART, RLENGTH)
+        code = substr(code, RSTART + RLENGTH)
+        if (word !~ /^hip[A-Z]/ || word ~ /_t$/) continue
+        if (known[word] || code ~ /^[ \t]*\(/) print word, place
+      }
+    }' | sort -u
+}
+
+declare -A caller
+while read -r function file; do
+  if [[ $file != *.cpp ]]; then
+    complain "$file calls $function: a header has no home, move the call to a .cpp file"
+  elif [[ -n ${caller[$function]:-} ]]; then
+    complain "$function is called from ${caller[$function]} and from $file: keep one home and call \
+that"
+  elif [[ -z ${home[$function]:-} ]]; then
+    complain "$file calls $function, which $list does not list: add HIPVMM_HIP_USED($function, \
+${file#src/})"
+  elif [[ src/${home[$function]} != "$file" ]]; then
+    complain "$file calls $function, whose home in $list is ${home[$function]}"
+  fi
+  caller[$function]=$file
+done < <(calls)
+
+for function in "${!home[@]}"; do
+  [[ -n ${caller[$function]:-} ]] ||
+    complain "$list: $function is called nowhere: drop the line or offer it by HIPVMM_HIP_OFFERED"
+done
+
+# The page's tables have the function in the first column; used ones have the home in the second.
+page_rows() {
+  sed -n 's/^| `\(hip[A-Za-z0-9]*\)` | \(`\([a-z0-9_/]*\.cpp\)`\)\{0,1\}.*/\1 \3/p' "$root/$page"
+}
+difference=$(diff <(surface_used | sort) <(page_rows | grep ' .' | sort)) ||
+  complain "$page and $list differ in used functions and their homes (< list, > page):
+$difference"
+difference=$(diff <(surface_offered | sort) <(page_rows | sed -n 's/ $//p' | sort)) ||
+  complain "$page and $list differ in offered functions (< list, > page):
+$difference"
+
+finish "one home per HIP function"

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Includes go down: check_includes.sh ROOT. The table is that of docs/architecture.md.
+source "$(dirname "$0")/common.sh"
+
+declare -A may_include=(
+  [core]="core"
+  [vmm]="core vmm"
+  [mr]="core vmm mr"
+  [ipc]="core vmm ipc"
+  [container]="core vmm mr container"
+  [c_api]="core vmm mr ipc container c_api"
+  [tool]="core vmm mr ipc container tool"
+  [adaptor]="core vmm mr ipc container adaptor"
+)
+
+# layer_of PATH: the layer a file of the root belongs to; provider/<name> for providers.
+layer_of() {
+  local path=${1#include/hipvmm/}
+  path=${path#src/}
+  case $path in
+    provider/*/*) path=${path#provider/} && echo "provider/${path%%/*}" ;;
+    */*) echo "${path%%/*}" ;;
+    hipvmm.hpp | hipvmm.h | version.hpp) echo "$path" ;;
+    *) echo "" ;;
+  esac
+}
+
+is_vendor() {
+  case $1 in
+    hip/* | hip_* | hsa/* | rocm* | cuda* | cuda/* | nv* | boost/* | thrust/* | rmm/* | torch/*) return 0 ;;
+  esac
+  return 1
+}
+
+# Headers of the operating system that lie in folders.
+is_system() {
+  case $1 in
+    sys/* | linux/* | asm/* | netinet/* | arpa/*) return 0 ;;
+    */*) return 1 ;;
+  esac
+  return 0
+}
+
+check_outside() {  # WHERE FILE LAYER HEADER
+  local where=$1 file=$2 layer=$3 header=$4
+  if [[ $file == include/* && $layer != adaptor ]]; then
+    if is_vendor "$header"; then
+      complain "$where: a public header includes the vendor header <$header>: forward-declare what \
+it needs and include it in src/"
+    elif [[ $header == */* ]]; then
+      complain "$where: a public header includes <$header>, which is neither of the standard \
+library nor of hipvmm"
+    fi
+    return
+  fi
+  case $header in
+    hip/*) return ;;
+    cuda*) [[ $layer == provider/cuda ]] && return ;;
+    boost/*) [[ $layer != provider/* ]] && return ;;
+  esac
+  if is_vendor "$header" && [[ $layer != adaptor ]]; then
+    complain "$where: ${layer} may not include <$header>"
+  elif ! is_vendor "$header" && ! is_system "$header"; then
+    complain "$where: <$header> belongs to no known library: name it in tests/layering/\
+check_includes.sh and its reason in docs/contributing.md"
+  fi
+}
+
+check_inside() {  # WHERE FILE LAYER TARGET
+  local where=$1 file=$2 layer=$3 target=$4 to
+  to=$(layer_of "$target")
+  if [[ $file == src/core/hip_compat.hpp ]]; then
+    complain "$where: core/hip_compat.hpp includes nothing of hipvmm: providers use it too"
+  elif [[ $layer == provider/* ]]; then
+    case $target in
+      "src/$layer/"* | src/provider/hip_surface.def | src/core/hip_compat.hpp) ;;
+      include/hipvmm/provider/*) ;;
+      *) complain "$where: a provider is HIP and may not include $target of hipvmm" ;;
+    esac
+  elif [[ $file == include/hipvmm/hipvmm.hpp ]]; then
+    [[ $target == include/* ]] || complain "$where: the umbrella includes public headers only"
+  elif [[ $to == version.hpp ]]; then
+    :
+  elif [[ $to == hipvmm.h && $layer == c_api ]]; then
+    :
+  elif [[ $layer == provider || -z ${may_include[$layer]:-} ]]; then
+    [[ $target == include/hipvmm/provider/* && $file == include/hipvmm/provider/* ]] ||
+      complain "$where: $file may not include $target"
+  elif [[ " ${may_include[$layer]} " != *" $to "* ]]; then
+    complain "$where: $layer may not include $to: includes go down, see docs/architecture.md"
+  fi
+}
+
+mapfile -t files < <(cpp_files include src)
+((${#files[@]} > 0)) || complain "$root holds no C++ file in include/ or src/"
+for path in "${files[@]}"; do
+  file=${path#"$root"/}
+  layer=$(layer_of "$file")
+  [[ $file == include/* && $file != include/hipvmm/* ]] && layer=
+  case $layer in
+    provider/* | provider | hipvmm.hpp | hipvmm.h | version.hpp) ;;
+    *) [[ -n $layer && -n ${may_include[$layer]:-} ]] ||
+      complain "$file: its folder is no layer: move it, or add the layer to docs/architecture.md \
+and tests/layering/check_includes.sh" ;;
+  esac
+done
+
+while read -r file line header; do
+  where=$file:$line
+  layer=$(layer_of "$file")
+  name=${header:1:-1}
+  case $header in
+    *..*) complain "$where: $header climbs folders: name the file from src/ or by <hipvmm/...>" ;;
+    '<hipvmm/'*)
+      if [[ -f $root/include/$name ]]; then
+        check_inside "$where" "$file" "$layer" "include/$name"
+      else
+        complain "$where: $header does not exist in include/"
+      fi
+      ;;
+    '<'*) check_outside "$where" "$file" "$layer" "$name" ;;
+    *)
+      target=$(resolve "$file" "$name" src)
+      if [[ $file == include/* ]]; then
+        complain "$where: a public header includes $header: write <hipvmm/...>"
+      elif [[ -z $target ]]; then
+        complain "$where: $header exists neither beside the file nor in src/"
+      else
+        check_inside "$where" "$file" "$layer" "$target"
+      fi
+      ;;
+  esac
+done < <(includes_of "${files[@]}")
+
+finish "include direction"

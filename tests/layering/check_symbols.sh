@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Symbols used = listed = exported: check_symbols.sh ROOT NM LIBRARY [HOST_PROVIDER]. What the
+# built library leaves undefined is what hip_surface.def calls used; what the host provider exports
+# is that and what the list calls offered.
+source "$(dirname "$0")/common.sh"
+nm=$2
+library=$3
+host_provider=${4:-}
+
+# hip_names NM_OPTION...: the HIP functions among the symbols, without their versions.
+hip_names() {
+  "$nm" -P "$@" | sed -n 's/^\(hip[A-Z][A-Za-z0-9]*\)[@ ].*/\1/p' | sort -u
+}
+
+compare() {  # LISTED FOUND FILE USED_OR_EXPORTED
+  local name
+  while read -r name; do
+    complain "$name is listed in src/provider/hip_surface.def but not $4 by ${3##*/}: drop the line"
+  done < <(comm -23 "$1" "$2")
+  while read -r name; do
+    complain "$name is $4 by ${3##*/} but not listed in src/provider/hip_surface.def: add a line"
+  done < <(comm -13 "$1" "$2")
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+surface_used | cut -d' ' -f1 | sort >"$work/used"
+[[ -s $work/used ]] || complain "src/provider/hip_surface.def lists no function"
+
+dynamic=()
+[[ $library == *.a ]] || dynamic=(--dynamic)
+hip_names --undefined-only "${dynamic[@]}" "$library" >"$work/undefined"
+compare "$work/used" "$work/undefined" "$library" used
+
+if [[ -n $host_provider ]]; then
+  { cat "$work/used"; surface_offered; } | sort >"$work/surface"
+  hip_names --dynamic --defined-only "$host_provider" >"$work/exported"
+  compare "$work/surface" "$work/exported" "$host_provider" exported
+fi
+
+finish "HIP symbols used, listed and exported"

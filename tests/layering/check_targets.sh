@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# No file is left out: check_targets.sh ROOT COMPILE_COMMANDS PROVIDER [FOLDER...]. Every .cpp file
+# is compiled by this build, every header of ours is included, every public one by the umbrella.
+# FOLDERs are those whose option is off in this build.
+source "$(dirname "$0")/common.sh"
+compile_commands=$2
+provider=$3
+shift 3
+left_out=("$@")
+
+# Files that this build is right not to compile.
+is_excused() {
+  local folder
+  case $1 in
+    "src/provider/$provider/"*) return 1 ;;
+    src/provider/*/*) return 0 ;;
+    tests/provider/* | tests/*_host_test.cpp) [[ $provider != host ]] && return 0 ;;
+    tests/consumer/*) return 0 ;;  # a project of its own, built by the consumer tests
+  esac
+  for folder in "${left_out[@]}"; do
+    [[ $1 == "$folder"/* ]] && return 0
+  done
+  return 1
+}
+
+declare -A is_compiled is_included
+while IFS= read -r file; do is_compiled[${file#"$root"/}]=1; done < <(
+  sed -n 's|^ *"file": "\(.*\)",\{0,1\}$|\1|p' "$compile_commands")
+((${#is_compiled[@]} > 0)) || complain "$compile_commands lists no source"
+
+mapfile -t files < <(cpp_files src tests samples bench)
+while read -r file _ header; do
+  [[ $header == '"'* ]] || continue
+  target=$(resolve "$file" "${header:1:-1}" src tests)
+  [[ -z $target ]] || is_included[$target]=1
+done < <(includes_of "${files[@]}")
+
+for path in "${files[@]}"; do
+  file=${path#"$root"/}
+  if [[ $file == *.cpp ]]; then
+    is_excused "$file" || [[ -n ${is_compiled[$file]:-} ]] ||
+      complain "$file is in no target: list it in the CMakeLists.txt of its folder"
+  elif [[ -z ${is_included[$file]:-} ]]; then
+    complain "$file is included by nothing: include it or delete it"
+  fi
+done
+
+umbrella=$(includes_of "$root/include/hipvmm/hipvmm.hpp" | sed 's/.*<\(.*\)>$/\1/' | sort)
+public=$(cpp_files include | sed "s|^$root/include/||" |
+  grep -Ev '^hipvmm/(hipvmm\.hpp$|hipvmm\.h$|provider/|adaptor/)' | sort)
+difference=$(diff <(echo "$public") <(echo "$umbrella")) ||
+  complain "include/hipvmm/hipvmm.hpp does not include every public header (< in the tree, > included):
+$difference"
+
+finish "every file is in a target"
+((${#left_out[@]} == 0)) || printf 'not looked at, for their option is off: %s\n' "${left_out[*]}"

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+# What the layering checks share; sourced by each with the repository's root as first argument.
+set -euo pipefail
+export LC_ALL=C
+
+layering_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "${1:?the root of the repository is missing}" && pwd)
+problems=0
+
+# complain SENTENCE: reports one broken rule and goes on, so that one run shows all of them.
+complain() {
+  printf '%s\n' "$1" >&2
+  problems=$((problems + 1))
+}
+
+# finish WHAT: ends the check, with the number of broken rules.
+finish() {
+  if ((problems > 0)); then
+    printf '%s: %d broken, see docs/contributing.md for the rules\n' "$1" "$problems" >&2
+    exit 1
+  fi
+  printf '%s: kept\n' "$1"
+}
+
+# cpp_files FOLDER...: the C++ files below folders of the root, those that exist.
+cpp_files() {
+  local folder
+  for folder in "$@"; do
+    [[ -d $root/$folder ]] || continue
+    find "$root/$folder" -type f \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' \)
+  done | sort
+}
+
+# code_of [keep_literals=1] FILE...: path:line:code of C++ files without their comments.
+code_of() {
+  awk -v root="$root" -f "$layering_dir/strip.awk" "$@" </dev/null
+}
+
+# includes_of FILE...: path line header of every #include, the header with its brackets or quotes.
+includes_of() {
+  code_of keep_literals=1 "$@" |
+    sed -n 's/^\([^:]*\):\([0-9]*\):[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*[>"]\).*/\1 \2 \3/p'
+}
+
+# resolve FILE NAME FOLDER...: the file of the root that a quoted include in FILE names: beside it or
+# in one of the folders; nothing when there is none.
+resolve() {
+  local file=$1 name=$2 folder
+  shift 2
+  for folder in "${file%/*}" "$@"; do
+    if [[ -f $root/$folder/$name ]]; then
+      echo "$folder/$name"
+      return
+    fi
+  done
+}
+
+surface=$root/src/provider/hip_surface.def
+
+# surface_used: "function home" of every function the library calls.
+surface_used() {
+  sed -n 's/^HIPVMM_HIP_USED(\(hip[A-Za-z0-9]*\), \([a-z0-9_/]*\.cpp\))$/\1 \2/p' "$surface"
+}
+
+# surface_offered: every function that only the host provider's other users call.
+surface_offered() {
+  sed -n 's/^HIPVMM_HIP_OFFERED(\(hip[A-Za-z0-9]*\))$/\1/p' "$surface"
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Shows that the layering checks can fail: self_test.sh ROOT CASE WORK_FOLDER. Copies the tree, breaks
+# one rule in the copy and demands that its check rejects it, by the sentence that belongs to it.
+# COMPILER, COMPILE_COMMANDS, PROVIDER, NM, LIBRARY and HOST_PROVIDER describe the build.
+set -euo pipefail
+checks=$(cd "$(dirname "$0")" && pwd)
+original=$1
+breakage=$2
+tree=$3/$breakage
+
+die() {
+  printf '%s: %s\n' "$breakage" "$1" >&2
+  exit 1
+}
+
+rm -rf "$tree"
+mkdir -p "$tree"
+for part in include src tests samples bench docs README.md; do
+  [[ ! -e $original/$part ]] || cp -r "$original/$part" "$tree/"
+done
+trap 'rm -rf "$tree"' EXIT
+surface=$tree/src/provider/hip_surface.def
+page=$tree/docs/hip_surface.md
+
+# Each check with its arguments on the copy.
+includes() { bash "$checks/check_includes.sh" "$tree"; }
+homes() { bash "$checks/check_homes.sh" "$tree"; }
+header() { bash "$checks/check_headers.sh" "$tree" "$COMPILER" c++17 "$1"; }
+sizes() { bash "$checks/check_sizes.sh" "$tree"; }
+quotes() { bash "$checks/check_quotes.sh" "$tree"; }
+links() { bash "$checks/check_links.sh" "$tree"; }
+symbols() { bash "$checks/check_symbols.sh" "$tree" "$NM" "$LIBRARY" "$HOST_PROVIDER"; }
+targets() {
+  sed "s|\"$original/|\"$tree/|" "$COMPILE_COMMANDS" >"$tree/compile_commands.json"
+  bash "$checks/check_targets.sh" "$tree" "$tree/compile_commands.json" "$PROVIDER"
+}
+
+rejects() {  # SENTENCE CHECK...
+  local sentence=$1 output
+  shift
+  output=$("$@" 2>&1) && die "the check accepts the broken tree"
+  grep -qF -- "$sentence" <<<"$output" ||
+    die "the check rejects the broken tree without saying '$sentence', but:
+$output"
+}
+
+accepts() {  # CHECK...
+  local output
+  output=$("$@" 2>&1) || die "the check rejects what keeps the rule:
+$output"
+}
+
+append() { printf '%s\n' "$2" >>"$tree/$1"; }
+
+case $breakage in
+  upward_include)
+    append src/core/bytes.cpp '#include <hipvmm/vmm/region.hpp>'
+    rejects 'core may not include vmm' includes
+    ;;
+  upward_internal_include)
+    mkdir -p "$tree/src/vmm" && touch "$tree/src/vmm/inner.hpp"
+    append src/core/bytes.cpp '#include "vmm/inner.hpp"'
+    rejects 'core may not include vmm' includes
+    ;;
+  vendor_header_in_public_header)
+    append include/hipvmm/core/bytes.hpp '#include <hip/hip_runtime_api.h>'
+    rejects 'a public header includes the vendor header <hip/hip_runtime_api.h>' includes
+    ;;
+  vendor_header_behind_public_header)
+    append include/hipvmm/core/bytes.hpp '#include <boost/version.hpp>'
+    rejects 'needs the vendor header /' header hipvmm/core/bytes.hpp
+    ;;
+  unknown_folder)
+    mkdir -p "$tree/src/helpers" && touch "$tree/src/helpers/helper.cpp"
+    rejects 'src/helpers/helper.cpp: its folder is no layer' includes
+    ;;
+  provider_includes_library)
+    mkdir -p "$tree/src/provider/host"
+    append src/provider/host/extra.cpp '#include <hipvmm/core/error.hpp>'
+    rejects 'a provider is HIP and may not include include/hipvmm/core/error.hpp' includes
+    ;;
+  compat_includes_library)
+    append src/core/hip_compat.hpp '#include <hipvmm/core/bytes.hpp>'
+    rejects 'core/hip_compat.hpp includes nothing of hipvmm' includes
+    ;;
+  second_home)
+    append src/vmm/region.cpp 'void again(void* p) { static_cast<void>(hipMemUnmap(p, 1)); }'
+    rejects 'hipMemUnmap is called from src/vmm/mapping.cpp and from src/vmm/region.cpp' homes
+    ;;
+  call_in_header)
+    append src/core/check.hpp 'inline void again(void* p) { static_cast<void>(hipFree(p)); }'
+    rejects 'src/core/check.hpp calls hipFree: a header has no home' homes
+    ;;
+  unlisted_call)
+    append src/vmm/region.cpp 'void fresh() { static_cast<void>(hipDeviceReset()); }'
+    rejects 'src/vmm/region.cpp calls hipDeviceReset, which src/provider/hip_surface.def does not' homes
+    ;;
+  name_in_prose)
+    append src/vmm/region.cpp '// hipMemUnmap(address) is not called here
+/* nor is hipMemUnmap(address)
+   hipMemUnmap(address) here */ static const char* const text = "hipMemUnmap(\"here\") " R"(hipMemUnmap())";'
+    accepts homes
+    ;;
+  wrong_home_in_docs)
+    sed -i 's#`vmm/mapping.cpp`#`vmm/region.cpp`#' "$page"
+    rejects 'differ in used functions and their homes' homes
+    ;;
+  unsorted_surface)
+    { tac "$surface" | sed '/^\/\//d'; } >"$surface.new" && mv "$surface.new" "$surface"
+    rejects 'HIPVMM_HIP_USED lines are not sorted' homes
+    ;;
+  needs_another_header)
+    append include/hipvmm/core/bytes.hpp 'inline std::vector<int> numbers();'
+    rejects '<hipvmm/core/bytes.hpp> does not compile alone as c++17' header hipvmm/core/bytes.hpp
+    ;;
+  unlisted_source)
+    touch "$tree/src/core/stray.cpp"
+    rejects 'src/core/stray.cpp is in no target' targets
+    ;;
+  unlisted_test)
+    touch "$tree/tests/vmm/stray_test.cpp"
+    rejects 'tests/vmm/stray_test.cpp is in no target' targets
+    ;;
+  orphan_header)
+    touch "$tree/src/core/stray.hpp"
+    rejects 'src/core/stray.hpp is included by nothing' targets
+    ;;
+  header_missing_from_umbrella)
+    sed -i '/device_span/d' "$tree/include/hipvmm/hipvmm.hpp"
+    rejects 'hipvmm.hpp does not include every public header' targets
+    ;;
+  symbol_not_used)
+    append src/provider/hip_surface.def 'HIPVMM_HIP_USED(hipDeviceReset, core/device.cpp)'
+    rejects 'hipDeviceReset is listed in src/provider/hip_surface.def but not used' symbols
+    ;;
+  symbol_not_listed)
+    sed -i '/(hipMemCreate,/d' "$surface"
+    rejects 'hipMemCreate is used by' symbols
+    ;;
+  symbol_not_exported)
+    append src/provider/hip_surface.def 'HIPVMM_HIP_OFFERED(hipDeviceReset)'
+    rejects 'hipDeviceReset is listed in src/provider/hip_surface.def but not exported' symbols
+    ;;
+  file_too_long)
+    yes '//' | head -n 501 >"$tree/src/core/long.cpp" || true
+    rejects 'src/core/long.cpp has 501 lines' sizes
+    ;;
+  broken_link)
+    append docs/style.md '[nowhere](no_such_page.md)'
+    rejects 'docs/style.md: the link no_such_page.md leads to no file' links
+    ;;
+  broken_anchor)
+    append docs/style.md '[nowhere](hip_surface.md#no-such-heading)'
+    rejects 'docs/style.md: the link hip_surface.md#no-such-heading names no heading' links
+    ;;
+  stale_quote)
+    sed -i 's/numbers/values/' "$tree/samples/grow_in_place.cpp"
+    rejects 'README.md: what it quotes from samples/grow_in_place.cpp does not stand there' quotes
+    ;;
+  *) die "no such case" ;;
+esac
+printf '%s: the check sees it\n' "$breakage"

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/hip_compat.hpp"
+#include "fixtures.hpp"
+
+using namespace hipvmm::test;
+
+TEST_CASE("memory: arguments outside the rules are refused") {
+  const nothing_left check;
+  const allocation device{4096};
+  const pinned host{4096};
+  const reservation unmapped{granule};
+  int pageable = 0;
+  void* pointer = nullptr;
+  hipPointerAttribute_t attributes{};
+  check_refusals({
+      {"hipMalloc null", hipMalloc(nullptr, 1)},
+      {"hipMalloc beyond the budget", hipMalloc(&pointer, device_budget), hipErrorOutOfMemory},
+      {"hipMalloc beyond everything", hipMalloc(&pointer, SIZE_MAX), hipErrorOutOfMemory},
+      {"hipFree of the middle", hipFree(device.at(256))},
+      {"hipFree of pinned memory", hipFree(host.at())},
+      {"hipFree of pageable memory", hipFree(&pageable)},
+      {"hipFree of a reservation", hipFree(unmapped.at())},
+      {"hipHostMalloc null", hipHostMalloc(nullptr, 1, 0)},
+      {"hipHostMalloc unknown flag", hipHostMalloc(&pointer, 1, 0x8000U)},
+      {"hipHostMalloc coherent and not",
+       hipHostMalloc(&pointer, 1, hipHostMallocCoherent | hipHostMallocNonCoherent)},
+      {"hipHostMalloc beyond everything", hipHostMalloc(&pointer, SIZE_MAX, 0),
+       hipErrorOutOfMemory},
+      {"hipHostFree of device memory", hipHostFree(device.at())},
+      {"hipHostFree of pageable memory", hipHostFree(&pageable)},
+      {"hipHostGetDevicePointer null", hipHostGetDevicePointer(nullptr, host.at(), 0)},
+      {"hipHostGetDevicePointer of null", hipHostGetDevicePointer(&pointer, nullptr, 0)},
+      {"hipHostGetDevicePointer with flags", hipHostGetDevicePointer(&pointer, host.at(), 1)},
+      {"hipHostGetDevicePointer of pageable", hipHostGetDevicePointer(&pointer, &pageable, 0)},
+      {"hipHostGetDevicePointer of device", hipHostGetDevicePointer(&pointer, device.at(), 0)},
+      {"hipPointerGetAttributes null", hipPointerGetAttributes(nullptr, device.at())},
+      {"hipPointerGetAttributes of null", hipPointerGetAttributes(&attributes, nullptr)},
+      {"hipPointerGetAttributes of pageable", hipPointerGetAttributes(&attributes, &pageable)},
+      {"hipPointerGetAttributes of unmapped", hipPointerGetAttributes(&attributes, unmapped.at())},
+      {"hipMemGetAddressRange of pageable", hipMemGetAddressRange(&pointer, nullptr, &pageable),
+       hipErrorNotFound},
+      {"hipMemGetAddressRange past the end",
+       hipMemGetAddressRange(&pointer, nullptr, device.at(4096)), hipErrorNotFound},
+  });
+}
+
+TEST_CASE("memory: no bytes are a null pointer, which may be freed") {
+  const nothing_left check;
+  void* pointer = &pointer;
+  CHECK(hipMalloc(&pointer, 0) == hipSuccess);
+  CHECK(pointer == nullptr);
+  CHECK(hipFree(nullptr) == hipSuccess);
+  CHECK(hipHostMalloc(&pointer, 0, 0) == hipSuccess);
+  CHECK(pointer == nullptr);
+  CHECK(hipHostFree(nullptr) == hipSuccess);
+}
+
+TEST_CASE("memory: freeing twice is refused") {
+  const nothing_left check;
+  void* pointer = nullptr;
+  REQUIRE(hipMalloc(&pointer, 100) == hipSuccess);
+  CHECK(hipFree(pointer) == hipSuccess);
+  CHECK(hipFree(pointer) == hipErrorInvalidValue);
+}
+
+TEST_CASE("memory: hipMalloc is aligned to 256 bytes and charged to the current device") {
+  const nothing_left check;
+  const allocation first{100, 2};
+  const allocation second{100, 2};
+  CHECK(reinterpret_cast<std::uintptr_t>(first.at()) % 256 == 0);
+  CHECK(reinterpret_cast<std::uintptr_t>(second.at()) % 256 == 0);
+  CHECK(hipvmm_host_device_bytes(2) == 200);
+  CHECK(hipvmm_host_device_bytes(0) == 0);
+}
+
+TEST_CASE("memory: chunks and hipMalloc share one budget") {
+  const nothing_left check;
+  const memory chunk{device_budget - granule};
+  void* pointer = nullptr;
+  CHECK(hipMalloc(&pointer, granule + 1) == hipErrorOutOfMemory);
+  const allocation rest{granule};
+  const hipMemAllocationProp properties = chunk_on(0);
+  hipMemGenericAllocationHandle_t handle = nullptr;
+  CHECK(hipMemCreate(&handle, granule, &properties, 0) == hipErrorOutOfMemory);
+  size_t free_bytes = 1;
+  size_t total = 0;
+  CHECK(hipMemGetInfo(&free_bytes, &total) == hipSuccess);
+  CHECK(free_bytes == 0);
+  CHECK(total == device_budget);
+}
+
+TEST_CASE("memory: hipMemGetInfo speaks of the current device") {
+  const nothing_left check;
+  const allocation some{granule, 1};
+  REQUIRE(hipSetDevice(1) == hipSuccess);
+  size_t free_bytes = 0;
+  CHECK(hipMemGetInfo(&free_bytes, nullptr) == hipSuccess);
+  CHECK(free_bytes == device_budget - granule);
+}
+
+TEST_CASE("memory: hipFree waits for the work of the device") {
+  const nothing_left check;
+  const stream work;
+  void* pointer = nullptr;
+  REQUIRE(hipMalloc(&pointer, 64) == hipSuccess);
+  bool ran = false;
+  const auto set = [](void* flag) { *static_cast<bool*>(flag) = true; };
+  REQUIRE(hipLaunchHostFunc(work.get(), set, &ran) == hipSuccess);
+  CHECK(hipFree(pointer) == hipSuccess);
+  CHECK(ran);
+}
+
+TEST_CASE("memory: pointers are described by what they belong to") {
+  const nothing_left check;
+  const mapped mapping{granule, {1}, 1};
+  const allocation device{100, 2};
+  const pinned host{100};
+  struct row {
+    const char* what;
+    std::byte* pointer;
+    hipMemoryType type;
+    int device;
+    std::byte* host;
+  };
+  for (const row& each : {row{"mapping", mapping.at(77), hipMemoryTypeDevice, 1, nullptr},
+                          row{"hipMalloc", device.at(99), hipMemoryTypeDevice, 2, nullptr},
+                          row{"hipHostMalloc", host.at(5), hipMemoryTypeHost, 0, host.at(5)}}) {
+    CAPTURE(each.what);
+    hipPointerAttribute_t attributes{};
+    REQUIRE(hipPointerGetAttributes(&attributes, each.pointer) == hipSuccess);
+    CHECK(hipvmm::hip_compat::memory_type(attributes) == each.type);
+    CHECK(attributes.device == each.device);
+    CHECK(attributes.devicePointer == each.pointer);
+    CHECK(attributes.hostPointer == each.host);
+  }
+}
+
+TEST_CASE("memory: the address range is that of the allocation or mapping around the pointer") {
+  const nothing_left check;
+  const mapped mapping{granule};
+  const allocation device{100};
+  hipDeviceptr_t base = nullptr;
+  size_t bytes = 0;
+  CHECK(hipMemGetAddressRange(&base, &bytes, mapping.at(granule - 1)) == hipSuccess);
+  CHECK(base == mapping.at());
+  CHECK(bytes == granule);
+  CHECK(hipMemGetAddressRange(&base, &bytes, device.at(99)) == hipSuccess);
+  CHECK(base == device.at());
+  CHECK(bytes == 100);
+}
+
+TEST_CASE("memory: pinned memory has its own address on the device") {
+  const nothing_left check;
+  const pinned host{4096};
+  void* device_pointer = nullptr;
+  CHECK(hipHostGetDevicePointer(&device_pointer, host.at(17), 0) == hipSuccess);
+  CHECK(device_pointer == host.at(17));
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "fixtures.hpp"
+
+using namespace hipvmm::test;
+
+namespace {
+
+constexpr const char* refused_case = "child: calls are refused";
+constexpr const char* described_case = "child: devices are as described";
+
+std::size_t expected(const char* variable) {
+  const char* value = std::getenv(variable);
+  REQUIRE(value != nullptr);
+  return std::stoull(value);
+}
+
+}  // namespace
+
+TEST_CASE("child: calls are refused" * doctest::skip()) {
+  int count = 7;
+  CHECK(hipGetDeviceCount(&count) == hipErrorNotInitialized);
+  CHECK(count == 7);
+  CHECK(hipInit(0) == hipErrorNotInitialized);
+  void* pointer = nullptr;
+  CHECK(hipMalloc(&pointer, 1) == hipErrorNotInitialized);
+  CHECK(std::string{hipGetErrorName(hipGetLastError())} == "hipErrorNotInitialized");
+  hipvmm_host_counters counters = live_objects();
+  CHECK(counters == hipvmm_host_counters{});
+}
+
+TEST_CASE("child: devices are as described" * doctest::skip()) {
+  int count = 0;
+  CHECK(hipGetDeviceCount(&count) == hipSuccess);
+  CHECK(count == static_cast<int>(expected("TEST_DEVICES")));
+  size_t total = 0;
+  CHECK(hipDeviceTotalMem(&total, count - 1) == hipSuccess);
+  CHECK(total == expected("TEST_MEMORY"));
+  const hipMemAllocationProp properties = chunk_on(0);
+  for (const auto option :
+       {hipMemAllocationGranularityMinimum, hipMemAllocationGranularityRecommended}) {
+    size_t granularity = 0;
+    CHECK(hipMemGetAllocationGranularity(&granularity, &properties, option) == hipSuccess);
+    CHECK(granularity == expected("TEST_GRANULARITY"));
+  }
+}
+
+TEST_CASE("settings: a value that is not understood ends every call, with one sentence") {
+  struct bad {
+    const char* variable;
+    const char* value;
+    const char* accepted;
+  };
+  for (const bad& each : {
+           bad{"HIPVMM_HOST_DEVICES", "65", "from 0 to 64"},
+           bad{"HIPVMM_HOST_DEVICES", "-1", "from 0 to 64"},
+           bad{"HIPVMM_HOST_DEVICES", "two", "from 0 to 64"},
+           bad{"HIPVMM_HOST_DEVICES", "", "from 0 to 64"},
+           bad{"HIPVMM_HOST_MEMORY", "16GB", "a number of bytes"},
+           bad{"HIPVMM_HOST_MEMORY", "0", "at least the granularity"},
+           bad{"HIPVMM_HOST_MEMORY", "99999999999TiB", "a number of bytes"},
+           bad{"HIPVMM_HOST_MEMORY", "1.5GiB", "a number of bytes"},
+           bad{"HIPVMM_HOST_GRANULARITY", "3MiB", "a power of two"},
+           bad{"HIPVMM_HOST_GRANULARITY", "512", "the page size"},
+           bad{"HIPVMM_HOST_GRANULARITY", "2GiB", "to 1GiB"},
+           bad{"HIPVMM_HOST_PEERS", "some", "joined by commas"},
+           bad{"HIPVMM_HOST_PEERS", "0-3", "below 3"},
+           bad{"HIPVMM_HOST_PEERS", "1-1", "two different devices"},
+           bad{"HIPVMM_HOST_PEERS", "0-1,", "joined by commas"},
+           bad{"HIPVMM_HOST_PEERS", "0", "joined by commas"},
+           bad{"HIPVMM_HOST_PEERS", "", "joined by commas"},
+           bad{"HIPVMM_HOST_ADDRESS_SPACE", "lots", "a number of bytes"},
+           bad{"HIPVMM_HOST_ADDRESS_SPACE", "4096", "at least the granularity"},
+       }) {
+    CAPTURE(each.variable);
+    CAPTURE(each.value);
+    const child_result result =
+        run_case_in_child(refused_case, {std::string{each.variable} + "=" + each.value});
+    CAPTURE(result.output);
+    CHECK(passed(result));
+    const std::string start = std::string{"hipvmm host provider: "} + each.variable + "=\"" +
+                              each.value + "\" is not valid. Set it to ";
+    const std::size_t found = result.output.find(start);
+    CHECK(found != std::string::npos);
+    CHECK(result.output.find(each.accepted) != std::string::npos);
+    CHECK(result.output.find(start, found + 1) == std::string::npos);
+  }
+}
+
+TEST_CASE("settings: the environment describes the devices") {
+  struct good {
+    std::vector<std::string> environment;
+    const char* devices;
+    const char* memory;
+    const char* granularity;
+  };
+  for (const good& each : {
+           good{{"HIPVMM_HOST_MEMORY=1GiB"}, "3", "1073741824", "2097152"},
+           good{{"HIPVMM_HOST_MEMORY=12345678"}, "3", "12345678", "2097152"},
+           good{{"HIPVMM_HOST_MEMORY=4096KiB", "HIPVMM_HOST_GRANULARITY=64KiB"},
+                "3",
+                "4194304",
+                "65536"},
+           good{{"HIPVMM_HOST_MEMORY=2TiB", "HIPVMM_HOST_DEVICES=64", "HIPVMM_HOST_PEERS=all"},
+                "64",
+                "2199023255552",
+                "2097152"},
+           good{{"HIPVMM_HOST_MEMORY=8MiB", "HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_PEERS=none"},
+                "1",
+                "8388608",
+                "2097152"},
+       }) {
+    std::vector<std::string> environment = each.environment;
+    environment.push_back(std::string{"TEST_DEVICES="} + each.devices);
+    environment.push_back(std::string{"TEST_MEMORY="} + each.memory);
+    environment.push_back(std::string{"TEST_GRANULARITY="} + each.granularity);
+    const child_result result = run_case_in_child(described_case, environment);
+    CAPTURE(result.output);
+    CHECK(passed(result));
+  }
+}

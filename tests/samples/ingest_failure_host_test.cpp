@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// What the host provider's settings can make go wrong for a user of ingest.
+#include <doctest/doctest.h>
+
+#include <hipvmm/core/bytes.hpp>
+#include "samples/ingest_program.hpp"
+
+using hipvmm::MiB;
+using hipvmm::test::arbitrary_bytes;
+using hipvmm::test::check_refused;
+using hipvmm::test::surroundings;
+
+TEST_CASE("ingest: a full device is told with what was asked and what was held") {
+  surroundings given;
+  given.environment = {"HIPVMM_HOST_MEMORY=16MiB"};
+  given.standard_input = arbitrary_bytes(32 * MiB);
+  for (const char* method : {"--method=vmm", "--method=copy"})
+    check_refused({method, "--block=1MiB"}, {"out of device memory", "device 0", "MiB"}, 1, given);
+}
+
+TEST_CASE("ingest: a machine without a device is told how to go on") {
+  surroundings given;
+  given.environment = {"HIPVMM_HOST_DEVICES=0"};
+  for (const char* method : {"--method=vmm", "--method=copy"})
+    check_refused({method}, {"no HIP device"}, 1, given);
+}

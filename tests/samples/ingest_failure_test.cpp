@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// What can go wrong for a user of ingest: each case ends with one sentence that names the cause.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <string>
+
+#include "samples/ingest_program.hpp"
+
+namespace {
+
+using hipvmm::test::check_refused;
+using hipvmm::test::outcome;
+using hipvmm::test::surroundings;
+using hipvmm::test::temporary_file;
+
+constexpr int misused = 2;
+
+}  // namespace
+
+TEST_CASE("ingest: a missing file is named") {
+  check_refused({"/nowhere/data.bin"}, {"'/nowhere/data.bin'", "No such file"});
+}
+
+TEST_CASE("ingest: a missing file is found before the others are read") {
+  const temporary_file file{"data"};
+  surroundings given;
+  given.terminal_errors = true;  // a bar would show that reading began
+  const outcome ended = hipvmm::test::ingest({file.path(), "/nowhere"}, given);
+  CHECK(ended.status == 1);
+  CHECK(ended.err.starts_with("ingest: "));
+}
+
+TEST_CASE("ingest: a file that may not be read is named") {
+  const temporary_file file{"secret"};
+  REQUIRE(::chmod(file.path().c_str(), 0) == 0);
+  surroundings given;
+  given.plain_user = true;
+  check_refused({file.path()}, {file.path(), "Permission denied"}, 1, given);
+}
+
+TEST_CASE("ingest: a directory is refused with what to do") {
+  check_refused({"/usr"}, {"'/usr' is a directory", "tar cf - /usr | ingest"});
+}
+
+TEST_CASE("ingest: a read that fails half-way is told") {
+  // Address 0 of a process is never mapped, so the first read fails.
+  const temporary_file file{"data"};
+  check_refused({file.path(), "/proc/self/mem"}, {"cannot read '/proc/self/mem'"});
+}
+
+TEST_CASE("ingest: a device that does not exist is named") {
+  for (const char* device : {"99", "-1"}) {
+    CAPTURE(device);
+    for (const char* method : {"vmm", "copy"})
+      check_refused({"--device", device, "--method", method}, {"device", device});
+  }
+}
+
+TEST_CASE("ingest: a size that is none is named") {
+  for (const char* size : {"'0'", "'-5'", "'many'", "'8XiB'", "'99999999999EiB'", "''"}) {
+    CAPTURE(size);
+    const std::string unquoted{size + 1, std::strlen(size) - 2};
+    check_refused({"--block", unquoted}, {"--block", size, "4MiB"}, misused);
+  }
+}
+
+// The sanitizers end a program that asks for so much instead of refusing it.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("ingest: a block beyond the host's memory is refused with what to do") {
+  check_refused({"--block=4EiB"}, {"no host memory", "--block"});
+}
+#endif
+
+TEST_CASE("ingest: an unknown method is named together with those there are") {
+  check_refused({"--method=magic"}, {"--method", "magic", "vmm", "copy"}, misused);
+}
+
+TEST_CASE("ingest: an unknown option is named") {
+  check_refused({"--fast"}, {"--fast", "--help"}, misused);
+}
+
+TEST_CASE("ingest: --max-size is refused where it would have no effect") {
+  check_refused({"--method=copy", "--max-size=1GiB"}, {"--max-size", "copy"}, misused);
+}
+
+TEST_CASE("ingest: a terminal is not taken for data") {
+  surroundings given;
+  given.terminal_input = true;
+  check_refused({}, {"nothing to read"}, misused, given);
+}
+
+TEST_CASE("ingest: a JSON file that cannot be made is found before reading") {
+  check_refused({"--json=/nowhere/result.json"}, {"'/nowhere/result.json'", "No such file"});
+}
+
+TEST_CASE("ingest: a JSON file that cannot be written is named") {
+  check_refused({"--json=/dev/full"}, {"'/dev/full'", "No space left"});
+}
+
+TEST_CASE("ingest: closed standard output is found before reading") {
+  surroundings given;
+  given.closed_output = true;
+  check_refused({}, {"standard output is closed"}, 1, given);
+}
+
+TEST_CASE("ingest: full standard output is told") {
+  surroundings given;
+  given.output_file = "/dev/full";
+  for (const char* option : {"--check", "--json=-"})
+    check_refused({option}, {"standard output", "No space left"}, 1, given);
+}
+
+TEST_CASE("ingest: a reader that went away is told") {
+  surroundings given;
+  given.deserted_output = true;
+  check_refused({}, {"standard output", "Broken pipe"}, 1, given);
+}

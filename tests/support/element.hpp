@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <vector>
+
+#include "support/device_bytes.hpp"
+
+namespace hipvmm::test {
+
+/// An element of `Bytes` bytes: sizes that no power of two divides are where offsets go wrong.
+template <std::size_t Bytes>
+struct element {
+  std::array<unsigned char, Bytes> bytes;
+
+  friend bool operator==(const element& a, const element& b) { return a.bytes == b.bytes; }
+};
+
+template <std::size_t Bytes>
+std::ostream& operator<<(std::ostream& out, const element<Bytes>& value) {
+  return out << "element<" << Bytes << ">{" << int{value.bytes[0]} << "...}";
+}
+
+/// The element number `index` of a series.
+template <typename Element>
+Element numbered(std::size_t index) {
+  const byte_vector bytes = pattern(sizeof(Element), static_cast<std::uint32_t>(index) * 2 + 1);
+  Element result;
+  std::copy(bytes.begin(), bytes.end(), result.bytes.begin());
+  return result;
+}
+
+/// The elements [first, first + count) of the series.
+template <typename Element>
+std::vector<Element> series(std::size_t first, std::size_t count) {
+  std::vector<Element> result;
+  for (std::size_t index = first; index < first + count; ++index)
+    result.push_back(numbered<Element>(index));
+  return result;
+}
+
+}  // namespace hipvmm::test

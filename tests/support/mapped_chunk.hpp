@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm::test {
+
+/// A chunk mapped in a reservation of its own, which its device may read and write.
+struct mapped_chunk {
+  physical_chunk chunk;
+  address_reservation reservation;
+  mapping map;
+
+  explicit mapped_chunk(physical_chunk&& given)
+      : chunk{std::move(given)}, reservation{chunk.bytes()}, map{reservation, 0, chunk} {
+    set_access(map.get(), map.bytes(), {chunk.device(), access_right::read_write});
+  }
+};
+
+}  // namespace hipvmm::test

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/access.hpp>
+
+#include <doctest/doctest.h>
+
+#include <hipvmm/core/error.hpp>
+#include "support/device_bytes.hpp"
+#include "support/devices.hpp"
+#include "support/mapped_chunk.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+// Whether a copy without the right fails is the runtime's choice; the host provider checks each.
+TEST_CASE("access_right: read lets a device read and not write") {
+  const stream stream;
+  const mapped_chunk mapped{physical_chunk{first_device, granule()}};
+  write_bytes(stream, mapped.map.get(), pattern(64, 1));
+  set_access(mapped.map.get(), mapped.map.bytes(), {first_device, access_right::read});
+  CHECK(read_bytes(stream, mapped.map.get(), 64) == pattern(64, 1));
+  CHECK_THROWS_AS(write_bytes(stream, mapped.map.get(), pattern(64, 2)), hip_error);
+}
+
+TEST_CASE("access_right: none lets a device neither read nor write") {
+  const stream stream;
+  const mapped_chunk mapped{physical_chunk{first_device, granule()}};
+  set_access(mapped.map.get(), mapped.map.bytes(), {first_device, access_right::none});
+  CHECK_THROWS_AS(static_cast<void>(read_bytes(stream, mapped.map.get(), 64)), hip_error);
+  CHECK_THROWS_AS(write_bytes(stream, mapped.map.get(), pattern(64, 2)), hip_error);
+}
+
+TEST_CASE("access_right: a peer's right holds for the peer's streams") {
+  const device_ref peer{1};
+  const stream of_peer{peer};
+  const mapped_chunk mapped{physical_chunk{first_device, granule()}};
+  CHECK_THROWS_AS(write_bytes(of_peer, mapped.map.get(), pattern(64, 3)), hip_error);
+  set_access(mapped.map.get(), mapped.map.bytes(), {peer, access_right::read_write});
+  write_bytes(of_peer, mapped.map.get(), pattern(64, 3));
+  CHECK(read_bytes(of_peer, mapped.map.get(), 64) == pattern(64, 3));
+}
+
+TEST_CASE("access_map: the text for a device without a link names devices 2 and 0") {
+  access_map rights{device_ref{0}};
+  CHECK_THROWS_WITH_AS(rights.set(device_ref{2}, access_right::read),
+                       doctest::Contains("device 2 cannot reach the memory of device 0"),
+                       unsupported);
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/address_reservation.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+std::uintptr_t number(const address_reservation& reservation) {
+  return reinterpret_cast<std::uintptr_t>(reservation.get());
+}
+
+TEST_CASE("address_reservation: a default one is empty") {
+  const address_reservation reservation;
+  CHECK(reservation.empty());
+  CHECK(reservation.get() == nullptr);
+  CHECK(reservation.bytes() == 0);
+}
+
+TEST_CASE("address_reservation: two live ones do not overlap") {
+  const address_reservation a{8 * granule()};
+  const address_reservation b{8 * granule()};
+  CHECK((number(a) + a.bytes() <= number(b) || number(b) + b.bytes() <= number(a)));
+}
+
+TEST_CASE("address_reservation: costs no device memory however large") {
+  const std::size_t before = first_device.free_memory();
+  const address_reservation reservation{64 * GiB};
+  CHECK(first_device.free_memory() == before);
+}
+
+TEST_CASE("address_reservation: bytes that are zero or no multiple of the granularity throw") {
+  CHECK_THROWS_AS(address_reservation{0}, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(address_reservation{granule() + 1},
+                       doctest::Contains(std::to_string(granule() + 1).c_str()),
+                       std::invalid_argument);
+}
+
+TEST_CASE("address_reservation: an alignment that is no power of two throws and is named") {
+  CHECK_THROWS_WITH_AS((address_reservation{granule(), 3 * granule()}),
+                       doctest::Contains(std::to_string(3 * granule()).c_str()),
+                       std::invalid_argument);
+}
+
+TEST_CASE("address_reservation: starts at a multiple of the alignment") {
+  for (const std::size_t alignment : {granule(), 4 * granule(), 64 * granule(), GiB})
+    CHECK(number(address_reservation{granule(), alignment}) % alignment == 0);
+}
+
+TEST_CASE("address_reservation: a hint to occupied addresses gives others") {
+  const address_reservation first{4 * granule()};
+  const address_reservation second{4 * granule(), 0, first.get()};
+  CHECK(second.get() != first.get());
+}
+
+TEST_CASE("address_reservation: addresses given back can be had again") {
+  void* freed = nullptr;
+  {
+    const address_reservation first{4 * granule()};
+    freed = first.get();
+  }
+  const address_reservation again{4 * granule(), 0, freed};
+  CHECK_FALSE(again.empty());
+}
+
+}  // namespace
+}  // namespace hipvmm::test

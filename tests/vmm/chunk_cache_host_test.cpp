@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/chunk_cache.hpp>
+
+#include <doctest/doctest.h>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>
+#include "support/devices.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_CASE("chunk_cache: destruction gives every chunk back to the driver") {
+  const hipvmm_host_counters before = live_objects();
+  {
+    chunk_cache cache{GiB};
+    cache.recycle(cache.acquire(first_device, granule()));
+    cache.recycle(cache.acquire(first_device, 2 * granule()));
+    CHECK(live_objects().handles == before.handles + 2);
+  }
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("chunk_cache: what trim says was given back is free on the device") {
+  chunk_cache cache{GiB};
+  cache.recycle(cache.acquire(first_device, 8 * granule()));
+  const std::size_t before = hipvmm_host_device_bytes(0);
+  CHECK(cache.trim() == 8 * granule());
+  CHECK(hipvmm_host_device_bytes(0) == before - 8 * granule());
+}
+
+TEST_CASE("chunk_cache: never keeps a chunk that was exported") {
+  chunk_cache cache{GiB};
+  physical_chunk chunk = cache.acquire(first_device, granule(), handle_type::posix_fd);
+  const std::uint64_t live = live_objects().handles;
+  { const shareable_handle handle{chunk}; }
+  cache.recycle(std::move(chunk));
+  CHECK(cache.statistics().chunks == 0);
+  CHECK(live_objects().handles == live - 1);
+}
+
+TEST_CASE("chunk_cache: keeps a shareable chunk that was never exported") {
+  chunk_cache cache{GiB};
+  cache.recycle(cache.acquire(first_device, granule(), handle_type::posix_fd));
+  CHECK(cache.statistics().chunks == 1);
+}
+
+TEST_CASE("chunk_cache: a full device gets back what the cache holds of it") {
+  chunk_cache cache{64 * GiB};
+  const std::size_t half = align_down(first_device.free_memory() / 2, granule());
+  cache.recycle(cache.acquire(first_device, half));
+  const physical_chunk whole = cache.acquire(first_device, 2 * half);
+  CHECK(whole.bytes() == 2 * half);
+  CHECK(cache.statistics().bytes == 0);
+}
+
+TEST_CASE("chunk_cache: a full device leaves what the cache holds of other devices") {
+  chunk_cache cache{64 * GiB};
+  cache.recycle(cache.acquire(device_ref{1}, granule()));
+  const std::size_t half = align_down(first_device.free_memory() / 2, granule());
+  cache.recycle(cache.acquire(first_device, half));
+  const physical_chunk whole = cache.acquire(first_device, 2 * half);
+  CHECK(cache.statistics().bytes == granule());
+}
+
+TEST_CASE("chunk_cache: a device that stays full throws out_of_memory") {
+  chunk_cache cache{64 * GiB};
+  const physical_chunk all{first_device, align_down(first_device.free_memory(), granule())};
+  CHECK_THROWS_AS(static_cast<void>(cache.acquire(first_device, granule())), out_of_memory);
+}
+
+TEST_CASE("chunk_cache: an acquisition that fails changes nothing that other devices hold") {
+  fault_sweep{"acquire", after_failure::capacity}.run(
+      [] {
+        auto cache = std::make_unique<chunk_cache>(GiB);
+        cache->recycle(cache->acquire(device_ref{1}, granule()));
+        return cache;
+      },
+      [](auto& cache) { static_cast<void>(cache->acquire(first_device, 2 * granule())); },
+      [](auto& cache) { CHECK(cache->statistics().bytes == granule()); },
+      [](auto& cache) { CHECK(cache->statistics().bytes == granule()); });
+}
+
+TEST_CASE("chunk_cache: a release that fails is reported") {
+  fault_sweep{"trim"}.run(
+      [] {
+        auto cache = std::make_unique<chunk_cache>(GiB);
+        cache->recycle(cache->acquire(first_device, granule()));
+        cache->recycle(cache->acquire(first_device, 2 * granule()));
+        return cache;
+      },
+      [](auto& cache) { cache->trim(); }, [](auto&) { FAIL("trim must not throw"); },
+      [](auto& cache) { CHECK(cache->statistics().bytes == 0); });
+}
+
+}  // namespace
+}  // namespace hipvmm::test

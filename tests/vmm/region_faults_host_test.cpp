@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/region.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "support/devices.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr device_ref peer{1};
+
+/// Two chunks of a region of sixteen granules, with a gap, a peer that may read, and tags.
+struct subject {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 16 * unit};
+  // What stands behind the region makes extend() move it.
+  address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
+  void* const base = region.base();
+
+  subject() {
+    region.grant(peer, access_right::read);
+    region.commit(0, 3 * unit);
+    region.commit(5 * unit, 2 * unit);
+    write_tags(region, 0, 3, 1, stream);
+    write_tags(region, 5, 7, 1, stream);
+  }
+
+  void check_contents(std::size_t end) const {
+    for (const std::size_t index : {0, 1, 2, 5, 6}) {
+      if (index >= end) break;
+      CAPTURE(index);
+      const void* const at = advance(region.base(), index * unit);
+      CHECK(has_tag(region, index, 1, stream));
+      CHECK(get_access(at, first_device) == access_right::read_write);
+      CHECK(get_access(at, peer) == access_right::read);
+    }
+  }
+  void check_unchanged() const {
+    CHECK(region.base() == base);
+    CHECK(region.max_bytes() == 16 * unit);
+    CHECK(region.committed_bytes() == 5 * unit);
+    CHECK(region.chunk_count() == 2);
+    CHECK(region.committed_from(0) == 3 * unit);
+    CHECK(region.committed_from(5 * unit) == 2 * unit);
+    CHECK(region.access(peer) == access_right::read);
+    check_contents(16);
+  }
+};
+
+using subject_ptr = std::unique_ptr<subject>;
+constexpr auto make = [] { return std::make_unique<subject>(); };
+constexpr auto unchanged = [](const subject_ptr& subject) { subject->check_unchanged(); };
+
+TEST_CASE("region: a construction that fails leaves nothing") {
+  fault_sweep{"region"}.run([] { const region value{device_ref{1}, 16 * granule()}; });
+}
+
+TEST_CASE("region: commit that fails leaves the region as it was") {
+  fault_sweep{"commit"}.run(
+      make, [](subject_ptr& subject) { subject->region.commit(0, 16 * subject->unit); }, unchanged,
+      [](const subject_ptr& subject) {
+        CHECK(subject->region.committed_from(0) == 16 * subject->unit);
+        CHECK(get_access(advance(subject->base, 10 * subject->unit), peer) == access_right::read);
+        subject->check_contents(16);
+      });
+}
+
+TEST_CASE("region: decommit that fails leaves the region as it was") {
+  fault_sweep{"decommit"}.run(
+      make, [](subject_ptr& subject) { subject->region.decommit(0, 16 * subject->unit); },
+      unchanged, [](const subject_ptr& subject) { CHECK(subject->region.committed_bytes() == 0); });
+}
+
+TEST_CASE("region: grant that fails leaves every right as it was") {
+  fault_sweep{"grant"}.run(
+      make, [](subject_ptr& subject) { subject->region.grant(peer, access_right::read_write); },
+      unchanged,
+      [](const subject_ptr& subject) {
+        CHECK(subject->region.access(peer) == access_right::read_write);
+        CHECK(get_access(subject->base, peer) == access_right::read_write);
+        CHECK(get_access(advance(subject->base, 5 * subject->unit), peer) ==
+              access_right::read_write);
+      });
+}
+
+TEST_CASE("region: revoke that fails leaves every right as it was") {
+  fault_sweep{"revoke"}.run(
+      make, [](subject_ptr& subject) { subject->region.revoke(peer); }, unchanged,
+      [](const subject_ptr& subject) {
+        CHECK(subject->region.access(peer) == access_right::none);
+        CHECK(get_access(subject->base, peer) == access_right::none);
+      });
+}
+
+TEST_CASE("region: extend that fails leaves the region where and as it was") {
+  fault_sweep{"extend"}.run(
+      make,
+      [](subject_ptr& subject) { subject->region.extend(64 * subject->unit, 20 * subject->unit); },
+      unchanged,
+      [](const subject_ptr& subject) {
+        CHECK(subject->region.max_bytes() >= 64 * subject->unit);
+        CHECK(subject->region.committed_from(0) == 20 * subject->unit);
+        subject->check_contents(16);
+      });
+}
+
+// A chunk that reaches across is replaced last, after those behind were given back: what must hold
+// after a failure is that every byte before the end is there.
+const auto check_kept = [](const subject_ptr& subject) {
+  CHECK(subject->region.base() == subject->base);
+  CHECK(subject->region.committed_from(0) >= subject->unit);
+  subject->check_contents(1);
+};
+
+TEST_CASE("region: trim that fails keeps every byte before the end") {
+  fault_sweep{"trim", after_failure::capacity}.run(
+      make, [](subject_ptr& subject) { subject->region.trim(subject->unit, subject->stream); },
+      check_kept, check_kept);
+}
+
+TEST_CASE("region: trim without a fault gives back all that it can") {
+  const subject_ptr whole = make();
+  whole->region.trim(whole->unit, whole->stream);
+  CHECK(whole->region.committed_bytes() == whole->unit);
+}
+
+TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps the chunk") {
+  const subject_ptr whole = make();
+  chunk_cache::shared().trim();
+  const physical_chunk rest{first_device, first_device.free_memory()};
+  CHECK(whole->region.trim(5 * whole->unit + 1, whole->stream) == 0);
+  whole->check_unchanged();
+}
+
+}  // namespace
+}  // namespace hipvmm::test

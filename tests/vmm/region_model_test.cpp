@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/region.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "support/devices.hpp"
+#include "support/random_seed.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// What a region is to hold: per granule whether it is backed and its tag, and the chunks.
+class region_model {
+ public:
+  explicit region_model(std::size_t granules) : tags_(granules, nothing) {}
+
+  /// The granules that a commit of [first, end) backs.
+  std::vector<std::size_t> commit(std::size_t first, std::size_t end) {
+    std::vector<std::size_t> added;
+    for (std::size_t at = first; at < end;) {
+      if (tags_[at] != nothing) {
+        ++at;
+        continue;
+      }
+      const std::size_t gap = at;
+      for (; at < end && tags_[at] == nothing; ++at) {
+        added.push_back(at);
+        tags_[at] = untagged;
+      }
+      chunks_[gap] = at;
+    }
+    return added;
+  }
+  /// The granules that a decommit of [first, end) gives back.
+  std::size_t decommit(std::size_t first, std::size_t end) {
+    std::size_t returned = 0;
+    for (auto chunk = chunks_.lower_bound(first); chunk != chunks_.end() && chunk->second <= end;) {
+      for (std::size_t at = chunk->first; at < chunk->second; ++at) tags_[at] = nothing;
+      returned += chunk->second - chunk->first;
+      chunk = chunks_.erase(chunk);
+    }
+    return returned;
+  }
+
+  void set_tag(std::size_t index, std::uint32_t tag) { tags_[index] = tag; }
+  [[nodiscard]] std::uint32_t tag(std::size_t index) const { return tags_[index]; }
+  [[nodiscard]] bool backed(std::size_t index) const { return tags_[index] != nothing; }
+  [[nodiscard]] std::size_t chunk_count() const { return chunks_.size(); }
+  [[nodiscard]] std::size_t granules() const { return tags_.size(); }
+  [[nodiscard]] std::size_t backed_from(std::size_t first) const {
+    std::size_t at = first;
+    while (at < tags_.size() && backed(at)) ++at;
+    return at - first;
+  }
+  [[nodiscard]] std::size_t backed_granules() const {
+    std::size_t count = 0;
+    for (const std::uint32_t tag : tags_) count += tag != nothing;
+    return count;
+  }
+
+ private:
+  static constexpr std::uint32_t nothing = 0;
+  static constexpr std::uint32_t untagged = 1;
+
+  std::vector<std::uint32_t> tags_;
+  std::map<std::size_t, std::size_t> chunks_;  // first granule to end
+};
+
+void compare(const region& region, const region_model& model, stream_ref stream) {
+  const std::size_t unit = region.granularity();
+  REQUIRE(region.committed_bytes() == model.backed_granules() * unit);
+  REQUIRE(region.chunk_count() == model.chunk_count());
+  for (std::size_t index = 0; index < model.granules(); ++index) {
+    CAPTURE(index);
+    REQUIRE(region.committed_from(index * unit) == model.backed_from(index) * unit);
+    void* const at = advance(region.base(), index * unit);
+    if (model.backed(index)) {
+      REQUIRE(get_access(at, region.device()) == access_right::read_write);
+      REQUIRE(has_tag(region, index, model.tag(index), stream));
+    } else {
+      REQUIRE_THROWS_AS(static_cast<void>(get_access(at, region.device())), hip_error);
+    }
+  }
+}
+
+void run(chunk_cache& cache) {
+  constexpr std::size_t granules = 24;
+  std::mt19937 generator = seeded_generator();
+  const stream stream;
+  region_options options;
+  options.cache = &cache;
+  region region{first_device, granules * granule(), options};
+  const std::size_t unit = region.granularity();
+  region_model model{granules};
+  for (std::uint32_t step = 0; step < 250; ++step) {
+    CAPTURE(step);
+    const std::size_t first = below(generator, granules + 1);
+    const std::size_t end = first + below(generator, granules + 1 - first);
+    if (below(generator, 2) == 0) {
+      region.commit(first * unit, (end - first) * unit);
+      for (const std::size_t index : model.commit(first, end)) {
+        write_tag(region, index, step + 2, stream);
+        model.set_tag(index, step + 2);
+      }
+    } else {
+      REQUIRE(region.decommit(first * unit, (end - first) * unit) ==
+              model.decommit(first, end) * unit);
+    }
+    if (step % 10 == 0) compare(region, model, stream);
+  }
+  compare(region, model, stream);
+}
+
+TEST_CASE("region: random commits and decommits agree with a model") {
+  chunk_cache keeps_nothing;
+  run(keeps_nothing);
+}
+
+TEST_CASE("region: random commits and decommits agree with a model where chunks are recycled") {
+  chunk_cache keeps_some{16 * granule()};
+  run(keeps_some);
+  CHECK(keeps_some.statistics().hits > 0);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
