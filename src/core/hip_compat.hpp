@@ -8,10 +8,13 @@
 namespace hipvmm::hip_compat {
 
 // hipPointerAttribute_t calls the field `memoryType` up to 5.x and `type` from 6.0 on.
+// Managed memory has a type of its own from 6.0 on and counts as host memory before.
 #if HIP_VERSION_MAJOR >= 6
 inline auto& memory_type(hipPointerAttribute_t& attributes) { return attributes.type; }
+inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeManaged;
 #else
 inline auto& memory_type(hipPointerAttribute_t& attributes) { return attributes.memoryType; }
+inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeHost;
 #endif
 
 // hipDeviceAttributeVirtualMemoryManagementSupported appears in 5.3. Its place in the enumeration

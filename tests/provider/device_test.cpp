@@ -142,3 +142,37 @@ TEST_CASE("device: with none, the count says so and everything else refuses the 
   CAPTURE(result.output);
   CHECK(passed(result));
 }
+
+TEST_CASE("hipDeviceGetP2PAttribute: arguments outside the rules are refused") {
+  int value = 0;
+  constexpr auto access = hipDevP2PAttrAccessSupported;
+  const auto unknown = not_an_enumerator<hipDeviceP2PAttr>(10);
+  check_refusals({
+      {"null", hipDeviceGetP2PAttribute(nullptr, access, 0, 1)},
+      {"unknown", hipDeviceGetP2PAttribute(&value, unknown, 0, 1)},
+      {"negative", hipDeviceGetP2PAttribute(&value, access, -1, 1), hipErrorInvalidDevice},
+      {"negative peer", hipDeviceGetP2PAttribute(&value, access, 0, -1), hipErrorInvalidDevice},
+      {"too large", hipDeviceGetP2PAttribute(&value, access, 3, 1), hipErrorInvalidDevice},
+      {"too large peer", hipDeviceGetP2PAttribute(&value, access, 0, 3), hipErrorInvalidDevice},
+      {"itself", hipDeviceGetP2PAttribute(&value, access, 1, 1), hipErrorInvalidDevice},
+  });
+}
+
+TEST_CASE("hipDeviceGetP2PAttribute: what is told follows the links") {
+  struct row {
+    hipDeviceP2PAttr attribute;
+    int linked;
+    int apart;
+  };
+  for (const row& each :
+       {row{hipDevP2PAttrPerformanceRank, 3, 0}, row{hipDevP2PAttrAccessSupported, 1, 0},
+        row{hipDevP2PAttrNativeAtomicSupported, 0, 0},
+        row{hipDevP2PAttrHipArrayAccessSupported, 0, 0}}) {
+    CAPTURE(each.attribute);
+    int value = 99;
+    CHECK(hipDeviceGetP2PAttribute(&value, each.attribute, 1, 0) == hipSuccess);
+    CHECK(value == each.linked);
+    CHECK(hipDeviceGetP2PAttribute(&value, each.attribute, 0, 2) == hipSuccess);
+    CHECK(value == each.apart);
+  }
+}

@@ -10,7 +10,9 @@
 inline bool operator==(const hipvmm_host_counters& a, const hipvmm_host_counters& b) {
   return a.handles == b.handles && a.reservations == b.reservations && a.mappings == b.mappings &&
          a.allocations == b.allocations && a.host_allocations == b.host_allocations &&
-         a.streams == b.streams && a.events == b.events && a.descriptors == b.descriptors;
+         a.streams == b.streams && a.events == b.events && a.descriptors == b.descriptors &&
+         a.managed_allocations == b.managed_allocations && a.ipc_imports == b.ipc_imports &&
+         a.registrations == b.registrations;
 }
 
 inline std::ostream& operator<<(std::ostream& out, const hipvmm_host_counters& counters) {
@@ -18,7 +20,9 @@ inline std::ostream& operator<<(std::ostream& out, const hipvmm_host_counters& c
              << ", mappings " << counters.mappings << ", allocations " << counters.allocations
              << ", host allocations " << counters.host_allocations << ", streams "
              << counters.streams << ", events " << counters.events << ", descriptors "
-             << counters.descriptors << "}";
+             << counters.descriptors << ", managed allocations " << counters.managed_allocations
+             << ", ipc imports " << counters.ipc_imports << ", registrations "
+             << counters.registrations << "}";
 }
 
 namespace hipvmm::test {

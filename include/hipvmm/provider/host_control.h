@@ -20,8 +20,11 @@ typedef struct hipvmm_host_counters {
   uint64_t host_allocations; /**< hipHostMalloc, not freed */
   uint64_t streams;          /**< streams created, not destroyed */
   uint64_t events;           /**< events created, not destroyed */
-  uint64_t
-      descriptors; /**< file descriptors held for shareable chunks (exports are the caller's) */
+  uint64_t descriptors;      /**< file descriptors held for shareable chunks and memory imported
+                                (exports are the caller's) */
+  uint64_t managed_allocations; /**< hipMallocManaged, not freed */
+  uint64_t ipc_imports;         /**< hipIpcOpenMemHandle, not closed */
+  uint64_t registrations;       /**< hipHostRegister, not unregistered */
 } hipvmm_host_counters;
 
 /** Fills in the counters. */
@@ -32,6 +35,12 @@ size_t hipvmm_host_device_bytes(int device);
 /** Most bytes in use at one time since start or the last reset; 0 for an unknown device. */
 size_t hipvmm_host_peak_device_bytes(int device);
 void hipvmm_host_reset_peak_device_bytes(int device);
+
+/** Whether the page of managed or registered memory around `pointer` is on `device`, or in host
+ * memory when that is hipCpuDeviceId (-1); 0 for other memory. A page that is read mostly may be in
+ * several places.
+ */
+int hipvmm_host_is_resident(const void* pointer, int device);
 
 /** Makes the `nth` call (from 1) from now on of `function`, or of any HIP function that can fail
  * when NULL, return `error` (a hipError_t) without doing anything. One shot; replaces an earlier

@@ -2,7 +2,6 @@
 #include "address_map.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,11 +10,13 @@
 #include <tuple>
 
 #include "failure.hpp"
+#include "managed_pages.hpp"
 #include "pointers.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
 
+constexpr device_set everybody = ~device_set{0};
 constexpr int reserve_flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 address map_anonymous(address hint, std::size_t bytes, int protection, int flags) {
@@ -67,7 +68,8 @@ address address_map::reserve(std::size_t bytes, std::size_t alignment, address h
   address start = 0;
   try {
     start = reserve_anywhere(bytes, std::max(alignment, granularity_), hint);
-    const guard lock{mutex_};
+    guard lock{mutex_};
+    forget_stale(lock, start, bytes);
     reservations_.emplace(start, reservation{bytes, 0});
   } catch (...) {
     if (start != 0) munmap(pointer_to(start), bytes);
@@ -105,7 +107,7 @@ void address_map::map(address start, std::size_t bytes, const std::shared_ptr<ch
     require(region_at(start) == nullptr);
     regions_.emplace_hint(next, start, std::move(made));
     ++around->second.mappings;
-    ++mappings_;
+    ++live(memory_kind::mapping);
   }
   void* const at = mmap(pointer_to(start), bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                         memory->file(), memory->offset());
@@ -116,7 +118,7 @@ void address_map::map(address start, std::size_t bytes, const std::shared_ptr<ch
   settle({&mapped, 1});
   if (error == 0) return;
   --reservation_at(start)->second.mappings;
-  --mappings_;
+  --live(memory_kind::mapping);
   regions_.erase(start);
   throw failure{error_of_errno(error)};
 }
@@ -144,27 +146,43 @@ void address_map::unmap(address start, std::size_t bytes) {
   }
   for (const region* each : whole) {
     --reservation_at(each->start)->second.mappings;
-    --mappings_;
+    --live(memory_kind::mapping);
     removed.push_back(std::move(regions_.extract(each->start).mapped()));
   }
   lock.unlock();
 }
 
 address address_map::allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  require(bytes <= std::numeric_limits<std::size_t>::max() - page, hipErrorOutOfMemory);
-  const std::size_t extent = round_up(bytes, page);
-  constexpr device_set everybody = ~device_set{0};
+  const std::size_t extent = whole_pages(bytes);
   auto made = std::make_unique<region>(
       region{kind, device, 0, bytes, extent, flags, everybody, everybody, nullptr, false, 0, 0});
-  const address start = map_anonymous(0, extent, PROT_READ | PROT_WRITE, reserve_flags);
-  made->start = start;
+  made->start = map_anonymous(0, extent, PROT_READ | PROT_WRITE, reserve_flags);
+  return add(std::move(made));
+}
+
+address address_map::allocate_from(memory_kind kind, std::shared_ptr<chunk> memory) {
+  const std::size_t extent = whole_pages(memory->bytes());
+  auto made = std::make_unique<region>(region{kind, memory->device(), 0, memory->bytes(), extent, 0,
+                                              everybody, everybody, memory, false, 0, 0});
+  void* const at = mmap(nullptr, extent, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                        memory->file(), memory->offset());
+  require(at != MAP_FAILED, error_of_errno(errno));
+  made->start = address_of(at);
+  return add(std::move(made));
+}
+
+address address_map::add(std::unique_ptr<region> made) {
+  const auto [kind, start, bytes] = std::tuple{made->kind, made->start, made->extent_bytes};
   try {
-    const guard lock{mutex_};
+    if (kind == memory_kind::managed_allocation) {
+      made->pages = std::make_shared<managed_pages>(start, made->bytes);
+    }
+    guard lock{mutex_};
+    forget_stale(lock, start, bytes);
     regions_.emplace(start, std::move(made));
-    ++(kind == memory_kind::device_allocation ? device_allocations_ : host_allocations_);
+    ++live(kind);
   } catch (...) {
-    munmap(pointer_to(start), extent);
+    munmap(pointer_to(start), bytes);
     throw;
   }
   return start;
@@ -180,15 +198,16 @@ region address_map::free_allocation(memory_kind kind, address start) {
     retire(lock, {&leaving, 1});
     // Out of the map before the addresses go back: another thread may get them at once.
     freed = regions_.extract(start);
-    --(kind == memory_kind::device_allocation ? device_allocations_ : host_allocations_);
+    --live(kind);
   }
-  munmap(pointer_to(start), freed.mapped()->extent_bytes);
+  if (kind != memory_kind::registration) munmap(pointer_to(start), freed.mapped()->extent_bytes);
   return std::move(*freed.mapped());
 }
 
 address_map::totals address_map::count() const {
   const guard lock{mutex_};
-  return {reservations_.size(), mappings_, device_allocations_, host_allocations_};
+  const auto [mappings, device, host, managed, imported, registered] = live_;
+  return {reservations_.size(), mappings, device, host, managed, imported, registered};
 }
 
 region* address_map::region_at(address at) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,8 @@
 
 namespace hipvmm::host_provider {
 
+class managed_pages;
+
 using address = std::uintptr_t;
 /// One bit per device.
 using device_set = std::uint64_t;
@@ -24,12 +27,20 @@ using device_set = std::uint64_t;
 constexpr device_set only(int device) noexcept { return device_set{1} << device; }
 
 enum class right { read, write };
-enum class memory_kind { mapping, device_allocation, host_allocation };
+enum class memory_kind {
+  mapping,
+  device_allocation,
+  host_allocation,
+  managed_allocation,
+  imported_allocation,  ///< another process's device_allocation
+  registration,         ///< the caller's own memory, after hipHostRegister
+};
+inline constexpr std::size_t memory_kinds = 6;
 
 /// What an address belongs to, from a copy's point of view.
 enum class memory_class {
   pageable,  ///< host memory the provider knows nothing of
-  pinned,    ///< hipHostMalloc
+  pinned,    ///< hipHostMalloc, hipHostRegister or hipMallocManaged: at home on both sides
   device,    ///< hipMalloc, or any address inside a reservation
 };
 
@@ -37,17 +48,18 @@ enum class memory_class {
 /// to the address_map, which guards them.
 struct region {
   memory_kind kind;
-  int device;  // owner; of a host allocation, the device current when it was made
+  int device;  // owner; of host and managed memory, the device current when it was made
   address start;
   std::size_t bytes;         // that may be used
   std::size_t extent_bytes;  // that the address range takes
-  unsigned flags;            // hipHostMalloc's
+  unsigned flags;            // that host or managed memory was made with
   device_set readers;
   device_set writers;
-  std::shared_ptr<chunk> memory;  // of a mapping
+  std::shared_ptr<chunk> memory;  // of a mapping or device allocation
   bool changing = false;          // protection or existence is being changed by one thread
   unsigned read_pins = 0;
   unsigned write_pins = 0;
+  std::shared_ptr<managed_pages> pages = nullptr;  // of managed and registered memory
 };
 
 /// Who wants to use memory and how.
@@ -84,8 +96,14 @@ class address_map {
   void set_access(address start, std::size_t bytes, const access_change& change,
                   const std::vector<device_set>& links);
 
+  /// Memory that the host and all devices may use.
   address allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags);
-  /// Frees the allocation of that kind at `start`; gives what it was.
+  /// The same over a chunk: a device allocation, of this process or imported.
+  address allocate_from(memory_kind kind, std::shared_ptr<chunk> memory);
+  /// Makes the caller's own memory known. Throws: failure with hipErrorHostMemoryAlreadyRegistered
+  /// when some of it is pinned already, with hipErrorInvalidValue when it is memory of HIP's.
+  void register_host(address start, std::size_t bytes, int device, unsigned flags, bool writable);
+  /// Frees the allocation, or forgets the registration, at `start`; gives what it was.
   region free_allocation(memory_kind kind, address start);
 
   [[nodiscard]] memory_class classify(address at) const;
@@ -109,6 +127,11 @@ class address_map {
     ~pin();
     /// Bytes pinned, counted from the end of the request that hold was asked to begin with.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    /// The pages of managed memory; null for any other.
+    [[nodiscard]] managed_pages* managed() const noexcept {
+      const bool found = region_ != nullptr && region_->kind == memory_kind::managed_allocation;
+      return found ? region_->pages.get() : nullptr;
+    }
 
    private:
     address_map* map_ = nullptr;
@@ -126,6 +149,9 @@ class address_map {
     std::uint64_t mappings;
     std::uint64_t device_allocations;
     std::uint64_t host_allocations;
+    std::uint64_t managed_allocations;
+    std::uint64_t imported_allocations;
+    std::uint64_t registrations;
   };
   [[nodiscard]] totals count() const;
 
@@ -138,11 +164,16 @@ class address_map {
   using reservation_map = std::map<address, reservation>;
   using guard = std::unique_lock<std::mutex>;
 
+  address add(std::unique_ptr<region> made);
   [[nodiscard]] region* region_at(address at) const;
   [[nodiscard]] reservation_map::iterator reservation_at(address at);
   [[nodiscard]] std::vector<region*> whole_mappings(guard& lock, address start, std::size_t bytes);
   [[nodiscard]] bool knows_any(address start, address end) const;
   void retire(guard& lock, std::span<region* const> regions);
+  void forget_stale(guard& lock, address start, std::size_t bytes);
+  [[nodiscard]] std::uint64_t& live(memory_kind kind) noexcept {
+    return live_[static_cast<std::size_t>(kind)];
+  }
   void settle(std::span<region* const> regions);
 
   const std::size_t granularity_;
@@ -152,9 +183,7 @@ class address_map {
   reservation_map reservations_;
   region_map regions_;
   std::size_t reserved_bytes_ = 0;
-  std::uint64_t mappings_ = 0;
-  std::uint64_t device_allocations_ = 0;
-  std::uint64_t host_allocations_ = 0;
+  std::array<std::uint64_t, memory_kinds> live_{};
 };
 
 }  // namespace hipvmm::host_provider

@@ -53,9 +53,9 @@ bool protect(const std::vector<rights_change>& changes, rights rights_change::*w
 }
 
 bool permits(const region& where, const access_request& request) noexcept {
-  if (where.kind == memory_kind::device_allocation && (request.owners & only(where.device)) == 0) {
-    return false;
-  }
+  const bool needs_peer = where.kind == memory_kind::device_allocation ||
+                          where.kind == memory_kind::imported_allocation;
+  if (needs_peer && (request.owners & only(where.device)) == 0) return false;
   const device_set allowed = request.needed == right::read ? where.readers : where.writers;
   return (allowed & only(request.device)) != 0;
 }
@@ -106,8 +106,9 @@ void address_map::set_access(address start, std::size_t bytes, const access_chan
 memory_class address_map::classify(address at) const {
   const guard lock{mutex_};
   if (const region* found = region_at(at)) {
-    return found->kind == memory_kind::host_allocation ? memory_class::pinned
-                                                       : memory_class::device;
+    return is_pinned(*found) || found->kind == memory_kind::managed_allocation
+               ? memory_class::pinned
+               : memory_class::device;
   }
   return knows_any(at, at + 1) ? memory_class::device : memory_class::pageable;
 }

@@ -52,8 +52,13 @@ chunk::chunk(device_memory& memory, const hipMemAllocationProp& properties, std:
   }
 }
 
-chunk::chunk(descriptor file, const hipMemAllocationProp& properties, std::size_t bytes) noexcept
-    : properties_{properties}, bytes_{bytes}, memory_{nullptr}, own_file_{std::move(file)} {
+chunk::chunk(descriptor file, const hipMemAllocationProp& properties, std::size_t bytes,
+             off_t offset) noexcept
+    : properties_{properties},
+      bytes_{bytes},
+      memory_{nullptr},
+      own_file_{std::move(file)},
+      offset_{offset} {
   files_open.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -16,15 +16,24 @@
 
 namespace hipvmm::host_provider {
 
-/// Physical memory behind hipMemCreate or an import: a range of a file. Handles and mappings share
-/// it; the pages and the budget go back when the last of them lets go.
+/// The properties of ordinary memory of `device`.
+inline hipMemAllocationProp pinned_on(int device) noexcept {
+  hipMemAllocationProp properties{};
+  properties.type = hipMemAllocationTypePinned;
+  properties.location = {hipMemLocationTypeDevice, device};
+  return properties;
+}
+
+/// Physical memory behind hipMemCreate, hipMalloc or an import: a range of a file. Handles and
+/// mappings share it; the pages and the budget go back when the last of them lets go.
 class chunk {
  public:
   /// An ordinary chunk: a fresh range of the device's sparse file, or, when its properties make it
   /// shareable, a file of its own, so that exporting it shares nothing else.
   chunk(device_memory& memory, const hipMemAllocationProp& properties, std::size_t bytes);
-  /// A chunk over a file that another chunk exported; not charged to any budget.
-  chunk(descriptor file, const hipMemAllocationProp& properties, std::size_t bytes) noexcept;
+  /// Memory of another chunk, at `offset` of its file; not charged to any budget.
+  chunk(descriptor file, const hipMemAllocationProp& properties, std::size_t bytes,
+        off_t offset = 0) noexcept;
   ~chunk();
   chunk(const chunk&) = delete;
   chunk& operator=(const chunk&) = delete;

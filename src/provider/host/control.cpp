@@ -5,6 +5,8 @@
 #pragma GCC visibility pop
 
 #include "call.hpp"
+#include "managed_pages.hpp"
+#include "pointers.hpp"
 
 using namespace hipvmm::host_provider;
 
@@ -22,7 +24,8 @@ void hipvmm_host_get_counters(hipvmm_host_counters* counters) {
   const address_map::totals memory = machine.addresses().count();
   *counters = {machine.chunks().references(), memory.reservations,     memory.mappings,
                memory.device_allocations,     memory.host_allocations, machine.streams().size(),
-               machine.events().size(),       chunk::open_files()};
+               machine.events().size(),       chunk::open_files(),     memory.managed_allocations,
+               memory.imported_allocations,   memory.registrations};
 }
 
 size_t hipvmm_host_device_bytes(int device) {
@@ -37,6 +40,17 @@ size_t hipvmm_host_peak_device_bytes(int device) {
 
 void hipvmm_host_reset_peak_device_bytes(int device) {
   if (device_memory* const memory = memory_of(device)) memory->reset_peak();
+}
+
+int hipvmm_host_is_resident(const void* pointer, int device) {
+  const address at = address_of(pointer);
+  const std::optional<region> found = runtime::get().addresses().find(at);
+  bool there = false;
+  if (found && found->pages != nullptr) {
+    found->pages->visit(at, 1,
+                        [&](const page_state& page) { there = page.residence.contains(device); });
+  }
+  return there ? 1 : 0;
 }
 
 void hipvmm_host_fail_call(const char* function, uint64_t nth, int error) {

@@ -20,6 +20,10 @@ int attribute_of(int attribute) {
     case hipDeviceAttributeUnifiedAddressing:
     case hipDeviceAttributeIsLargeBar:
     case hipDeviceAttributeAsyncEngineCount:
+    case hipDeviceAttributeManagedMemory:
+    case hipDeviceAttributeConcurrentManagedAccess:
+    case hipDeviceAttributeDirectManagedMemAccessFromHost:
+    case hipDeviceAttributeCanUseHostPointerForRegisteredMem:
       return 1;
     case hipDeviceAttributeMultiprocessorCount:
       return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1U << 16U));
@@ -28,15 +32,27 @@ int attribute_of(int attribute) {
     case hipDeviceAttributeIntegrated:
     case hipDeviceAttributeConcurrentKernels:
     case hipDeviceAttributeMemoryPoolsSupported:
-    case hipDeviceAttributeManagedMemory:
-    case hipDeviceAttributeConcurrentManagedAccess:
     case hipDeviceAttributePageableMemoryAccess:
+    case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
     case hipDeviceAttributeStreamPrioritiesSupported:
     case hipDeviceAttributeHostNativeAtomicSupported:
     case hipDeviceAttributeCooperativeLaunch:
       return 0;
     default:
       throw failure{hipErrorInvalidValue};
+  }
+}
+
+// AMD reports the type of the link as its rank, 3 being PCIe. There is nothing here that could run
+// an atomic operation or use an array.
+int peer_attribute(int attribute, bool linked) noexcept {
+  switch (attribute) {
+    case hipDevP2PAttrPerformanceRank:
+      return linked ? 3 : 0;
+    case hipDevP2PAttrAccessSupported:
+      return linked ? 1 : 0;
+    default:
+      return 0;
   }
 }
 
@@ -148,6 +164,20 @@ hipError_t hipDeviceCanAccessPeer(int* can_access, int device, int peer) {
     require(can_access != nullptr);
     require(machine.has_device(device) && machine.has_device(peer), hipErrorInvalidDevice);
     *can_access = machine.linked(device, peer) ? 1 : 0;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetP2PAttribute(int* value, hipDeviceP2PAttr attribute, int source,
+                                    int destination) {
+  return call(__func__, [&](runtime& machine) {
+    require(value != nullptr);
+    const int wanted = value_of(attribute);
+    require(wanted >= hipDevP2PAttrPerformanceRank &&
+            wanted <= hipDevP2PAttrHipArrayAccessSupported);
+    require(machine.has_device(source) && machine.has_device(destination), hipErrorInvalidDevice);
+    require(source != destination, hipErrorInvalidDevice);
+    *value = peer_attribute(wanted, machine.linked(source, destination));
     return hipSuccess;
   });
 }

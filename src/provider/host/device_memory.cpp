@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 
 #include "failure.hpp"
 
@@ -17,6 +19,12 @@ namespace {
 constexpr off_t file_length = off_t{1} << 60U;
 
 }  // namespace
+
+std::size_t whole_pages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  require(bytes <= std::numeric_limits<std::size_t>::max() - page, hipErrorOutOfMemory);
+  return (bytes + page - 1) / page * page;
+}
 
 hipError_t error_of_errno(int number) noexcept {
   switch (number) {
@@ -70,14 +78,15 @@ int device_memory::file() {
 }
 
 off_t device_memory::claim(std::size_t bytes) {
+  const std::size_t extent = whole_pages(bytes);
   const std::lock_guard lock{mutex_};
-  require(bytes <= static_cast<std::size_t>(file_length - next_), hipErrorOutOfMemory);
-  return std::exchange(next_, next_ + static_cast<off_t>(bytes));
+  require(extent <= static_cast<std::size_t>(file_length - next_), hipErrorOutOfMemory);
+  return std::exchange(next_, next_ + static_cast<off_t>(extent));
 }
 
 void device_memory::discard(off_t offset, std::size_t bytes) noexcept {
   fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
-            static_cast<off_t>(bytes));
+            static_cast<off_t>(whole_pages(bytes)));
 }
 
 }  // namespace hipvmm::host_provider

@@ -11,6 +11,10 @@
 
 namespace hipvmm::host_provider {
 
+/// `bytes` rounded up to whole pages of the operating system.
+/// Throws: failure with hipErrorOutOfMemory when that overflows.
+std::size_t whole_pages(std::size_t bytes);
+
 /// The physical memory of one device: a budget, and one sparse file whose untouched bytes cost
 /// nothing and whose offsets are never handed out twice. Thread-safe.
 class device_memory {
@@ -28,7 +32,7 @@ class device_memory {
 
   /// The sparse file, opened on first use.
   int file();
-  /// A range of the file that nobody had before.
+  /// A range of the file, in whole pages, that nobody had before.
   off_t claim(std::size_t bytes);
   /// Returns the pages of a claimed range to the operating system.
   void discard(off_t offset, std::size_t bytes) noexcept;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <utility>
+
 #include "call.hpp"
 #include "core/hip_compat.hpp"
 #include "pointers.hpp"
@@ -22,15 +24,9 @@ hipError_t hipMalloc(void** pointer, size_t bytes) {
     *pointer = nullptr;
     if (bytes == 0) return hipSuccess;
     const int id = current_device();
-    device_memory& memory = machine.device(id).memory;
-    memory.take(bytes);
-    try {
-      *pointer =
-          pointer_to(machine.addresses().allocate(memory_kind::device_allocation, id, bytes, 0));
-    } catch (...) {
-      memory.give_back(bytes);
-      throw;
-    }
+    auto memory = std::make_shared<chunk>(machine.device(id).memory, pinned_on(id), bytes);
+    *pointer = pointer_to(
+        machine.addresses().allocate_from(memory_kind::device_allocation, std::move(memory)));
     return hipSuccess;
   });
 }
@@ -40,10 +36,14 @@ hipError_t hipFree(void* pointer) {
     if (pointer == nullptr) return hipSuccess;
     const address start = address_of(pointer);
     const std::optional<region> found = machine.addresses().find(start);
-    require(found && found->kind == memory_kind::device_allocation && found->start == start);
-    machine.device(found->device).streams.wait_all();
-    const region freed = machine.addresses().free_allocation(found->kind, start);
-    machine.device(freed.device).memory.give_back(freed.bytes);
+    require(found && found->start == start);
+    if (found->kind == memory_kind::managed_allocation) {
+      machine.wait_all();
+    } else {
+      require(found->kind == memory_kind::device_allocation);
+      machine.device(found->device).streams.wait_all();
+    }
+    machine.addresses().free_allocation(found->kind, start);
     return hipSuccess;
   });
 }
@@ -67,7 +67,7 @@ hipError_t hipHostFree(void* pointer) {
     const address start = address_of(pointer);
     const std::optional<region> found = machine.addresses().find(start);
     require(found && found->kind == memory_kind::host_allocation && found->start == start);
-    for (int id = 0; id < machine.device_count(); ++id) machine.device(id).streams.wait_all();
+    machine.wait_all();
     machine.addresses().free_allocation(memory_kind::host_allocation, start);
     return hipSuccess;
   });
@@ -77,7 +77,7 @@ hipError_t hipHostGetDevicePointer(void** device_pointer, void* host_pointer, un
   return call(__func__, [&](runtime& machine) {
     require(device_pointer != nullptr && host_pointer != nullptr && flags == 0);
     const std::optional<region> found = machine.addresses().find(address_of(host_pointer));
-    require(found && found->kind == memory_kind::host_allocation);
+    require(found && is_pinned(*found));
     *device_pointer = host_pointer;
     return hipSuccess;
   });
@@ -97,9 +97,13 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
     require(attributes != nullptr && pointer != nullptr);
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
     require(found.has_value());
-    const bool on_host = found->kind == memory_kind::host_allocation;
+    const bool managed = found->kind == memory_kind::managed_allocation;
+    const bool on_host = managed || is_pinned(*found);
     hipPointerAttribute_t answer{};
-    hipvmm::hip_compat::memory_type(answer) = on_host ? hipMemoryTypeHost : hipMemoryTypeDevice;
+    hipvmm::hip_compat::memory_type(answer) = managed   ? hipvmm::hip_compat::managed_memory_type
+                                              : on_host ? hipMemoryTypeHost
+                                                        : hipMemoryTypeDevice;
+    answer.isManaged = managed ? 1 : 0;
     answer.device = found->device;
     answer.devicePointer = const_cast<void*>(pointer);
     answer.hostPointer = on_host ? const_cast<void*>(pointer) : nullptr;

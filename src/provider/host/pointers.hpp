@@ -13,4 +13,9 @@ inline void* pointer_to(address at) noexcept {
   return reinterpret_cast<void*>(at);  // NOLINT(performance-no-int-to-ptr)
 }
 
+/// Whether it is host memory made for devices to use, which has the same address on all of them.
+inline bool is_pinned(const region& found) noexcept {
+  return found.kind == memory_kind::host_allocation || found.kind == memory_kind::registration;
+}
+
 }  // namespace hipvmm::host_provider

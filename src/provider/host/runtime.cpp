@@ -98,6 +98,10 @@ hipError_t runtime::submit(stream_queue& queue, operation work, completion how) 
   return hipSuccess;
 }
 
+void runtime::wait_all() const {
+  for (const std::unique_ptr<device_state>& each : devices_) each->streams.wait_all();
+}
+
 void runtime::retire(stream_queue& drained) { device(drained.device()).streams.retire(drained); }
 
 }  // namespace hipvmm::host_provider

@@ -59,6 +59,8 @@ class runtime {
   /// Submits work in the order that the null stream's rules give.
   hipError_t submit(stream_queue& queue, operation work, completion how);
   void retire(stream_queue& drained);
+  /// Waits for all work submitted to any device so far.
+  void wait_all() const;
 
  private:
   runtime();

@@ -202,6 +202,7 @@ hipError_t stream_queue::execute(operation& work) {
     }
     hipError_t operator()(copy_operation& each) const { return perform(queue.machine_, each); }
     hipError_t operator()(fill_operation& each) const { return perform(queue.machine_, each); }
+    hipError_t operator()(prefetch_operation& each) const { return perform(each); }
   };
   return std::visit(runner{*this}, work);
 }

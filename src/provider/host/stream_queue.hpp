@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "managed_pages.hpp"
 #include "transfer.hpp"
 
 namespace hipvmm::host_provider {
@@ -51,8 +52,8 @@ struct host_operation {
   hipStream_t stream;
   void* user_data;
 };
-using operation =
-    std::variant<mark_operation, wait_operation, host_operation, copy_operation, fill_operation>;
+using operation = std::variant<mark_operation, wait_operation, host_operation, copy_operation,
+                               fill_operation, prefetch_operation>;
 
 enum class stream_order {
   null,          ///< the legacy null stream of its device

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "failure.hpp"
+#include "managed_pages.hpp"
 #include "pointers.hpp"
 #include "runtime.hpp"
 
@@ -18,14 +20,35 @@ access_request request_for(const runtime& machine, const endpoint& side, right n
           side.staged ? ~device_set{0} : only(side.device) | machine.peers_enabled(side.device)};
 }
 
+struct use {
+  right needed;
+  int device;
+};
+
+void touch(const runtime& machine, managed_pages& pages, address start, std::size_t bytes,
+           const use& by) {
+  const device_set reach = machine.configuration().links[static_cast<std::size_t>(by.device)];
+  try {
+    pages.change(start, bytes,
+                 [&by, reach](page_state& page) { page.touch(by.device, reach, by.needed); });
+  } catch (const std::bad_alloc&) {
+    throw failure{hipErrorOutOfMemory};
+  }
+}
+
 address_map::pin hold(runtime& machine, const endpoint& side, right needed, std::size_t offset,
                       std::size_t bytes, bool from_end = false) {
   // What was pageable when the work was submitted is the caller's to keep until it has run.
   if (side.where == memory_class::pageable) {
     return {machine.addresses(), nullptr, needed, bytes};
   }
-  return machine.addresses().hold(side.start + offset, bytes, request_for(machine, side, needed),
-                                  from_end);
+  address_map::pin held = machine.addresses().hold(side.start + offset, bytes,
+                                                   request_for(machine, side, needed), from_end);
+  if (managed_pages* const pages = held.managed()) {
+    // Managed memory is one region, so all of the range is held.
+    touch(machine, *pages, side.start + offset, bytes, {needed, side.device});
+  }
+  return held;
 }
 
 void copy_forwards(runtime& machine, const copy_operation& work) {

@@ -52,9 +52,7 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     const int given = descriptor_from(os_handle);
     const shared_file found =
         shared_file::identify(given, machine.device_count(), machine.configuration().granularity);
-    hipMemAllocationProp properties{};
-    properties.type = hipMemAllocationTypePinned;
-    properties.location = {hipMemLocationTypeDevice, found.device};
+    hipMemAllocationProp properties = pinned_on(found.device);
     properties.requestedHandleType = hipMemHandleTypePosixFileDescriptor;
     *handle = to_handle<hipMemGenericAllocationHandle_t>(
         machine.chunks().add(std::make_shared<chunk>(duplicate(given), properties, found.bytes)));

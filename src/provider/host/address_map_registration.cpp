@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "address_map.hpp"
+#include "failure.hpp"
+#include "managed_pages.hpp"
+#include "pointers.hpp"
+
+namespace hipvmm::host_provider {
+
+void address_map::register_host(address start, std::size_t bytes, int device, unsigned flags,
+                                bool writable) {
+  constexpr device_set everybody = ~device_set{0};
+  auto made =
+      std::make_unique<region>(region{memory_kind::registration, device, start, bytes, bytes, flags,
+                                      everybody, writable ? everybody : device_set{0}, nullptr,
+                                      false, 0, 0, std::make_shared<managed_pages>(start, bytes)});
+  require(bytes <= std::numeric_limits<address>::max() - start);
+  const address end = start + bytes;
+  const guard lock{mutex_};
+  if (knows_any(start, end)) {
+    const region* const first = region_at(start);
+    const auto next = regions_.upper_bound(start);
+    const region* const found =
+        first != nullptr || next == regions_.end() ? first : next->second.get();
+    const bool pinned = found != nullptr && found->start < end && is_pinned(*found);
+    throw failure{pinned ? hipErrorHostMemoryAlreadyRegistered : hipErrorInvalidValue};
+  }
+  regions_.emplace(start, std::move(made));
+  ++live(memory_kind::registration);
+}
+
+// The operating system has just handed these addresses out, so whatever was registered there has
+// been unmapped by its owner without a word to HIP.
+void address_map::forget_stale(guard& lock, address start, std::size_t bytes) {
+  for (;;) {
+    const auto after = regions_.lower_bound(start + bytes);
+    if (after == regions_.begin()) return;
+    region* const last = std::prev(after)->second.get();
+    if (last->kind != memory_kind::registration || last->start + last->bytes <= start) return;
+    if (last->changing) {
+      changed_.wait(lock);
+      continue;
+    }
+    retire(lock, {&last, 1});
+    regions_.erase(last->start);
+    --live(memory_kind::registration);
+  }
+}
+
+}  // namespace hipvmm::host_provider
