@@ -14,15 +14,20 @@ declare -A may_include=(
   [adaptor]="core vmm mr ipc container adaptor"
 )
 
-# layer_of PATH: the layer a file of the root belongs to; provider/<name> for providers.
-layer_of() {
-  local path=${1#include/hipvmm/}
+# set_layer VARIABLE PATH: the layer a file of the root belongs to; provider/<name> for providers.
+# By name rather than printed: a process for each of hundreds of includes takes most of a second.
+set_layer() {
+  local -n result=$1
+  local path=${2#include/hipvmm/}
   path=${path#src/}
   case $path in
-    provider/*/*) path=${path#provider/} && echo "provider/${path%%/*}" ;;
-    */*) echo "${path%%/*}" ;;
-    hipvmm.hpp | hipvmm.h | version.hpp) echo "$path" ;;
-    *) echo "" ;;
+    provider/*/*)
+      path=${path#provider/}
+      result=provider/${path%%/*}
+      ;;
+    */*) result=${path%%/*} ;;
+    hipvmm.hpp | hipvmm.h | version.hpp) result=$path ;;
+    *) result= ;;
   esac
 }
 
@@ -69,7 +74,7 @@ check_includes.sh and its reason in docs/contributing.md"
 
 check_inside() {  # WHERE FILE LAYER TARGET
   local where=$1 file=$2 layer=$3 target=$4 to
-  to=$(layer_of "$target")
+  set_layer to "$target"
   if [[ $file == src/core/hip_compat.hpp ]]; then
     complain "$where: core/hip_compat.hpp includes nothing of hipvmm: providers use it too"
   elif [[ $layer == provider/* ]]; then
@@ -96,7 +101,7 @@ mapfile -t files < <(cpp_files include src)
 ((${#files[@]} > 0)) || complain "$root holds no C++ file in include/ or src/"
 for path in "${files[@]}"; do
   file=${path#"$root"/}
-  layer=$(layer_of "$file")
+  set_layer layer "$file"
   [[ $file == include/* && $file != include/hipvmm/* ]] && layer=
   case $layer in
     provider/* | provider | hipvmm.hpp | hipvmm.h | version.hpp) ;;
@@ -108,7 +113,7 @@ done
 
 while read -r file line header; do
   where=$file:$line
-  layer=$(layer_of "$file")
+  set_layer layer "$file"
   name=${header:1:-1}
   case $header in
     *..*) complain "$where: $header climbs folders: name the file from src/ or by <hipvmm/...>" ;;
@@ -121,7 +126,7 @@ while read -r file line header; do
       ;;
     '<'*) check_outside "$where" "$file" "$layer" "$name" ;;
     *)
-      target=$(resolve "$file" "$name" src)
+      resolve target "$file" "$name" src
       if [[ $file == include/* ]]; then
         complain "$where: a public header includes $header: write <hipvmm/...>"
       elif [[ -z $target ]]; then

@@ -6,9 +6,8 @@ limit=500
 
 mapfile -t files < <(cpp_files include src tests samples bench)
 ((${#files[@]} > 0)) || complain "$root holds no C++ file"
-for file in "${files[@]}"; do
-  lines=$(wc -l <"$file")
-  ((lines <= limit)) || complain "${file#"$root"/} has $lines lines, more than $limit: split it by idea"
-done
+while read -r lines file; do
+  complain "${file#"$root"/} has $lines lines, more than $limit: split it by idea"
+done < <(wc -l "${files[@]}" | awk -v limit="$limit" '$1 > limit && $2 != "total"')
 
 finish "file sizes"

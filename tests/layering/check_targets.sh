@@ -32,7 +32,7 @@ while IFS= read -r file; do is_compiled[${file#"$root"/}]=1; done < <(
 mapfile -t files < <(cpp_files src tests samples bench)
 while read -r file _ header; do
   [[ $header == '"'* ]] || continue
-  target=$(resolve "$file" "${header:1:-1}" src tests)
+  resolve target "$file" "${header:1:-1}" src tests
   [[ -z $target ]] || is_included[$target]=1
 done < <(includes_of "${files[@]}")
 

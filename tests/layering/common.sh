@@ -42,17 +42,17 @@ includes_of() {
     sed -n 's/^\([^:]*\):\([0-9]*\):[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*[>"]\).*/\1 \2 \3/p'
 }
 
-# resolve FILE NAME FOLDER...: the file of the root that a quoted include in FILE names: beside it or
-# in one of the folders; nothing when there is none.
+# resolve VARIABLE FILE NAME FOLDER...: the file of the root that a quoted include in FILE names,
+# beside it or in one of the folders; nothing when there is none.
 resolve() {
-  local file=$1 name=$2 folder
-  shift 2
+  local -n found=$1
+  local file=$2 name=$3 folder
+  shift 3
   for folder in "${file%/*}" "$@"; do
-    if [[ -f $root/$folder/$name ]]; then
-      echo "$folder/$name"
-      return
-    fi
+    found=$folder/$name
+    [[ ! -f $root/$found ]] || return 0
   done
+  found=
 }
 
 surface=$root/src/provider/hip_surface.def
