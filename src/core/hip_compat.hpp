@@ -3,6 +3,9 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <cstddef>
+#include <cstring>
+
 // The one file that knows HIP header versions. It includes nothing of hipvmm, so that the providers
 // may use it too. Read against 5.2.3, 5.7.1 and 6.4.3; 7.x by its published sources.
 namespace hipvmm::hip_compat {
@@ -32,6 +35,15 @@ inline constexpr auto virtual_memory_management_supported =
 // of the runtime, not of the header: `runtime_version` is what hipRuntimeGetVersion gave.
 inline bool imports_descriptor_by_value(int runtime_version) {
   return runtime_version >= 7 * 10000000 + 1 * 100000;
+}
+
+// hipMemPoolProps has `maxSize` from 6.2 on, in the place of the first reserved bytes, which had to
+// be zero before: read from there, it means the same under any header.
+inline unsigned long long max_pool_bytes(const hipMemPoolProps& properties) {
+  constexpr std::size_t place = offsetof(hipMemPoolProps, win32SecurityAttributes) + sizeof(void*);
+  unsigned long long bytes = 0;
+  std::memcpy(&bytes, reinterpret_cast<const char*>(&properties) + place, sizeof(bytes));
+  return bytes;
 }
 
 // hipStreamLegacy names the null stream from 6.x on; its value, 1, is no stream in older headers.

@@ -28,7 +28,7 @@ TEST_CASE("control: counters follow every kind of object") {
     const pinned host{64};
     const stream work;
     const event mark;
-    const hipvmm_host_counters expected{1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0};
+    const hipvmm_host_counters expected{1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0};
     CHECK(live_objects() == expected);
   }
   CHECK(live_objects() == before);

@@ -12,7 +12,7 @@ inline bool operator==(const hipvmm_host_counters& a, const hipvmm_host_counters
          a.allocations == b.allocations && a.host_allocations == b.host_allocations &&
          a.streams == b.streams && a.events == b.events && a.descriptors == b.descriptors &&
          a.managed_allocations == b.managed_allocations && a.ipc_imports == b.ipc_imports &&
-         a.registrations == b.registrations;
+         a.registrations == b.registrations && a.pools == b.pools;
 }
 
 inline std::ostream& operator<<(std::ostream& out, const hipvmm_host_counters& counters) {
@@ -22,7 +22,7 @@ inline std::ostream& operator<<(std::ostream& out, const hipvmm_host_counters& c
              << counters.streams << ", events " << counters.events << ", descriptors "
              << counters.descriptors << ", managed allocations " << counters.managed_allocations
              << ", ipc imports " << counters.ipc_imports << ", registrations "
-             << counters.registrations << "}";
+             << counters.registrations << ", pools " << counters.pools << "}";
 }
 
 namespace hipvmm::test {

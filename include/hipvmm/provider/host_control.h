@@ -16,21 +16,23 @@ typedef struct hipvmm_host_counters {
   uint64_t handles;          /**< hipMemCreate and import, not released (references count each) */
   uint64_t reservations;     /**< hipMemAddressReserve, not freed */
   uint64_t mappings;         /**< hipMemMap, not unmapped */
-  uint64_t allocations;      /**< hipMalloc, not freed */
+  uint64_t allocations;      /**< hipMalloc and memory of pools, not freed */
   uint64_t host_allocations; /**< hipHostMalloc, not freed */
   uint64_t streams;          /**< streams created, not destroyed */
   uint64_t events;           /**< events created, not destroyed */
-  uint64_t descriptors;      /**< file descriptors held for shareable chunks and memory imported
-                                (exports are the caller's) */
+  uint64_t descriptors;      /**< file descriptors held for shareable chunks, shareable pools and
+                                imported memory (exports are the caller's) */
   uint64_t managed_allocations; /**< hipMallocManaged, not freed */
   uint64_t ipc_imports;         /**< hipIpcOpenMemHandle, not closed */
   uint64_t registrations;       /**< hipHostRegister, not unregistered */
+  uint64_t pools;               /**< hipMemPoolCreate and import, not destroyed */
 } hipvmm_host_counters;
 
 /** Fills in the counters. */
 void hipvmm_host_get_counters(hipvmm_host_counters* counters);
 
-/** Bytes of device memory in use on `device`: chunks and hipMalloc; 0 for an unknown device. */
+/** Bytes of device memory in use on `device`: chunks, hipMalloc and what pools hold; 0 for an
+ * unknown device. */
 size_t hipvmm_host_device_bytes(int device);
 /** Most bytes in use at one time since start or the last reset; 0 for an unknown device. */
 size_t hipvmm_host_peak_device_bytes(int device);

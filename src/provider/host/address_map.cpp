@@ -25,6 +25,15 @@ address map_anonymous(address hint, std::size_t bytes, int protection, int flags
   return address_of(mapped);
 }
 
+address map_usable(std::size_t bytes, const backing& pages) {
+  constexpr int protection = PROT_READ | PROT_WRITE;
+  if (pages.file < 0) return map_anonymous(0, bytes, protection, reserve_flags);
+  void* const mapped =
+      mmap(nullptr, bytes, protection, MAP_SHARED | MAP_NORESERVE, pages.file, pages.offset);
+  require(mapped != MAP_FAILED, error_of_errno(errno));
+  return address_of(mapped);
+}
+
 address round_up(address value, std::size_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -156,7 +165,7 @@ address address_map::allocate(memory_kind kind, int device, std::size_t bytes, u
   const std::size_t extent = whole_pages(bytes);
   auto made = std::make_unique<region>(
       region{kind, device, 0, bytes, extent, flags, everybody, everybody, nullptr, false, 0, 0});
-  made->start = map_anonymous(0, extent, PROT_READ | PROT_WRITE, reserve_flags);
+  made->start = map_usable(extent, {});
   return add(std::move(made));
 }
 
@@ -164,10 +173,17 @@ address address_map::allocate_from(memory_kind kind, std::shared_ptr<chunk> memo
   const std::size_t extent = whole_pages(memory->bytes());
   auto made = std::make_unique<region>(region{kind, memory->device(), 0, memory->bytes(), extent, 0,
                                               everybody, everybody, memory, false, 0, 0});
-  void* const at = mmap(nullptr, extent, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                        memory->file(), memory->offset());
-  require(at != MAP_FAILED, error_of_errno(errno));
-  made->start = address_of(at);
+  made->start = map_usable(extent, {memory->file(), memory->offset()});
+  return add(std::move(made));
+}
+
+address address_map::place_block(int device, std::size_t bytes, std::shared_ptr<tenancy> tenant,
+                                 const backing& pages) {
+  const std::size_t extent = whole_pages(bytes);
+  auto made = std::make_unique<region>(region{memory_kind::pool_block, device, 0, bytes, extent, 0,
+                                              everybody, everybody, nullptr, false, 0, 0});
+  made->tenant = std::move(tenant);
+  made->start = map_usable(extent, pages);
   return add(std::move(made));
 }
 
@@ -206,7 +222,8 @@ region address_map::free_allocation(memory_kind kind, address start) {
 
 address_map::totals address_map::count() const {
   const guard lock{mutex_};
-  const auto [mappings, device, host, managed, imported, registered] = live_;
+  const auto [mappings, device, host, managed, imported, blocks, registered] = live_;
+  static_cast<void>(blocks);  // pools count those that are held
   return {reservations_.size(), mappings, device, host, managed, imported, registered};
 }
 

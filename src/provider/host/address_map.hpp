@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <condition_variable>
 #include <cstddef>
@@ -33,15 +35,28 @@ enum class memory_kind {
   host_allocation,
   managed_allocation,
   imported_allocation,  ///< another process's device_allocation
+  pool_block,           ///< of the stream-ordered allocator
   registration,         ///< the caller's own memory, after hipHostRegister
 };
-inline constexpr std::size_t memory_kinds = 6;
+inline constexpr std::size_t memory_kinds = 7;
 
 /// What an address belongs to, from a copy's point of view.
 enum class memory_class {
   pageable,  ///< host memory the provider knows nothing of
   pinned,    ///< hipHostMalloc, hipHostRegister or hipMallocManaged: at home on both sides
-  device,    ///< hipMalloc, or any address inside a reservation
+  device,    ///< hipMalloc, memory of a pool, or any address inside a reservation
+};
+
+/// Who may use memory that is lent in stream order, and when: what a region cannot say by itself.
+/// Thread-safe. Asked with the map's lock held, so it must not call the map.
+class tenancy {
+ public:
+  virtual ~tenancy() = default;
+  /// Bytes, from the region's start, that work submitted now may name; 0 while nobody holds them.
+  [[nodiscard]] virtual std::size_t bytes_held() const = 0;
+  /// Bytes that work executed now may touch.
+  [[nodiscard]] virtual std::size_t bytes_reached() const = 0;
+  [[nodiscard]] virtual device_set devices_with(right needed) const = 0;
 };
 
 /// A stretch of memory that may be used as a whole: a mapping or an allocation. Its fields belong
@@ -60,6 +75,13 @@ struct region {
   unsigned read_pins = 0;
   unsigned write_pins = 0;
   std::shared_ptr<managed_pages> pages = nullptr;  // of managed and registered memory
+  std::shared_ptr<tenancy> tenant = nullptr;       // of a block of a pool
+};
+
+/// Pages to put behind addresses: of a file, or fresh ones without.
+struct backing {
+  int file = -1;
+  off_t offset = 0;
 };
 
 /// Who wants to use memory and how.
@@ -76,6 +98,13 @@ struct access_change {
   device_set named = 0;
   device_set readers = 0;
   device_set writers = 0;
+
+  /// Adds a later change, which wins where both name a device.
+  void then(const access_change& later) noexcept {
+    named |= later.named;
+    readers = (readers & ~later.named) | later.readers;
+    writers = (writers & ~later.named) | later.writers;
+  }
 };
 
 /// Everything the provider knows about addresses, with the system calls that make it true.
@@ -98,6 +127,9 @@ class address_map {
 
   /// Memory that the host and all devices may use.
   address allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags);
+  /// Gives a block of a pool its addresses.
+  address place_block(int device, std::size_t bytes, std::shared_ptr<tenancy> tenant,
+                      const backing& pages);
   /// The same over a chunk: a device allocation, of this process or imported.
   address allocate_from(memory_kind kind, std::shared_ptr<chunk> memory);
   /// Makes the caller's own memory known. Throws: failure with hipErrorHostMemoryAlreadyRegistered
@@ -107,7 +139,8 @@ class address_map {
   region free_allocation(memory_kind kind, address start);
 
   [[nodiscard]] memory_class classify(address at) const;
-  /// The region around `at`, which must be one of its usable bytes.
+  /// The region around `at`, which must be one of its usable bytes. Of a block of a pool `bytes` is
+  /// what its holder asked for; one that nobody holds is not found.
   [[nodiscard]] std::optional<region> find(address at) const;
   /// Whether `request` is allowed on every byte. Pageable memory is allowed to everybody.
   [[nodiscard]] bool allows(address start, std::size_t bytes, const access_request& request) const;

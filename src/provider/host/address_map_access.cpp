@@ -56,8 +56,13 @@ bool permits(const region& where, const access_request& request) noexcept {
   const bool needs_peer = where.kind == memory_kind::device_allocation ||
                           where.kind == memory_kind::imported_allocation;
   if (needs_peer && (request.owners & only(where.device)) == 0) return false;
-  const device_set allowed = request.needed == right::read ? where.readers : where.writers;
+  device_set allowed = request.needed == right::read ? where.readers : where.writers;
+  if (where.tenant) allowed &= where.tenant->devices_with(request.needed);
   return (allowed & only(request.device)) != 0;
+}
+
+std::size_t bytes_held(const region& where) {
+  return where.tenant ? where.tenant->bytes_held() : where.bytes;
 }
 
 }  // namespace
@@ -116,8 +121,11 @@ memory_class address_map::classify(address at) const {
 std::optional<region> address_map::find(address at) const {
   const guard lock{mutex_};
   const region* const found = region_at(at);
-  if (found == nullptr || at - found->start >= found->bytes) return std::nullopt;
-  return *found;
+  if (found == nullptr) return std::nullopt;
+  region copy = *found;
+  copy.bytes = bytes_held(*found);
+  if (at - copy.start >= copy.bytes) return std::nullopt;
+  return copy;
 }
 
 bool address_map::allows(address start, std::size_t bytes, const access_request& request) const {
@@ -128,7 +136,7 @@ bool address_map::allows(address start, std::size_t bytes, const access_request&
   for (address at = start; at < end;) {
     const region* const found = region_at(at);
     if (found == nullptr || !permits(*found, request)) return false;
-    const address usable_end = found->start + found->bytes;
+    const address usable_end = found->start + bytes_held(*found);
     if (found->kind != memory_kind::mapping) return end <= usable_end;
     at = usable_end;
   }
@@ -152,7 +160,8 @@ address_map::pin address_map::hold(address start, std::size_t bytes, const acces
   region* const found = region_at(from_end ? start + bytes - 1 : start);
   require(found != nullptr && permits(*found, request), hipErrorIllegalAddress);
   const address first = std::max(start, found->start);
-  const address last = std::min(start + bytes, found->start + found->bytes);
+  const std::size_t usable = found->tenant ? found->tenant->bytes_reached() : found->bytes;
+  const address last = std::min(start + bytes, found->start + usable);
   require(from_end ? last == start + bytes : first == start && last > first,
           hipErrorIllegalAddress);
   ++(request.needed == right::read ? found->read_pins : found->write_pins);

@@ -1,37 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "chunk.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-
-#include <array>
 #include <atomic>
-#include <cerrno>
-#include <charconv>
-#include <string>
-#include <string_view>
 
 #include "failure.hpp"
+#include "shared_file.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
 
-// The name of a shareable chunk's file carries its device; the seals keep every holder of the
-// descriptor from shortening the file under the others' mappings.
-constexpr std::string_view shared_name = "hipvmm-chunk-of-device-";
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
 std::atomic<std::uint64_t> files_open{0};
-
-descriptor create_shared_file(int device, std::size_t bytes) {
-  const std::string name = std::string{shared_name} + std::to_string(device);
-  descriptor file{memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)};
-  require(file.get() >= 0, error_of_errno(errno));
-  require(ftruncate(file.get(), static_cast<off_t>(bytes)) == 0, error_of_errno(errno));
-  require(fcntl(file.get(), F_ADD_SEALS, seals) == 0, error_of_errno(errno));
-  return file;
-}
 
 }  // namespace
 
@@ -40,7 +18,7 @@ chunk::chunk(device_memory& memory, const hipMemAllocationProp& properties, std:
   memory.take(bytes);
   try {
     if (properties.requestedHandleType == hipMemHandleTypePosixFileDescriptor) {
-      own_file_ = create_shared_file(properties.location.id, bytes);
+      own_file_ = shared_file::create(chunk_file, properties.location.id, bytes);
       files_open.fetch_add(1, std::memory_order_relaxed);
     } else {
       memory.file();
@@ -76,32 +54,6 @@ int chunk::file() const noexcept {
 }
 
 std::uint64_t chunk::open_files() noexcept { return files_open.load(std::memory_order_relaxed); }
-
-shared_file shared_file::identify(int file, int devices, std::size_t granularity) {
-  std::array<char, 96> target{};
-  const std::string link = "/proc/self/fd/" + std::to_string(file);
-  const ssize_t length = readlink(link.c_str(), target.data(), target.size());
-  require(length > 0);
-  std::string_view name{target.data(), static_cast<std::size_t>(length)};
-  constexpr std::string_view before = "/memfd:";
-  constexpr std::string_view after = " (deleted)";
-  require(name.starts_with(before) && name.ends_with(after));
-  name.remove_prefix(before.size());
-  name.remove_suffix(after.size());
-  require(name.starts_with(shared_name));
-  name.remove_prefix(shared_name.size());
-
-  shared_file found{-1, 0};
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), found.device);
-  require(error == std::errc{} && end == name.data() + name.size());
-  require(found.device >= 0 && found.device < devices);
-  require((fcntl(file, F_GET_SEALS) & seals) == seals);
-  struct stat status {};
-  require(fstat(file, &status) == 0);
-  found.bytes = static_cast<std::size_t>(status.st_size);
-  require(found.bytes != 0 && found.bytes % granularity == 0);
-  return found;
-}
 
 std::uint64_t chunk_table::add(std::shared_ptr<chunk> memory) {
   const std::lock_guard lock{mutex_};

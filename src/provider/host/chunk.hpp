@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "descriptor.hpp"
@@ -60,15 +61,8 @@ class chunk {
   friend class chunk_table;
 };
 
-/// What an exported descriptor says about itself, checked so that only a whole exported chunk of a
-/// device below `devices`, in multiples of `granularity`, passes.
-struct shared_file {
-  int device;
-  std::size_t bytes;
-
-  /// Throws: failure with hipErrorInvalidValue for any other descriptor.
-  static shared_file identify(int file, int devices, std::size_t granularity);
-};
+/// What the file of a shareable chunk is called.
+inline constexpr std::string_view chunk_file = "chunk";
 
 /// Chunks by handle, with the count of references that hipMemCreate, import and retain take and
 /// hipMemRelease gives back. A handle with no reference left is unknown, even while mappings keep

@@ -6,6 +6,7 @@
 
 #include "call.hpp"
 #include "managed_pages.hpp"
+#include "mem_pool_set.hpp"
 #include "pointers.hpp"
 
 using namespace hipvmm::host_provider;
@@ -22,10 +23,19 @@ device_memory* memory_of(int device) {
 void hipvmm_host_get_counters(hipvmm_host_counters* counters) {
   runtime& machine = runtime::get();
   const address_map::totals memory = machine.addresses().count();
-  *counters = {machine.chunks().references(), memory.reservations,     memory.mappings,
-               memory.device_allocations,     memory.host_allocations, machine.streams().size(),
-               machine.events().size(),       chunk::open_files(),     memory.managed_allocations,
-               memory.imported_allocations,   memory.registrations};
+  const mem_pool_set::totals pools = machine.pools().count();
+  *counters = {machine.chunks().references(),
+               memory.reservations,
+               memory.mappings,
+               memory.device_allocations + pools.blocks_held,
+               memory.host_allocations,
+               machine.streams().size(),
+               machine.events().size(),
+               chunk::open_files() + pools.files,
+               memory.managed_allocations,
+               memory.imported_allocations,
+               memory.registrations,
+               pools.pools};
 }
 
 size_t hipvmm_host_device_bytes(int device) {

@@ -7,6 +7,7 @@
 #include "call.hpp"
 #include "core/hip_compat.hpp"
 #include "enum_value.hpp"
+#include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
@@ -20,6 +21,7 @@ int attribute_of(int attribute) {
     case hipDeviceAttributeUnifiedAddressing:
     case hipDeviceAttributeIsLargeBar:
     case hipDeviceAttributeAsyncEngineCount:
+    case hipDeviceAttributeMemoryPoolsSupported:
     case hipDeviceAttributeManagedMemory:
     case hipDeviceAttributeConcurrentManagedAccess:
     case hipDeviceAttributeDirectManagedMemAccessFromHost:
@@ -31,7 +33,6 @@ int attribute_of(int attribute) {
       return hipComputeModeDefault;
     case hipDeviceAttributeIntegrated:
     case hipDeviceAttributeConcurrentKernels:
-    case hipDeviceAttributeMemoryPoolsSupported:
     case hipDeviceAttributePageableMemoryAccess:
     case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
     case hipDeviceAttributeStreamPrioritiesSupported:
@@ -147,6 +148,7 @@ hipError_t hipDeviceSynchronize() {
   return call(__func__, [](runtime& machine) {
     stream_set& streams = machine.device(current_device()).streams;
     streams.wait_all();
+    machine.pools().release_surplus();
     return streams.take_errors();
   });
 }

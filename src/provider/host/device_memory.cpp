@@ -39,11 +39,14 @@ hipError_t error_of_errno(int number) noexcept {
   }
 }
 
-void device_memory::take(std::size_t bytes) {
+void device_memory::take(std::size_t bytes) { require(try_take(bytes), hipErrorOutOfMemory); }
+
+bool device_memory::try_take(std::size_t bytes) {
   const std::lock_guard lock{mutex_};
-  require(bytes <= budget_ - used_, hipErrorOutOfMemory);
+  if (bytes > budget_ - used_) return false;
   used_ += bytes;
   peak_ = std::max(peak_, used_);
+  return true;
 }
 
 void device_memory::give_back(std::size_t bytes) noexcept {

@@ -23,6 +23,8 @@ class device_memory {
 
   /// Charges `bytes` to the budget. Throws: failure with hipErrorOutOfMemory beyond it.
   void take(std::size_t bytes);
+  /// The same; false where the budget does not have them.
+  bool try_take(std::size_t bytes);
   void give_back(std::size_t bytes) noexcept;
 
   [[nodiscard]] std::size_t budget() const noexcept { return budget_; }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
@@ -68,6 +69,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
     const std::shared_ptr<const mark> last = event_of(machine, event)->last();
     if (last == nullptr) return hipSuccess;
     last->where.wait();
+    machine.pools().release_surplus();
     return last->where.queue->take_error();
   });
 }

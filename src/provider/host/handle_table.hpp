@@ -13,7 +13,7 @@ namespace hipvmm::host_provider {
 /// Opaque handles are numbers, looked up and never followed, so a stale or forged one is found out.
 /// The top byte tells the kind apart and makes the value a non-canonical address on x86-64: a
 /// program that follows a handle faults at once.
-enum class handle_kind : std::uint64_t { chunk = 0xC1, stream = 0xC2, event = 0xC3 };
+enum class handle_kind : std::uint64_t { chunk = 0xC1, stream = 0xC2, event = 0xC3, pool = 0xC4 };
 
 /// Hands out values of one kind that are never used twice.
 class handle_source {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include "memory.hpp"
+
 #include <utility>
 
 #include "call.hpp"
 #include "core/hip_compat.hpp"
+#include "mem_pool.hpp"
 #include "pointers.hpp"
 #include "thread_state.hpp"
 
@@ -14,6 +17,25 @@ constexpr unsigned host_flags = hipHostMallocPortable | hipHostMallocMapped |
                                 hipHostMallocCoherent | hipHostMallocNonCoherent;
 
 }  // namespace
+
+void free_now(runtime& machine, address start) {
+  const std::optional<region> found = machine.addresses().find(start);
+  require(found && found->start == start);
+  switch (found->kind) {
+    case memory_kind::pool_block:
+      machine.wait_all();
+      free_block(*found, nullptr);
+      return;
+    case memory_kind::managed_allocation:
+      machine.wait_all();
+      break;
+    default:
+      require(found->kind == memory_kind::device_allocation);
+      machine.device(found->device).streams.wait_all();
+  }
+  machine.addresses().free_allocation(found->kind, start);
+}
+
 }  // namespace hipvmm::host_provider
 
 using namespace hipvmm::host_provider;
@@ -33,17 +55,7 @@ hipError_t hipMalloc(void** pointer, size_t bytes) {
 
 hipError_t hipFree(void* pointer) {
   return call(__func__, [&](runtime& machine) {
-    if (pointer == nullptr) return hipSuccess;
-    const address start = address_of(pointer);
-    const std::optional<region> found = machine.addresses().find(start);
-    require(found && found->start == start);
-    if (found->kind == memory_kind::managed_allocation) {
-      machine.wait_all();
-    } else {
-      require(found->kind == memory_kind::device_allocation);
-      machine.device(found->device).streams.wait_all();
-    }
-    machine.addresses().free_allocation(found->kind, start);
+    if (pointer != nullptr) free_now(machine, address_of(pointer));
     return hipSuccess;
   });
 }

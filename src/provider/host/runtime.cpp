@@ -10,6 +10,7 @@
 
 #include "core/hip_compat.hpp"
 #include "failure.hpp"
+#include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
@@ -62,12 +63,14 @@ runtime::runtime()
   if (!valid_) {
     static const int told = std::fprintf(stderr, "%s\n", process_environment().complaint.c_str());
     static_cast<void>(told);
-    return;
   }
-  for (int id = 0; id < configuration_.devices; ++id) {
+  for (int id = 0; valid_ && id < configuration_.devices; ++id) {
     devices_.push_back(std::make_unique<device_state>(*this, id, configuration_.device_bytes));
   }
+  pools_ = std::make_unique<mem_pool_set>(*this);
 }
+
+runtime::~runtime() = default;
 
 device_state& runtime::device(int id, hipError_t code) {
   require(has_device(id), code);

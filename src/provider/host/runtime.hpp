@@ -17,6 +17,8 @@
 
 namespace hipvmm::host_provider {
 
+class mem_pool_set;
+
 struct device_state {
   device_state(runtime& machine, int id, std::size_t bytes) : memory{bytes}, streams{machine, id} {}
 
@@ -52,6 +54,7 @@ class runtime {
   [[nodiscard]] chunk_table& chunks() noexcept { return chunks_; }
   [[nodiscard]] handle_table<stream_queue>& streams() noexcept { return streams_; }
   [[nodiscard]] handle_table<event_state>& events() noexcept { return events_; }
+  [[nodiscard]] mem_pool_set& pools() noexcept { return *pools_; }
 
   /// The stream behind a handle: null and per-thread streams are those of the current device.
   /// Throws: failure with hipErrorInvalidHandle for a stale or forged one.
@@ -64,6 +67,7 @@ class runtime {
 
  private:
   runtime();
+  ~runtime();
 
   settings configuration_;
   bool valid_ = false;
@@ -72,6 +76,7 @@ class runtime {
   chunk_table chunks_;
   handle_table<stream_queue> streams_{handle_kind::stream};
   handle_table<event_state> events_{handle_kind::event};
+  std::unique_ptr<mem_pool_set> pools_;
 };
 
 }  // namespace hipvmm::host_provider

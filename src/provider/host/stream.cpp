@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
@@ -64,6 +65,7 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
     for (const position& each : awaited_by(machine, *queue)) each.wait();
+    machine.pools().release_surplus();
     return queue->take_error();
   });
 }
@@ -85,7 +87,9 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int
     const std::shared_ptr<event_state> awaited = machine.events().find(from_handle(event));
     require(awaited != nullptr, hipErrorInvalidHandle);
     const std::shared_ptr<const mark> last = awaited->last();
-    if (last == nullptr || last->where.reached()) return hipSuccess;
+    if (last == nullptr) return hipSuccess;
+    queue->follow(*last);
+    if (last->where.reached()) return hipSuccess;
     return machine.submit(*queue, wait_operation{last->where}, completion::asynchronous);
   });
 }

@@ -70,6 +70,7 @@ hipError_t stream_queue::run(operation work, std::vector<position> after) {
     return take_error();
   }
   require(!closed_, hipErrorInvalidHandle);
+  note(after);
   submitted_.fetch_add(1, std::memory_order_release);
   caller_runs_ = true;
   lock.unlock();
@@ -87,6 +88,8 @@ hipError_t stream_queue::run(operation work, std::vector<position> after) {
 std::shared_ptr<mark> stream_queue::put_mark(std::vector<position> after) {
   auto made = std::make_shared<mark>();
   std::unique_lock lock{mutex_};
+  note(after);
+  made->after = clock_;
   if (idle() && all_reached(after)) {
     made->where = {shared_from_this(), submitted_.load(std::memory_order_relaxed)};
     made->when = std::chrono::steady_clock::now();
@@ -95,6 +98,23 @@ std::shared_ptr<mark> stream_queue::put_mark(std::vector<position> after) {
   made->where = {shared_from_this(), submitted_.load(std::memory_order_relaxed) + 1};
   append(lock, {mark_operation{made}, std::move(after)});
   return made;
+}
+
+void stream_queue::follow(const mark& awaited) {
+  const std::lock_guard lock{mutex_};
+  clock_.include(awaited.where.queue, awaited.where.sequence);
+  clock_.include(awaited.after);
+}
+
+bool stream_queue::comes_after(const position& earlier) const {
+  const stream_queue& other = *earlier.queue;
+  if (&other == this) return true;
+  if (other.device_ == device_) {
+    if (order_ == stream_order::null && other.order_ == stream_order::blocking) return true;
+    if (order_ == stream_order::blocking && other.order_ == stream_order::null) return true;
+  }
+  const std::lock_guard lock{mutex_};
+  return clock_.covers(earlier.queue, earlier.sequence);
 }
 
 position stream_queue::end() {
@@ -144,8 +164,13 @@ void stream_queue::release_all() {
   workers.opened.notify_all();
 }
 
+void stream_queue::note(const std::vector<position>& after) {
+  for (const position& each : after) clock_.include(each.queue, each.sequence);
+}
+
 std::uint64_t stream_queue::append(std::unique_lock<std::mutex>& lock, entry next) {
   require(!closed_, hipErrorInvalidHandle);  // destroyed by another thread in the meantime
+  note(next.after);
   if (!started_) {
     try {
       std::thread{[self = shared_from_this()] { self->work_until_closed(); }}.detach();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "managed_pages.hpp"
+#include "stream_clock.hpp"
 #include "transfer.hpp"
 
 namespace hipvmm::host_provider {
@@ -38,6 +39,8 @@ struct mark {
   position where;
   /// When the mark was reached; set before the position is.
   std::chrono::steady_clock::time_point when;
+  /// Work of other streams that comes before the mark.
+  stream_clock after;
 };
 
 struct mark_operation {
@@ -81,6 +84,12 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   /// Appends a mark; reached at once when the stream is idle.
   std::shared_ptr<mark> put_mark(std::vector<position> after);
 
+  /// Notes that later work here comes after a mark, which the caller sees to.
+  void follow(const mark& awaited);
+  /// Whether work submitted now comes after `earlier` by what streams wait for: this stream's own
+  /// order, the null stream's rules, and marks followed.
+  [[nodiscard]] bool comes_after(const position& earlier) const;
+
   [[nodiscard]] position end();
   [[nodiscard]] bool reached(std::uint64_t sequence) const noexcept {
     return completed_.load(std::memory_order_acquire) >= sequence;
@@ -109,6 +118,7 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   };
 
   void work_until_closed();
+  void note(const std::vector<position>& after);
   std::uint64_t append(std::unique_lock<std::mutex>& lock, entry next);
   hipError_t execute(operation& work);
   void finish(hipError_t result);
@@ -124,6 +134,7 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   std::deque<entry> entries_;
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> completed_{0};
+  stream_clock clock_;
   hipError_t error_ = hipSuccess;
   bool started_ = false;
   bool sleeping_ = false;

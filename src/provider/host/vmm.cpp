@@ -144,10 +144,7 @@ hipError_t hipMemSetAccess(void* pointer, size_t bytes, const hipMemAccessDesc* 
     require(pointer != nullptr && bytes != 0 && wanted != nullptr && count != 0);
     access_change all;
     for (size_t i = 0; i < count; ++i) {
-      const access_change one = change_of(wanted[i], machine);
-      all.named |= one.named;
-      all.readers = (all.readers & ~one.named) | one.readers;
-      all.writers = (all.writers & ~one.named) | one.writers;
+      all.then(change_of(wanted[i], machine));
     }
     machine.addresses().set_access(address_of(pointer), bytes, all, machine.configuration().links);
     return hipSuccess;

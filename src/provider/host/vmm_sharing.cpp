@@ -1,33 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <fcntl.h>
-
-#include <cerrno>
-#include <cstdint>
-
 #include "call.hpp"
 #include "enum_value.hpp"
-
-namespace hipvmm::host_provider {
-namespace {
-
-// ROCm up to 7.0 passes a pointer to the descriptor, newer releases and CUDA its value. No pointer
-// is this small, and no descriptor this large: the kernel's own limit is 2^20 unless raised.
-constexpr std::uintptr_t descriptor_values_end = std::uintptr_t{65536} * 16;
-
-int descriptor_from(void* os_handle) {
-  require(os_handle != nullptr);
-  const auto value = reinterpret_cast<std::uintptr_t>(os_handle);
-  return value < descriptor_values_end ? static_cast<int>(value) : *static_cast<int*>(os_handle);
-}
-
-descriptor duplicate(int file) {
-  descriptor copy{fcntl(file, F_DUPFD_CLOEXEC, 0)};
-  require(copy.get() >= 0, error_of_errno(errno));
-  return copy;
-}
-
-}  // namespace
-}  // namespace hipvmm::host_provider
+#include "shared_file.hpp"
 
 using namespace hipvmm::host_provider;
 
@@ -50,8 +24,8 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     require(handle != nullptr);
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
     const int given = descriptor_from(os_handle);
-    const shared_file found =
-        shared_file::identify(given, machine.device_count(), machine.configuration().granularity);
+    const shared_file found = shared_file::identify(given, chunk_file, machine.device_count());
+    require(found.bytes != 0 && found.bytes % machine.configuration().granularity == 0);
     hipMemAllocationProp properties = pinned_on(found.device);
     properties.requestedHandleType = hipMemHandleTypePosixFileDescriptor;
     *handle = to_handle<hipMemGenericAllocationHandle_t>(

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "descriptor.hpp"
+#include "mem_pool_block.hpp"
+
+namespace hipvmm::host_provider {
+
+class runtime;
+
+/// What the file of a shareable pool is called.
+inline constexpr std::string_view pool_file = "pool";
+
+enum class pool_origin {
+  device_default,  ///< the device's own, never destroyed
+  created,
+  imported,  ///< another process's: pointers of it can be imported
+};
+
+/// When a pool may lend memory whose free the allocating stream has not come to, and how much it
+/// keeps.
+struct pool_policy {
+  bool follow_events = true;
+  bool opportunistic = true;
+  bool internal_dependencies = true;
+  std::uint64_t release_threshold = 0;
+};
+
+struct pool_usage {
+  std::uint64_t reserved = 0;
+  std::uint64_t reserved_high = 0;
+  std::uint64_t used = 0;
+  std::uint64_t used_high = 0;
+};
+
+/// A pool of the stream-ordered allocator: blocks lent to holders and idle blocks kept for the next
+/// ones. Thread-safe. Outlives its handle for as long as blocks of it are held.
+class mem_pool : public std::enable_shared_from_this<mem_pool> {
+ public:
+  /// `file` is empty for a pool that cannot be shared; `max_bytes` 0 is no limit.
+  mem_pool(runtime& machine, pool_origin origin, int device, std::uint64_t max_bytes,
+           descriptor file);
+
+  [[nodiscard]] pool_origin origin() const noexcept { return origin_; }
+  [[nodiscard]] int device() const noexcept { return device_; }
+  [[nodiscard]] int file() const noexcept { return file_.get(); }
+  /// Whether its own blocks lie in its file, so that other processes may have them.
+  [[nodiscard]] bool is_shareable() const noexcept {
+    return origin_ == pool_origin::created && file_.get() >= 0;
+  }
+  /// What blocks in the file are aligned to; its first page is not theirs.
+  static std::size_t page_bytes() noexcept;
+
+  /// Lends memory from this point of the stream on. Throws: failure with hipErrorOutOfMemory when
+  /// neither the device nor what is idle has enough.
+  address allocate(std::size_t bytes, stream_queue& queue);
+  /// Takes a block back at this point of the stream, or at once without one. Throws: failure with
+  /// hipErrorInvalidValue when nobody holds it.
+  void take_back(const std::shared_ptr<pool_block>& block, stream_queue* freeing);
+  /// Lends a block of the exporting process, of an imported pool.
+  address borrow(std::size_t bytes, off_t offset);
+
+  /// Gives idle blocks whose free has been reached back to the device, small ones first, as long
+  /// as the pool keeps at least `keep` bytes.
+  void release(std::uint64_t keep);
+  void release_surplus() { release(policy().release_threshold); }
+  /// The handle is gone: nothing is kept any more.
+  void abandon();
+  /// Abandoned, and every block has gone back.
+  [[nodiscard]] bool is_done() const;
+  [[nodiscard]] std::uint64_t blocks_held() const;
+
+  [[nodiscard]] pool_policy policy() const;
+  template <class Change>
+  void change_policy(Change&& change) {
+    const std::lock_guard lock{mutex_};
+    change(policy_);
+  }
+  [[nodiscard]] pool_usage usage() const;
+  template <class Change>
+  void change_usage(Change&& change) {
+    const std::lock_guard lock{mutex_};
+    change(usage_);
+  }
+
+  [[nodiscard]] const pool_rights& rights() const noexcept { return *rights_; }
+  /// Also written to the file, for those who import the pool later.
+  void change_rights(const access_change& change);
+
+ private:
+  struct idle_block {
+    std::shared_ptr<pool_block> block;
+    std::optional<position> freed;  // empty: no work may use it any more
+
+    [[nodiscard]] bool is_over() const noexcept { return !freed || freed->reached(); }
+  };
+
+  [[nodiscard]] bool is_ready(const idle_block& idle, const stream_queue& queue) const;
+  std::optional<idle_block> take_ready(std::size_t bytes, const stream_queue& queue);
+  std::optional<idle_block> take_pending(std::size_t bytes, const stream_queue& queue);
+  std::optional<idle_block> take_new(std::size_t bytes);
+  std::shared_ptr<pool_block> make_block(const block_pages& pages);
+  void lend(const idle_block& from, position begin, std::size_t bytes);
+  void put_idle(idle_block idle);
+  void give_up(const pool_block& block) noexcept;
+  off_t claim(std::size_t bytes);
+
+  runtime& machine_;
+  const pool_origin origin_;
+  const int device_;
+  const std::uint64_t max_bytes_;
+  const descriptor file_;
+  const std::shared_ptr<pool_rights> rights_;
+
+  mutable std::mutex mutex_;
+  pool_policy policy_;
+  pool_usage usage_;
+  std::multimap<std::size_t, idle_block> idle_;
+  std::uint64_t blocks_held_ = 0;
+  off_t next_offset_;
+  bool abandoned_ = false;
+};
+
+/// Takes the memory back that starts `found`, a block of a pool.
+void free_block(const region& found, stream_queue* freeing);
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include "call.hpp"
+#include "enum_value.hpp"
+#include "mem_pool_set.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+// What a descriptor asks for, of a pool on `owner`; throws when that cannot be.
+access_change change_of(const hipMemAccessDesc& wanted, const runtime& machine, int owner) {
+  require(value_of(wanted.location.type) == hipMemLocationTypeDevice);
+  const int id = wanted.location.id;
+  require(machine.has_device(id), hipErrorInvalidDevice);
+  const device_set device = only(id);
+  const auto gains = [&](device_set writers) -> access_change {
+    require(id == owner || machine.linked(owner, id), hipErrorInvalidDevice);
+    return {device, device, writers};
+  };
+  switch (value_of(wanted.flags)) {
+    case hipMemAccessFlagsProtNone:
+      require(id != owner, hipErrorInvalidDevice);
+      return {device, 0, 0};
+    case hipMemAccessFlagsProtRead:
+      require(id != owner, hipErrorNotSupported);
+      return gains(0);
+    case hipMemAccessFlagsProtReadWrite:
+      return gains(device);
+    default:
+      throw failure{hipErrorInvalidValue};
+  }
+}
+
+bool pool_policy::*switch_of(int attribute) {
+  switch (attribute) {
+    case hipMemPoolReuseFollowEventDependencies:
+      return &pool_policy::follow_events;
+    case hipMemPoolReuseAllowOpportunistic:
+      return &pool_policy::opportunistic;
+    case hipMemPoolReuseAllowInternalDependencies:
+      return &pool_policy::internal_dependencies;
+    default:
+      return nullptr;
+  }
+}
+
+std::uint64_t counted(const mem_pool& pool, int attribute) {
+  switch (attribute) {
+    case hipMemPoolAttrReleaseThreshold:
+      return pool.policy().release_threshold;
+    case hipMemPoolAttrReservedMemCurrent:
+      return pool.usage().reserved;
+    case hipMemPoolAttrReservedMemHigh:
+      return pool.usage().reserved_high;
+    case hipMemPoolAttrUsedMemCurrent:
+      return pool.usage().used;
+    case hipMemPoolAttrUsedMemHigh:
+      return pool.usage().used_high;
+    default:
+      throw failure{hipErrorInvalidValue};
+  }
+}
+
+void count_from(mem_pool& pool, int attribute, std::uint64_t value) {
+  if (attribute == hipMemPoolAttrReleaseThreshold) {
+    pool.change_policy([value](pool_policy& policy) { policy.release_threshold = value; });
+    return;
+  }
+  std::uint64_t pool_usage::*high = nullptr;
+  if (attribute == hipMemPoolAttrReservedMemHigh) high = &pool_usage::reserved_high;
+  if (attribute == hipMemPoolAttrUsedMemHigh) high = &pool_usage::used_high;
+  require(high != nullptr && value == 0);
+  pool.change_usage([high](pool_usage& usage) { usage.*high = 0; });
+}
+
+}  // namespace
+}  // namespace hipvmm::host_provider
+
+using namespace hipvmm::host_provider;
+
+hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<mem_pool> changed = machine.pools().find(pool);
+    require(value != nullptr);
+    if (bool pool_policy::*const each = switch_of(value_of(attribute))) {
+      const bool on = *static_cast<const int*>(value) != 0;
+      changed->change_policy([each, on](pool_policy& policy) { policy.*each = on; });
+    } else {
+      count_from(*changed, value_of(attribute), *static_cast<const std::uint64_t*>(value));
+    }
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<mem_pool> asked = machine.pools().find(pool);
+    require(value != nullptr);
+    if (bool pool_policy::*const each = switch_of(value_of(attribute))) {
+      *static_cast<int*>(value) = asked->policy().*each ? 1 : 0;
+    } else {
+      *static_cast<std::uint64_t*>(value) = counted(*asked, value_of(attribute));
+    }
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* wanted, size_t count) {
+  return call(__func__, [&](runtime& machine) {
+    const std::shared_ptr<mem_pool> changed = machine.pools().find(pool);
+    require(wanted != nullptr);
+    require(count <= static_cast<std::size_t>(machine.device_count()), hipErrorInvalidDevice);
+    access_change all;
+    for (size_t i = 0; i < count; ++i) {
+      all.then(change_of(wanted[i], machine, changed->device()));
+    }
+    changed->change_rights(all);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolGetAccess(hipMemAccessFlags* flags, hipMemPool_t pool,
+                               hipMemLocation* location) {
+  return call(__func__, [&](runtime& machine) {
+    require(flags != nullptr && location != nullptr);
+    const std::shared_ptr<mem_pool> asked = machine.pools().find(pool);
+    require(value_of(location->type) == hipMemLocationTypeDevice);
+    require(machine.has_device(location->id));
+    const device_set device = only(location->id);
+    *flags = hipMemAccessFlagsProtNone;
+    if ((asked->rights().readers & device) != 0) *flags = hipMemAccessFlagsProtRead;
+    if ((asked->rights().writers & device) != 0) *flags = hipMemAccessFlagsProtReadWrite;
+    return hipSuccess;
+  });
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include <cstring>
+#include <utility>
+
+#include "call.hpp"
+#include "enum_value.hpp"
+#include "mem_pool_set.hpp"
+#include "pointers.hpp"
+#include "shared_file.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+constexpr std::uint64_t pointer_mark = 0x68697076706F6F6C;  // tells other data from an export
+
+// What hipMemPoolExportPointer writes. The memory is found in the file of the imported pool, so the
+// data needs no descriptor and may travel by any road.
+struct exported_pointer {
+  std::uint64_t mark;
+  std::uint64_t file_identity;
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+static_assert(sizeof(exported_pointer) <= sizeof(hipMemPoolPtrExportData));
+
+bool is_posix(const hipMemAllocationHandleType& type) noexcept {
+  return value_of(type) == hipMemHandleTypePosixFileDescriptor;
+}
+
+bool fits(const exported_pointer& pointer, const shared_file& file, std::size_t page) noexcept {
+  return pointer.mark == pointer_mark && pointer.file_identity == file.identity &&
+         pointer.offset >= page && pointer.offset % page == 0 && pointer.bytes != 0 &&
+         pointer.offset < file.bytes && pointer.bytes <= file.bytes - pointer.offset;
+}
+
+}  // namespace
+}  // namespace hipvmm::host_provider
+
+using namespace hipvmm::host_provider;
+
+hipError_t hipMemPoolExportToShareableHandle(void* shareable, hipMemPool_t pool,
+                                             hipMemAllocationHandleType type, unsigned int flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(shareable != nullptr && flags == 0 && is_posix(type));
+    const std::shared_ptr<mem_pool> exported = machine.pools().find(pool);
+    require(exported->is_shareable());
+    *static_cast<int*>(shareable) = duplicate(exported->file()).release();
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t* pool, void* os_handle,
+                                               hipMemAllocationHandleType type,
+                                               unsigned int flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(pool != nullptr && flags == 0 && is_posix(type));
+    const int given = descriptor_from(os_handle);
+    const shared_file found = shared_file::identify(given, pool_file, machine.device_count());
+    *pool = machine.pools().add(std::make_shared<mem_pool>(machine, pool_origin::imported,
+                                                           found.device, 0, duplicate(given)));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData* data, void* pointer) {
+  return call(__func__, [&](runtime& machine) {
+    require(data != nullptr && pointer != nullptr);
+    const std::optional<region> found = machine.addresses().find(address_of(pointer));
+    require(found && found->kind == memory_kind::pool_block);
+    require(found->start == address_of(pointer));
+    const auto block = std::static_pointer_cast<pool_block>(found->tenant);
+    const std::shared_ptr<mem_pool> pool = block->pool();
+    require(pool != nullptr && pool->is_shareable());
+    const exported_pointer exported{
+        pointer_mark,
+        shared_file::identify(pool->file(), pool_file, machine.device_count()).identity,
+        static_cast<std::uint64_t>(block->pages().offset), found->bytes};
+    std::memset(data, 0, sizeof(*data));
+    std::memcpy(data, &exported, sizeof(exported));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolImportPointer(void** pointer, hipMemPool_t pool,
+                                   hipMemPoolPtrExportData* data) {
+  return call(__func__, [&](runtime& machine) {
+    require(pointer != nullptr && data != nullptr);
+    const std::shared_ptr<mem_pool> from = machine.pools().find(pool);
+    require(from->origin() == pool_origin::imported);
+    exported_pointer wanted{};
+    std::memcpy(&wanted, data, sizeof(wanted));
+    const shared_file file = shared_file::identify(from->file(), pool_file, machine.device_count());
+    require(fits(wanted, file, mem_pool::page_bytes()));
+    *pointer = pointer_to(from->borrow(wanted.bytes, static_cast<off_t>(wanted.offset)));
+    return hipSuccess;
+  });
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "shared_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string>
+
+#include "failure.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// No pointer is this small, and no descriptor this large: the kernel's own limit is 2^20 unless
+// raised.
+constexpr std::uintptr_t descriptor_values_end = std::uintptr_t{65536} * 16;
+
+std::string name_prefix(std::string_view kind) {
+  return "hipvmm-" + std::string{kind} + "-of-device-";
+}
+
+int device_in_name(int file, std::string_view kind) {
+  std::array<char, 96> target{};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  const ssize_t length = readlink(link.c_str(), target.data(), target.size());
+  require(length > 0);
+  std::string_view name{target.data(), static_cast<std::size_t>(length)};
+  const std::string before = "/memfd:" + name_prefix(kind);
+  constexpr std::string_view after = " (deleted)";
+  require(name.starts_with(before) && name.ends_with(after));
+  name.remove_prefix(before.size());
+  name.remove_suffix(after.size());
+  int device = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), device);
+  require(error == std::errc{} && end == name.data() + name.size());
+  return device;
+}
+
+}  // namespace
+
+descriptor shared_file::create(std::string_view kind, int device, std::size_t bytes) {
+  const std::string name = name_prefix(kind) + std::to_string(device);
+  descriptor file{memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+  require(file.get() >= 0, error_of_errno(errno));
+  require(ftruncate(file.get(), static_cast<off_t>(bytes)) == 0, error_of_errno(errno));
+  require(fcntl(file.get(), F_ADD_SEALS, seals) == 0, error_of_errno(errno));
+  return file;
+}
+
+shared_file shared_file::identify(int file, std::string_view kind, int devices) {
+  const int device = device_in_name(file, kind);
+  require(device >= 0 && device < devices);
+  require((fcntl(file, F_GET_SEALS) & seals) == seals);
+  struct stat status {};
+  require(fstat(file, &status) == 0);
+  return {device, static_cast<std::size_t>(status.st_size), status.st_ino};
+}
+
+int descriptor_from(void* os_handle) {
+  require(os_handle != nullptr);
+  const auto value = reinterpret_cast<std::uintptr_t>(os_handle);
+  return value < descriptor_values_end ? static_cast<int>(value) : *static_cast<int*>(os_handle);
+}
+
+descriptor duplicate(int file) {
+  descriptor copy{fcntl(file, F_DUPFD_CLOEXEC, 0)};
+  require(copy.get() >= 0, error_of_errno(errno));
+  return copy;
+}
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "descriptor.hpp"
+
+namespace hipvmm::host_provider {
+
+/// What a memory file that other processes may map says about itself. Its name carries what it is
+/// and whose, and it is sealed, so that no holder can shorten it under the others' mappings.
+struct shared_file {
+  int device;
+  std::size_t bytes;
+  std::uint64_t identity;  ///< the same number for every descriptor of one file
+
+  /// A new file of `kind`, a word without dashes, whose untouched bytes cost nothing.
+  static descriptor create(std::string_view kind, int device, std::size_t bytes);
+  /// Throws: failure with hipErrorInvalidValue for any descriptor but one of such a file, of a
+  /// device below `devices`.
+  static shared_file identify(int file, std::string_view kind, int devices);
+};
+
+/// The descriptor that a program passed as a shareable handle. ROCm up to 7.0 passes a pointer to
+/// it for chunks, and AMD's guide does for pools; newer releases and CUDA pass its value.
+/// Throws: failure with hipErrorInvalidValue for null.
+int descriptor_from(void* os_handle);
+
+/// Throws: failure when the process has no descriptor left.
+descriptor duplicate(int file);
+
+}  // namespace hipvmm::host_provider

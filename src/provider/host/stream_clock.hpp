@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace hipvmm::host_provider {
+
+class stream_queue;
+
+/// What the next operation of a stream comes after: of each other stream that it was made to wait
+/// for, how many operations. Not thread-safe.
+class stream_clock {
+ public:
+  /// Notes that the first `sequence` operations of `queue` come before.
+  void include(const std::shared_ptr<stream_queue>& queue, std::uint64_t sequence);
+  void include(const stream_clock& other);
+  [[nodiscard]] bool covers(const std::shared_ptr<stream_queue>& queue,
+                            std::uint64_t sequence) const noexcept;
+
+ private:
+  struct entry {
+    std::weak_ptr<stream_queue> queue;  // weak: two streams may have waited for each other
+    std::uint64_t sequence;
+  };
+  void forget_gone_streams();
+
+  std::vector<entry> entries_;
+};
+
+}  // namespace hipvmm::host_provider
