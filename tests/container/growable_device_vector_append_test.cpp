@@ -112,7 +112,7 @@ TEST_CASE_FIXTURE(hundred_elements,
 }
 
 TEST_CASE_FIXTURE(hundred_elements,
-                  "growable_device_vector: pinned and pageable sources both work in order") {
+                  "growable_device_vector: pageable sources may go as soon as append returns") {
   for (std::size_t index = 100; index < 200; ++index) {
     const value single = numbered<value>(index);
     vector.append(&single, 1, stream);

@@ -34,12 +34,10 @@ struct small_region {
     CHECK(has_tag(region, 3, 1, stream));
   }
 
-  /// Takes the addresses behind the region, so that it cannot grow in place.
-  [[nodiscard]] std::optional<address_reservation> block_addresses_behind() const {
-    void* const end = advance(region.base(), region.max_bytes());
-    std::optional<address_reservation> blocker{std::in_place, unit, 0, end};
-    // Elsewhere: something else is behind the region already.
-    return blocker;
+  /// Takes the addresses behind the region, so that it cannot grow in place. Where HIP gives
+  /// others, those behind are taken already.
+  [[nodiscard]] address_reservation block_addresses_behind() const {
+    return address_reservation{unit, 0, advance(region.base(), region.max_bytes())};
   }
 };
 
