@@ -23,9 +23,9 @@ namespace hipvmm {
 /// there, so no element is copied, data() stays the same and kernels in flight go on. Differs from
 /// std::vector: elements are trivially copyable and touched in the order of a stream, never through
 /// references; data() changes only when max_size() is exceeded, and statistics().base_moves says
-/// so. Same thread rules as std::vector. Construction backs nothing. Strong guarantee throughout;
-/// when a call fails after its memory was added, capacity() may have grown, and past max_size()
-/// data() may have changed.
+/// so. Same thread rules as std::vector. Construction backs nothing. Strong guarantee but
+/// for assign of copies; when a call fails after its memory was added, capacity() may have grown,
+/// and past max_size() data() may have changed.
 template <typename T>
 class growable_device_vector {
   static_assert(std::is_trivially_copyable_v<T>,
