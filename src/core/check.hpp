@@ -23,7 +23,7 @@ void report(hipError_t result, const char* call) noexcept;
 void clear_last_error() noexcept;
 
 /// Throws out_of_memory for `bytes` bytes that `device` refused, naming the process's file
-/// descriptors as the cause when none is left: on ROCm up to 7.x every chunk costs one, and the
+/// descriptors as the cause when none is left: on ROCm 7.14 every chunk costs one, and the
 /// runtime reports their end as lack of memory (ROCm/rocm-systems#10604).
 [[noreturn]] void throw_out_of_memory(device_ref device, std::size_t bytes);
 
