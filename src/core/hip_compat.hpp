@@ -30,11 +30,48 @@ inline constexpr auto virtual_memory_management_supported =
     static_cast<hipDeviceAttribute_t>(hipDeviceAttributeMemoryPoolsSupported + 1);
 #endif
 
+// Younger than 5.2, at places that have not changed since: after the one above, and after
+// hipDeviceAttributeFineGrainSupport, the last of AMD's own there.
+inline constexpr int host_register_supported =
+    static_cast<int>(virtual_memory_management_supported) + 1;
+inline constexpr int memory_pool_handle_types = host_register_supported + 1;
+inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGrainSupport) + 1;
+
+// hipDeviceProp_t says from 6.0 on what only attributes said before. It is another type then, and
+// hipGetDeviceProperties another symbol: the header gives both names a suffix by a macro.
+// `attribute(number)` is what hipDeviceGetAttribute gives.
+template <class Attribute>
+void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
+                          [[maybe_unused]] const hipUUID& uuid,
+                          [[maybe_unused]] const Attribute& attribute) {
+#if HIP_VERSION_MAJOR >= 6
+  properties.uuid = uuid;
+  properties.asyncEngineCount = attribute(hipDeviceAttributeAsyncEngineCount);
+  properties.unifiedAddressing = attribute(hipDeviceAttributeUnifiedAddressing);
+  properties.canUseHostPointerForRegisteredMem =
+      attribute(hipDeviceAttributeCanUseHostPointerForRegisteredMem);
+  properties.hostRegisterSupported = attribute(host_register_supported);
+  properties.memoryPoolsSupported = attribute(hipDeviceAttributeMemoryPoolsSupported);
+  properties.memoryPoolSupportedHandleTypes =
+      static_cast<unsigned>(attribute(memory_pool_handle_types));
+#endif
+}
+
+// hipLimitStackSize is younger than 5.2, where its number is free.
+inline constexpr int limit_stack_size = 0;
+// hipDeviceLmemResizeToMax, which the header of 5.2 gives a value that names two schedules as well.
+inline constexpr unsigned local_memory_resize_to_max = 0x10;
+
+// hipMemLocationTypeHost and hipMemAllocationTypeUncached are younger than 6.4.
+inline constexpr int host_location = 2;
+inline constexpr int uncached_allocation = 0x40000000;
+
 // hipMemImportFromShareableHandle takes a pointer to the descriptor up to ROCm 7.0 and the
 // descriptor's value, cast to a pointer, from 7.1 on (ROCm/rocm-systems#11020). This is a property
-// of the runtime, not of the header: `runtime_version` is what hipRuntimeGetVersion gave.
+// of the runtime, not of the header: `runtime_version` is what hipRuntimeGetVersion gave. A number
+// below HIP's first, 10000000, is CUDA's, which takes the value.
 inline bool imports_descriptor_by_value(int runtime_version) {
-  return runtime_version >= 7 * 10000000 + 1 * 100000;
+  return runtime_version >= 7 * 10000000 + 1 * 100000 || runtime_version < 10000000;
 }
 
 // hipMemPoolProps has `maxSize` from 6.2 on, in the place of the first reserved bytes, which had to
@@ -50,5 +87,11 @@ inline unsigned long long max_pool_bytes(const hipMemPoolProps& properties) {
 inline bool is_legacy_stream(hipStream_t stream) {
   return stream == nullptr || reinterpret_cast<unsigned long long>(stream) == 1;
 }
+
+// Headers that number the types of nodes from 0 have memory nodes, under CUDA's numbers. That of
+// 5.2 numbers from 1 and has none: they get the numbers that it has no use for.
+inline constexpr int graph_node_type_mem_alloc =
+    static_cast<int>(hipGraphNodeTypeKernel) == 0 ? 10 : static_cast<int>(hipGraphNodeTypeCount);
+inline constexpr int graph_node_type_mem_free = graph_node_type_mem_alloc + 1;
 
 }  // namespace hipvmm::hip_compat

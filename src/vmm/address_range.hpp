@@ -37,6 +37,13 @@ class address_range {
     while (offset >= start + part->bytes()) start += (part++)->bytes();
     return mapping{*part, offset - start, chunk};
   }
+  /// Where the reservation around `offset` begins.
+  [[nodiscard]] std::size_t part_start(std::size_t offset) const noexcept {
+    std::size_t start = 0;
+    for (auto part = parts_.begin(); offset - start >= part->bytes(); ++part)
+      start += part->bytes();
+    return start;
+  }
   /// The most bytes from `offset` on that one chunk may cover: HIP maps within one reservation.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
     std::size_t end = 0;

@@ -82,10 +82,51 @@ struct region::state {
                               " bytes"};
   }
 
+  /// Where the neighbouring mappings begin that end at `offset` within one reservation. All
+  /// backings before `offset` and those of `made` are mapped in `range`.
+  [[nodiscard]] std::size_t run_start(const address_range& range, std::size_t offset,
+                                      const backing_map& made) const {
+    const std::size_t part = range.part_start(offset);
+    const auto before = [](const backing_map& map, std::size_t end) {
+      auto at = map.lower_bound(end);
+      if (at == map.begin()) return end;
+      --at;
+      return at->first + at->second.bytes() == end ? at->first : end;
+    };
+    while (offset > part) {
+      const std::size_t start = std::min(before(backings, offset), before(made, offset));
+      if (start == offset) break;
+      offset = start;
+    }
+    return offset;
+  }
+
+  /// Makes `change(address, bytes)`, a call of hipMemSetAccess, for the mapping at `offset`.
+  /// ROCm 7.0 to 7.2 may refuse a mapping behind another and take all of them from the first on
+  /// (ROCm/rocm-systems#6977); these have the same rights, so naming them again changes nothing.
+  /// May go when no supported release does so.
+  template <class Change>
+  void change_access(const address_range& range, std::size_t offset, std::size_t bytes,
+                     const backing_map& made, Change change) const {
+    const auto at = [&range](std::size_t where) {
+      return static_cast<char*>(range.base()) + where;
+    };
+    try {
+      change(at(offset), bytes);
+    } catch (const hip_error& error) {
+      if (error.code() != hipErrorInvalidValue) throw;
+      const std::size_t run = run_start(range, offset, made);
+      if (run == offset) throw;
+      change(at(run), offset + bytes - run);
+    }
+  }
+
   [[nodiscard]] mapping map_with_rights(const address_range& range, std::size_t offset,
-                                        const physical_chunk& chunk) const {
+                                        const physical_chunk& chunk,
+                                        const backing_map& made = {}) const {
     mapping result = range.map(offset, chunk);
-    rights.apply(result.get(), result.bytes());
+    change_access(range, offset, result.bytes(), made,
+                  [this](void* start, std::size_t bytes) { rights.apply(start, bytes); });
     return result;
   }
 
@@ -104,7 +145,7 @@ struct region::state {
       while (offset < gap_end) {
         const std::size_t size = std::min(gap_end - offset, range.longest_at(offset));
         physical_chunk chunk = cache().acquire(device, size, options.shareable);
-        mapping map = map_with_rights(range, offset, chunk);
+        mapping map = map_with_rights(range, offset, chunk, made);
         made.try_emplace(offset, backing{std::move(chunk), std::move(map)});
         offset += size;
       }
@@ -214,15 +255,18 @@ void region::grant(device_ref device, access_right right) {
   next.set(device, right);
   const access_right before = self.rights.get(device);
   auto& backings = self.backings;
+  const auto give = [&](const backing_map::value_type& entry, access_right given) {
+    self.change_access(self.addresses, entry.first, entry.second.bytes(), {},
+                       [&](void* start, std::size_t bytes) {
+                         set_access(start, bytes, {device, given});
+                       });
+  };
   for (auto at = backings.begin(); at != backings.end(); ++at) {
     try {
-      set_access(at->second.map.get(), at->second.bytes(), {device, right});
+      give(*at, right);
     } catch (...) {
-      for (auto undone = backings.begin(); undone != at; ++undone) {
-        detail::report_exceptions([&] {
-          set_access(undone->second.map.get(), undone->second.bytes(), {device, before});
-        });
-      }
+      for (auto undone = backings.begin(); undone != at; ++undone)
+        detail::report_exceptions([&] { give(*undone, before); });
       throw;
     }
   }

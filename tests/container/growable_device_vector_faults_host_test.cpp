@@ -29,6 +29,7 @@ struct subject {
   subject() {
     vector.grant(peer, access_right::read);
     vector.append(series<value>(0, old_size), stream);
+    stream.synchronize();  // other streams read it, too
   }
   static growth_options options() {
     growth_options result;
@@ -182,6 +183,7 @@ TEST_CASE("growable_device_vector: clone that fails leaves nothing") {
         // A stream of its own: where the fault is in the clone's destructor, which then cannot
         // wait, the copy loses its target, and that is this stream's error.
         const hipvmm::stream stream;
+        const unordered_on_purpose memory_may_go_before_the_copy;
         const device_vector copied = subject->vector.clone(stream);
         CHECK(copied.size() == old_size);
       },

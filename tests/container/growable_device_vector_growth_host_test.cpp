@@ -6,6 +6,7 @@
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
 namespace hipvmm::test {
@@ -97,7 +98,7 @@ TEST_CASE("growable_device_vector: an append makes at most one chunk") {
     vector.append(block, stream);
     CHECK(creations.count() <= 1);
     CHECK(maps.count() <= 1);
-    CHECK(grants.count() <= 1);
+    CHECK(grants.count() <= under(quirks::no_tail_access, 2, 1));
   }
 }
 

@@ -129,13 +129,16 @@ TEST_CASE("growable_device_vector: a grant survives the move") {
 
 TEST_CASE("growable_device_vector: it can pass one maximum after another") {
   small_vector subject;
-  while (subject.vector.statistics().base_moves < 3) {
-    const address_reservation blocker{granule(), 0,
-                                      subject.vector.data() + subject.vector.max_size()};
-    subject.vector.resize_uninitialized(subject.vector.max_size() + 1);
-    REQUIRE(subject.vector.size() * sizeof(value) < 256 * MiB);
+  auto& vector = subject.vector;
+  for (int passed = 0; passed < 3; ++passed) {
+    const void* const end = vector.data() + vector.max_size();
+    const address_reservation blocker{granule(), 0, const_cast<void*>(end)};
+    const auto moves = vector.statistics().base_moves;
+    vector.resize_uninitialized(vector.max_size() + 1);
+    // A wish for addresses may be ignored, and then there may be room to grow in place.
+    if (blocker.get() == end) CHECK(vector.statistics().base_moves == moves + 1);
+    subject.check_contents();
   }
-  subject.check_contents();
 }
 
 }  // namespace

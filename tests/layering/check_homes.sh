@@ -14,7 +14,7 @@ while read -r function file; do home[$function]=$file; done < <(surface_used)
 while IFS= read -r line; do
   complain "$list: cannot read '$line': write HIPVMM_HIP_USED(function, folder/file.cpp) or \
 HIPVMM_HIP_OFFERED(function)"
-done < <(grep -Ev '^(//.*|HIPVMM_HIP_USED\(hip[A-Za-z0-9]+, [a-z0-9_/]+\.cpp\)|HIPVMM_HIP_OFFERED\(hip[A-Za-z0-9]+\))?$' \
+done < <(grep -Ev '^(//.*|HIPVMM_HIP_USED\(hip[A-Za-z0-9_]+, [a-z0-9_/]+\.cpp\)|HIPVMM_HIP_OFFERED\(hip[A-Za-z0-9_]+\))?$' \
   "$surface")
 while IFS= read -r line; do complain "$list: $line names a function twice"; done < <(
   { surface_used | cut -d' ' -f1; surface_offered; } | sort | uniq -d)
@@ -64,7 +64,7 @@ done
 
 # The page's tables have the function in the first column; used ones have the home in the second.
 page_rows() {
-  sed -n 's/^| `\(hip[A-Za-z0-9]*\)` | \(`\([a-z0-9_/]*\.cpp\)`\)\{0,1\}.*/\1 \3/p' "$root/$page"
+  sed -n 's/^| `\(hip[A-Za-z0-9_]*\)` | \(`\([a-z0-9_/]*\.cpp\)`\)\{0,1\}.*/\1 \3/p' "$root/$page"
 }
 difference=$(diff <(surface_used | sort) <(page_rows | grep ' .' | sort)) ||
   complain "$page and $list differ in used functions and their homes (< list, > page):

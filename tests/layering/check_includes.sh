@@ -62,6 +62,7 @@ library nor of hipvmm"
   case $header in
     hip/*) return ;;
     cuda*) [[ $layer == provider/cuda ]] && return ;;
+    boost/stacktrace/*) [[ $layer == provider/host ]] && return ;;
     boost/*) [[ $layer != provider/* ]] && return ;;
   esac
   if is_vendor "$header" && [[ $layer != adaptor ]]; then
@@ -79,7 +80,7 @@ check_inside() {  # WHERE FILE LAYER TARGET
     complain "$where: core/hip_compat.hpp includes nothing of hipvmm: providers use it too"
   elif [[ $layer == provider/* ]]; then
     case $target in
-      "src/$layer/"* | src/provider/hip_surface.def | src/core/hip_compat.hpp) ;;
+      "src/$layer/"* | src/provider/*.def | src/core/hip_compat.hpp) ;;
       include/hipvmm/provider/*) ;;
       *) complain "$where: a provider is HIP and may not include $target of hipvmm" ;;
     esac

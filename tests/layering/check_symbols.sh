@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Symbols used = listed = exported: check_symbols.sh ROOT NM LIBRARY [HOST_PROVIDER]. What the
-# built library leaves undefined is what hip_surface.def calls used; what the host provider exports
+# Symbols used = listed = exported: check_symbols.sh ROOT NM LIBRARY [PROVIDER]. What the built
+# library leaves undefined is what hip_surface.def calls used; what a provider of this tree exports
 # is that and what the list calls offered.
 source "$(dirname "$0")/common.sh"
 nm=$2
 library=$3
-host_provider=${4:-}
+provider=${4:-}
 
-# hip_names NM_OPTION...: the HIP functions among the symbols, without their versions.
+# hip_names NM_OPTION...: the HIP functions among the symbols, without their versions and without the
+# suffix that headers from 6.0 on give to functions of hipDeviceProp_t.
 hip_names() {
-  "$nm" -P "$@" | sed -n 's/^\(hip[A-Z][A-Za-z0-9]*\)[@ ].*/\1/p' | sort -u
+  "$nm" -P "$@" | sed -n 's/^\(hip[A-Z][A-Za-z0-9_]*\)[@ ].*/\1/p' | sed 's/R0600$//' | sort -u
 }
 
 compare() {  # LISTED FOUND FILE USED_OR_EXPORTED
@@ -33,10 +34,10 @@ dynamic=()
 hip_names --undefined-only "${dynamic[@]}" "$library" >"$work/undefined"
 compare "$work/used" "$work/undefined" "$library" used
 
-if [[ -n $host_provider ]]; then
+if [[ -n $provider ]]; then
   { cat "$work/used"; surface_offered; } | sort >"$work/surface"
-  hip_names --dynamic --defined-only "$host_provider" >"$work/exported"
-  compare "$work/surface" "$work/exported" "$host_provider" exported
+  hip_names --dynamic --defined-only "$provider" >"$work/exported"
+  compare "$work/surface" "$work/exported" "$provider" exported
 fi
 
 finish "HIP symbols used, listed and exported"

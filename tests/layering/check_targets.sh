@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # No file is left out: check_targets.sh ROOT COMPILE_COMMANDS PROVIDER [FOLDER...]. Every .cpp file
 # is compiled by this build, every header of ours is included, every public one by the umbrella.
-# FOLDERs are those whose option is off in this build.
+# FOLDERs are those that this build leaves out, by an option or the provider.
 source "$(dirname "$0")/common.sh"
 compile_commands=$2
 provider=$3
@@ -54,4 +54,4 @@ difference=$(diff <(echo "$public") <(echo "$umbrella")) ||
 $difference"
 
 finish "every file is in a target"
-((${#left_out[@]} == 0)) || printf 'not looked at, for their option is off: %s\n' "${left_out[*]}"
+((${#left_out[@]} == 0)) || printf 'not looked at, for this build leaves them out: %s\n' "${left_out[*]}"

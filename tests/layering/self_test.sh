@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Shows that the layering checks can fail: self_test.sh ROOT CASE WORK_FOLDER. Copies the tree, breaks
 # one rule in the copy and demands that its check rejects it, by the sentence that belongs to it.
-# COMPILER, COMPILE_COMMANDS, PROVIDER, NM, LIBRARY and HOST_PROVIDER describe the build.
+# COMPILER, COMPILE_COMMANDS, PROVIDER, NM, LIBRARY and OWN_PROVIDER describe the build.
 set -euo pipefail
 checks=$(cd "$(dirname "$0")" && pwd)
 original=$1
@@ -30,7 +30,7 @@ header() { bash "$checks/check_headers.sh" "$tree" "$COMPILER" c++17 "$1"; }
 sizes() { bash "$checks/check_sizes.sh" "$tree"; }
 quotes() { bash "$checks/check_quotes.sh" "$tree"; }
 links() { bash "$checks/check_links.sh" "$tree"; }
-symbols() { bash "$checks/check_symbols.sh" "$tree" "$NM" "$LIBRARY" "$HOST_PROVIDER"; }
+symbols() { bash "$checks/check_symbols.sh" "$tree" "$NM" "$LIBRARY" "$OWN_PROVIDER"; }
 targets() {
   sed "s|\"$original/|\"$tree/|" "$COMPILE_COMMANDS" >"$tree/compile_commands.json"
   bash "$checks/check_targets.sh" "$tree" "$tree/compile_commands.json" "$PROVIDER"

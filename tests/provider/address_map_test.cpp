@@ -9,6 +9,8 @@
 #include <atomic>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
 #include <thread>
 
 #include "fixtures.hpp"
@@ -69,7 +71,7 @@ frozen_page* frozen_page::current_ = nullptr;
 
 void map_and_unmap_something() {
   const mapped other{granule};
-  REQUIRE(hipMemset(other.at(), 1, granule) == hipSuccess);
+  REQUIRE(fill_and_wait(other.at(), 1, granule) == hipSuccess);
 }
 
 // Starts `change` in a thread of its own while a copy into `target` is under way, lets the copy go
@@ -82,7 +84,10 @@ hipError_t copy_during(std::byte* target, const char* changing_function, Change 
       [&] { copied = hipMemcpy(target, page.get(), page.bytes(), hipMemcpyHostToDevice); }};
   page.await_reader();
   const call_counter calls{changing_function};
-  std::thread changer{change};
+  std::thread changer{[&change] {
+    const unordered_on_purpose changes_memory_under_a_copy;
+    change();
+  }};
   while (calls.count() == 0) std::this_thread::yield();
   page.open();
   copier.join();
@@ -93,6 +98,8 @@ hipError_t copy_during(std::byte* target, const char* changing_function, Change 
 }  // namespace
 
 TEST_CASE("address map: memory is mapped, opened and unmapped while a copy is under way") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   const nothing_left check;
   const mapped target{granule};
   frozen_page page;
@@ -103,7 +110,7 @@ TEST_CASE("address map: memory is mapped, opened and unmapped while a copy is un
   REQUIRE(hipSetDevice(1) == hipSuccess);  // the copy keeps the null stream of device 0
   {
     const mapped other{granule, {1}, 1};
-    CHECK(hipMemset(other.at(), 1, granule) == hipSuccess);
+    CHECK(fill_and_wait(other.at(), 1, granule) == hipSuccess);
   }
   target.give(1, hipMemAccessFlagsProtReadWrite);
   CHECK(access_at(target.at(), 1) == hipMemAccessFlagsProtReadWrite);
@@ -114,12 +121,14 @@ TEST_CASE("address map: memory is mapped, opened and unmapped while a copy is un
 }
 
 TEST_CASE("address map: unmapping waits for the bytes that a copy is touching") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   mapped target{granule};
   CHECK(copy_during(target.at(), "hipMemUnmap", [&] { target.unmap(); }) == hipSuccess);
 }
 
 TEST_CASE("address map: taking a right away waits for the bytes that a copy is touching") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped target{granule};
   CHECK(copy_during(target.at(), "hipMemSetAccess",
@@ -128,6 +137,8 @@ TEST_CASE("address map: taking a right away waits for the bytes that a copy is t
 }
 
 TEST_CASE("address map: copies beside unmapping either succeed or are told the address is gone") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(memory_kept);
   const nothing_left check;
   const reservation addresses{granule};
   const pinned host{granule};
@@ -135,6 +146,7 @@ TEST_CASE("address map: copies beside unmapping either succeed or are told the a
   std::atomic<bool> stop{false};
   std::atomic<int> succeeded{0};
   std::thread copier{[&] {
+    const unordered_on_purpose meets_unmapping_at_any_time;
     hipStream_t work = nullptr;
     REQUIRE(hipStreamCreateWithFlags(&work, hipStreamNonBlocking) == hipSuccess);
     while (!stop) {
@@ -162,6 +174,7 @@ TEST_CASE("address map: copies beside unmapping either succeed or are told the a
 }
 
 TEST_CASE("address map: threads reserve, map and free side by side") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   std::array<std::thread, 4> threads;
   for (std::thread& each : threads) {
@@ -181,6 +194,7 @@ TEST_CASE("child: addresses are few" * doctest::skip()) {
 }
 
 TEST_CASE("address map: no more addresses are reserved than the environment allows") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const child_result result =
       run_case_in_child("child: addresses are few", {"HIPVMM_HOST_ADDRESS_SPACE=16MiB"});
   CAPTURE(result.output);
@@ -188,9 +202,38 @@ TEST_CASE("address map: no more addresses are reserved than the environment allo
 }
 
 TEST_CASE("address map: freed addresses count as free again") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   constexpr std::size_t much = std::size_t{256} << 30U;
   for (int i = 0; i < 600; ++i) {  // more than 128 TiB in all
     const reservation addresses{much};
   }
+}
+
+TEST_CASE("child: a wish for addresses that no program has" * doctest::skip()) {
+  const nothing_left check;
+  constexpr std::size_t page = 4096;
+  std::ifstream lowest_file{"/proc/sys/vm/mmap_min_addr"};
+  std::uintptr_t lowest = 0;
+  lowest_file >> lowest;
+  REQUIRE(lowest != 0);
+  constexpr std::uintptr_t end = std::uintptr_t{1} << 47U;
+  for (const std::uintptr_t wish :
+       {std::uintptr_t{page}, end - page, end, UINTPTR_MAX - page + 1}) {
+    CAPTURE(wish);
+    void* start = nullptr;
+    REQUIRE(hipMemAddressReserve(&start, 2 * page, 0, as_handle<void*>(wish), 0) == hipSuccess);
+    CHECK(start != nullptr);
+    CHECK(reinterpret_cast<std::uintptr_t>(start) >= lowest);
+    CHECK(reinterpret_cast<std::uintptr_t>(start) < end);
+    CHECK(hipMemAddressFree(start, 2 * page) == hipSuccess);
+  }
+}
+
+TEST_CASE("address map: a wish outside the address space counts as taken") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  const child_result result = run_case_in_child("child: a wish for addresses that no program has",
+                                                {"HIPVMM_HOST_GRANULARITY=4KiB"});
+  CAPTURE(result.output);
+  CHECK(passed(result));
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
+#include <sys/mman.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "fixtures.hpp"
+#include "capture_fixtures.hpp"
+#include "mem_pool_fixtures.hpp"
 
 using namespace hipvmm::test;
 
 TEST_CASE("copy: arguments outside the rules are refused") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule};
   const allocation device{4096};
@@ -24,6 +27,9 @@ TEST_CASE("copy: arguments outside the rules are refused") {
   check_refusals({
       {"null destination", hipMemcpy(nullptr, plain, 1, any)},
       {"null source", hipMemcpy(plain, nullptr, 1, any)},
+      {"null, with a stream", hipMemcpyWithStream(nullptr, plain, 1, any, nullptr)},
+      {"no stream", hipMemcpyWithStream(device.at(), plain, 1, any, as_handle<hipStream_t>(64)),
+       hipErrorInvalidHandle},
       {"unknown kind", hipMemcpy(plain, device.at(), 1, bad_kind), hipErrorInvalidMemcpyDirection},
       {"to an unmapped reservation", hipMemcpy(unmapped.at(), plain, 1, any)},
       {"from an unmapped reservation", hipMemcpy(plain, unmapped.at(), 1, any)},
@@ -60,6 +66,8 @@ TEST_CASE("copy: no bytes are always copied, from nowhere to nowhere") {
 }
 
 TEST_CASE("copy: every function carries every byte to its place") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   constexpr std::size_t bytes = 3 * granule / 2 + 12345;  // several slices and a rest
   const mapped first{2 * granule};
@@ -125,7 +133,7 @@ TEST_CASE("copy: every function carries every byte to its place") {
                               }}}) {
     CAPTURE(each.what);
     REQUIRE(hipMemset(first.at(), 0, 2 * granule) == hipSuccess);
-    REQUIRE(hipMemset(second.at(), 0, 2 * granule) == hipSuccess);
+    REQUIRE(fill_and_wait(second.at(), 0, 2 * granule) == hipSuccess);
     back.assign(bytes, std::byte{0});
     CHECK(each.in(first.at(1), pattern.data(), bytes, work.get()) == hipSuccess);
     CHECK(each.across(second.at(2), first.at(1), bytes, work.get()) == hipSuccess);
@@ -138,6 +146,8 @@ TEST_CASE("copy: every function carries every byte to its place") {
 }
 
 TEST_CASE("copy: overlapping ranges are copied as if through a third place") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   constexpr std::size_t bytes = 3 * granule / 2;
   const mapped mapping{2 * granule};
@@ -152,6 +162,9 @@ TEST_CASE("copy: overlapping ranges are copied as if through a third place") {
 }
 
 TEST_CASE("copy: a range may run over neighbouring mappings, in both directions") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(one_unmap_each);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const reservation addresses{3 * granule};
   const hipMemAccessDesc wanted = access_of(0);
@@ -168,6 +181,9 @@ TEST_CASE("copy: a range may run over neighbouring mappings, in both directions"
 }
 
 TEST_CASE("copy: a range that runs into memory without access is refused whole") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(one_unmap_each);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const reservation addresses{2 * granule};
   const hipMemAccessDesc wanted = access_of(0);
@@ -183,7 +199,37 @@ TEST_CASE("copy: a range that runs into memory without access is refused whole")
   CHECK(hipMemUnmap(addresses.at(), 2 * granule) == hipSuccess);
 }
 
+TEST_CASE("copy: a range that runs from a mapping into an allocation is refused") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  const nothing_left check;
+  void* both = nullptr;
+  REQUIRE(hipMemAddressReserve(&both, 2 * granule, 0, nullptr, 0) == hipSuccess);
+  REQUIRE(hipMemAddressFree(both, 2 * granule) == hipSuccess);
+  void* start = nullptr;
+  REQUIRE(hipMemAddressReserve(&start, granule, 0, both, 0) == hipSuccess);
+  REQUIRE(start == both);
+  std::byte* const mapping = static_cast<std::byte*>(start);
+  std::byte* const behind = mapping + granule;
+  REQUIRE(::mmap(behind, granule, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == behind);
+  REQUIRE(hipHostRegister(behind, granule, hipHostRegisterDefault) == hipSuccess);
+  {
+    const memory chunk{granule};
+    const hipMemAccessDesc wanted = access_of(0);
+    REQUIRE(hipMemMap(mapping, granule, 0, chunk.get(), 0) == hipSuccess);
+    REQUIRE(hipMemSetAccess(mapping, granule, &wanted, 1) == hipSuccess);
+  }
+  CHECK(hipMemset(behind - 8, 1, 16) == hipErrorInvalidValue);
+  CHECK(hipMemset(behind - 8, 1, 8) == hipSuccess);
+  CHECK(hipMemset(behind, 1, 8) == hipSuccess);
+  CHECK(hipMemUnmap(mapping, granule) == hipSuccess);
+  CHECK(hipHostUnregister(behind) == hipSuccess);
+  CHECK(::munmap(behind, granule) == 0);
+  CHECK(hipMemAddressFree(start, granule) == hipSuccess);
+}
+
 TEST_CASE("copy: mapped memory needs a right of the stream's device for what is done with it") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule, {}};
   const allocation other{64};
@@ -209,6 +255,7 @@ TEST_CASE("copy: mapped memory needs a right of the stream's device for what is 
 }
 
 TEST_CASE("copy: it is the stream's device that counts, not the current one") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule, {1}};
   const allocation other{64};
@@ -222,7 +269,7 @@ TEST_CASE("copy: hipMalloc memory of any device is copied, for the runtime stage
   const nothing_left check;
   const allocation here{64, 0};
   const allocation there{64, 2};
-  REQUIRE(hipMemset(here.at(), 7, 64) == hipSuccess);
+  REQUIRE(fill_and_wait(here.at(), 7, 64) == hipSuccess);
   CHECK(hipMemcpyDtoD(there.at(), here.at(), 64) == hipSuccess);
   std::vector<std::byte> back(64);
   CHECK(hipMemcpyDtoH(back.data(), there.at(), 64) == hipSuccess);
@@ -230,6 +277,8 @@ TEST_CASE("copy: hipMalloc memory of any device is copied, for the runtime stage
 }
 
 TEST_CASE("copy: a peer copy asks each side's own device") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const mapped on_0{granule, {0}, 0};
   const mapped on_2{granule, {2}, 2};
@@ -256,6 +305,8 @@ TEST_CASE("copy: pinned memory passes as host and as device memory") {
 }
 
 TEST_CASE("copy: pageable memory has been read when a small asynchronous copy returns") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const mapped mapping{granule};
   const stream work;
@@ -272,6 +323,8 @@ TEST_CASE("copy: pageable memory has been read when a small asynchronous copy re
 }
 
 TEST_CASE("copy: pageable memory has been read when a large asynchronous copy returns") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const mapped mapping{granule};
   const stream work;
@@ -286,6 +339,7 @@ TEST_CASE("copy: pageable memory has been read when a large asynchronous copy re
 }
 
 TEST_CASE("copy: pageable memory has been written when an asynchronous copy returns") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule};
   const stream work;
@@ -297,6 +351,8 @@ TEST_CASE("copy: pageable memory has been written when an asynchronous copy retu
 }
 
 TEST_CASE("copy: between pinned and device memory the call does not wait") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const mapped mapping{granule};
   const pinned host{granule};
@@ -311,4 +367,43 @@ TEST_CASE("copy: between pinned and device memory the call does not wait") {
   }
   CHECK(work.wait() == hipSuccess);
   CHECK(equal(mapping.at(), bytes_of(granule, 8)));
+}
+
+TEST_CASE("hipMemcpyWithStream: waits for its stream and for no other") {
+  const nothing_left check;
+  const allocation device{64};
+  const stream work;
+  const stream other;
+  roadblock in_other{other.get()};
+  REQUIRE(hipMemsetAsync(device.at(), 3, 64, work.get()) == hipSuccess);
+  std::vector<std::byte> back(64);
+  CHECK(hipMemcpyWithStream(back.data(), device.at(), 64, hipMemcpyDeviceToHost, work.get()) ==
+        hipSuccess);
+  CHECK(back == bytes_of(64, 3));
+  CHECK(hipStreamQuery(other.get()) == hipErrorNotReady);
+}
+
+TEST_CASE("hipMemcpyWithStream: between pinned and device memory is done when it returns") {
+  const nothing_left check;
+  const allocation device{mib};
+  const pinned host{mib};
+  const stream work;
+  REQUIRE(hipMemsetAsync(device.at(), 4, mib, work.get()) == hipSuccess);
+  CHECK(hipMemcpyWithStream(host.at(), device.at(), mib, hipMemcpyDeviceToHost, work.get()) ==
+        hipSuccess);
+  CHECK(hipStreamQuery(work.get()) == hipSuccess);
+  CHECK(equal(host.at(), bytes_of(mib, 4)));
+}
+
+TEST_CASE("hipMemcpyWithStream: a captured stream records it") {
+  const nothing_left check;
+  const allocation device{64};
+  const pinned host{64};
+  const stream work;
+  std::fill_n(host.at(), 64, std::byte{1});
+  begin_capture(work.get());
+  CHECK(hipMemcpyWithStream(device.at(), host.at(), 64, hipMemcpyHostToDevice, work.get()) ==
+        hipSuccess);
+  const recorded_graph graph{end_capture(work.get())};
+  CHECK(graph.nodes().size() == 1);
 }

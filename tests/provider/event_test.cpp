@@ -81,6 +81,8 @@ TEST_CASE("event: recording again replaces the earlier mark") {
 }
 
 TEST_CASE("event: a stream waits for the mark that was there when it was told to") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const stream first;
   const stream second;
@@ -100,6 +102,8 @@ TEST_CASE("event: a stream waits for the mark that was there when it was told to
 }
 
 TEST_CASE("event: a stream of another device may wait for it") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const stream of_0;
   const stream of_1{hipStreamNonBlocking, 1};
@@ -135,6 +139,7 @@ TEST_CASE("event: destroying it leaves those who wait for it waiting") {
 }
 
 TEST_CASE("event: the time between two marks grows with the work between them") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const stream work;
   const event start;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/child_process.hpp"
+#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
 namespace hipvmm::test {
@@ -50,6 +51,13 @@ inline void check_refusals(std::initializer_list<refusal> rows) {
     CAPTURE(row.rule);
     CHECK(row.given == row.expected);
   }
+}
+
+/// What `call` gives, or the code that strict gives where a profile with the quirk would end the
+/// process.
+template <class Call>
+hipError_t unless(const quirk& which, Call&& call, hipError_t strict = hipErrorInvalidValue) {
+  return which.holds() ? strict : call();
 }
 
 inline hipMemAllocationProp chunk_on(int device,
@@ -224,6 +232,12 @@ class event {
  private:
   hipEvent_t event_ = nullptr;
 };
+
+/// Fills device memory and waits for it, which hipMemset does not.
+inline hipError_t fill_and_wait(void* start, int value, std::size_t bytes) {
+  const hipError_t error = hipMemset(start, value, bytes);
+  return error != hipSuccess ? error : hipStreamSynchronize(nullptr);
+}
 
 inline std::vector<std::byte> bytes_of(std::size_t count, int value) {
   return std::vector<std::byte>(count, static_cast<std::byte>(value));

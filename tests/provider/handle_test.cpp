@@ -80,6 +80,8 @@ void check_no_event(hipEvent_t handle) {
 }  // namespace
 
 TEST_CASE("handle: a chunk handle that was never given out is refused") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(stale_handles_crash);
   const nothing_left check;
   long somewhere = 0;
   check_no_chunk(nullptr);
@@ -89,6 +91,8 @@ TEST_CASE("handle: a chunk handle that was never given out is refused") {
 }
 
 TEST_CASE("handle: a chunk handle is refused after its last release") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(stale_handles_crash);
   const nothing_left check;
   const auto handle = new_chunk();
   REQUIRE(hipMemRelease(handle) == hipSuccess);
@@ -143,6 +147,8 @@ TEST_CASE("handle: an event handle is refused once it is destroyed") {
 }
 
 TEST_CASE("handle: one kind of object does not pass for another") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(stale_handles_crash);
   const nothing_left check;
   const memory chunk{granule};
   const stream work;

@@ -57,6 +57,7 @@ class registered {
 }  // namespace
 
 TEST_CASE("hipHostRegister: arguments outside the rules are refused") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const pages some{2 * page};
   const pages none{page, PROT_NONE};
@@ -169,7 +170,7 @@ TEST_CASE("hipHostRegister: an asynchronous copy to registered memory does not w
   const pages some{page};
   const registered here{some.at(), page};
   const allocation device{page};
-  REQUIRE(hipMemset(device.at(), 7, page) == hipSuccess);
+  REQUIRE(fill_and_wait(device.at(), 7, page) == hipSuccess);
   const stream work;
   held_streams held;
   REQUIRE(hipMemcpyAsync(some.at(), device.at(), page, hipMemcpyDeviceToHost, work.get()) ==
@@ -228,6 +229,7 @@ TEST_CASE("hipMemAdvise: registered memory takes advice and forgets it with the 
 }
 
 TEST_CASE("hipHostRegister: memory unmapped behind HIP's back makes way for new memory") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   pages some{2 * granule};
   const auto start = reinterpret_cast<std::uintptr_t>(some.at());

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "capture_fixtures.hpp"
 #include "managed_fixture.hpp"
 
 using namespace hipvmm::test;
@@ -69,6 +70,7 @@ class opened {
 }  // namespace
 
 TEST_CASE("hipIpcGetMemHandle: what is not the start of hipMalloc memory is refused") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const allocation device{2 * page};
   const mapped chunk{granule};
@@ -127,6 +129,10 @@ TEST_CASE("child: opens memory and answers through it" * doctest::skip()) {
   REQUIRE(hipSetDevice(1) == hipSuccess);
   CHECK(hipMemset(memory.at(), 9, shared_bytes + 1) == hipErrorInvalidValue);
   CHECK(hipMemset(memory.at(), 9, shared_bytes) == hipSuccess);
+  const stream captured;
+  begin_capture(captured.get());
+  CHECK(hipIpcCloseMemHandle(memory.at()) == hipErrorStreamCaptureUnsupported);
+  end_capture_with(hipErrorStreamCaptureInvalidated, captured.get());
 }
 
 TEST_CASE("hipIpcOpenMemHandle: another process reads and writes the memory") {

@@ -101,6 +101,37 @@ TEST_CASE("hipMemRangeGetAttribute: fresh memory has no advice") {
   CHECK(accessed_by(some.at(), 2 * page) == places{none, none, none, none});
 }
 
+TEST_CASE("hipMemRangeGetAttribute: mapped memory is coarse-grained") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  const nothing_left check;
+  const mapped chunk{granule};
+  CHECK(attribute(hipMemRangeAttributeCoherencyMode, chunk.at(), granule) ==
+        hipMemRangeCoherencyModeCoarseGrain);
+}
+
+TEST_CASE("hipMemRangeGetAttribute: memory of every other kind has a coherency") {
+  const nothing_left check;
+  const allocation device{page};
+  const pinned host{page};
+  void* apart = nullptr;
+  REQUIRE(hipHostMalloc(&apart, page, hipHostMallocNonCoherent) == hipSuccess);
+  constexpr auto coherency = hipMemRangeAttributeCoherencyMode;
+  CHECK(attribute(coherency, device.at(8), 64) == hipMemRangeCoherencyModeCoarseGrain);
+  CHECK(attribute(coherency, host.at(), page) == hipMemRangeCoherencyModeFineGrain);
+  CHECK(attribute(coherency, apart, page) == hipMemRangeCoherencyModeCoarseGrain);
+  CHECK(hipHostFree(apart) == hipSuccess);
+  int value = 99;
+  check_refusals({
+      {"beyond the end",
+       hipMemRangeGetAttribute(&value, sizeof(value), coherency, device.at(), page + 1)},
+      {"pageable memory",
+       hipMemRangeGetAttribute(&value, sizeof(value), coherency, &value, sizeof(value))},
+      {"another attribute",
+       hipMemRangeGetAttribute(&value, sizeof(value), hipMemRangeAttributePreferredLocation,
+                               device.at(), page)},
+  });
+}
+
 TEST_CASE("hipMemAdvise: each advice is reported for every place and undone") {
   const nothing_left check;
   const managed some{page};

@@ -94,4 +94,15 @@ class roadblock {
   bool is_open_ = false;
 };
 
+/// A block that `first` is going to free once its roadblock opens.
+struct pending_free {
+  explicit pending_free(const pool& source, std::size_t bytes = mib)
+      : block{source.allocate(bytes, first.get())}, ahead{first.get()} {
+    free_in(block, first.get());
+  }
+  stream first;
+  std::byte* block;
+  roadblock ahead;
+};
+
 }  // namespace hipvmm::test

@@ -35,7 +35,8 @@ TEST_CASE("mem_pool: destroying it leaves held memory usable until that is freed
   source.destroy();
   CHECK(live_objects().pools == 0);
   CHECK(live_objects().allocations == 1);
-  CHECK(hipMemset(block, 1, mib) == hipSuccess);
+  REQUIRE(work.wait() == hipSuccess);
+  CHECK(fill_and_wait(block, 1, mib) == hipSuccess);
   free_in(block, work.get());
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
@@ -43,13 +44,10 @@ TEST_CASE("mem_pool: destroying it leaves held memory usable until that is freed
 TEST_CASE("mem_pool: a destroyed pool gives a block back once its free has been reached") {
   const nothing_left check;
   pool source{pool_on(0, hipMemHandleTypePosixFileDescriptor)};
-  const stream work;
-  std::byte* const block = source.allocate(mib, work.get());
-  roadblock ahead{work.get()};
-  free_in(block, work.get());
+  pending_free freed{source};
   source.destroy();
   CHECK(hipvmm_host_device_bytes(0) == mib);
-  ahead.open();
+  freed.ahead.open();
   CHECK(hipvmm_host_device_bytes(0) == 0);
   CHECK(live_objects().descriptors == 0);
 }

@@ -10,6 +10,7 @@
 using namespace hipvmm::test;
 
 TEST_CASE("memory: arguments outside the rules are refused") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const allocation device{4096};
   const pinned host{4096};
@@ -58,6 +59,30 @@ TEST_CASE("memory: no bytes are a null pointer, which may be freed") {
   CHECK(hipHostMalloc(&pointer, 0, 0) == hipSuccess);
   CHECK(pointer == nullptr);
   CHECK(hipHostFree(nullptr) == hipSuccess);
+}
+
+TEST_CASE("memory: pinned memory goes by its older names too") {
+  const nothing_left check;
+  int pageable = 0;
+  void* pointers[3] = {};
+  CHECK(hipHostAlloc(&pointers[0], 64, hipHostMallocMapped) == hipSuccess);
+  CHECK(hipMallocHost(&pointers[1], 64) == hipSuccess);
+  CHECK(hipMemAllocHost(&pointers[2], 64) == hipSuccess);
+  CHECK(live_objects().host_allocations == 3);
+  for (const unsigned expected : {hipHostMallocMapped, hipHostMallocDefault}) {
+    unsigned flags = 99;
+    CHECK(hipHostGetFlags(&flags, pointers[expected == hipHostMallocMapped ? 0 : 1]) == hipSuccess);
+    CHECK(flags == expected);
+  }
+  for (void* const each : pointers) CHECK(hipFreeHost(each) == hipSuccess);
+  check_refusals({
+      {"hipHostAlloc unknown flag", hipHostAlloc(&pointers[0], 1, 0x8000U)},
+      {"hipMallocHost null", hipMallocHost(nullptr, 1)},
+      {"hipMemAllocHost null", hipMemAllocHost(nullptr, 1)},
+      {"hipMallocHost beyond everything", hipMallocHost(&pointers[0], SIZE_MAX),
+       hipErrorOutOfMemory},
+      {"hipFreeHost of pageable memory", hipFreeHost(&pageable)},
+  });
 }
 
 TEST_CASE("memory: freeing twice is refused") {
@@ -116,6 +141,7 @@ TEST_CASE("memory: hipFree waits for the work of the device") {
 }
 
 TEST_CASE("memory: pointers are described by what they belong to") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule, {1}, 1};
   const allocation device{100, 2};
@@ -141,6 +167,7 @@ TEST_CASE("memory: pointers are described by what they belong to") {
 }
 
 TEST_CASE("memory: the address range is that of the allocation or mapping around the pointer") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule};
   const allocation device{100};

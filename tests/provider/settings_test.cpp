@@ -75,8 +75,13 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
            bad{"HIPVMM_HOST_PEERS", "0-1,", "joined by commas"},
            bad{"HIPVMM_HOST_PEERS", "0", "joined by commas"},
            bad{"HIPVMM_HOST_PEERS", "", "joined by commas"},
+           bad{"HIPVMM_HOST_PROFILE", "rocm-8", "one of strict, rocm-5.7, rocm-6.2"},
+           bad{"HIPVMM_HOST_PROFILE", "", "rocm-7.14, cuda-13"},
            bad{"HIPVMM_HOST_ADDRESS_SPACE", "lots", "a number of bytes"},
            bad{"HIPVMM_HOST_ADDRESS_SPACE", "4096", "at least the granularity"},
+           bad{"HIPVMM_HOST_LEAKS", "yes", "0 or 1"},
+           bad{"HIPVMM_HOST_CHECK", "yes", "0 or 1"},
+           bad{"HIPVMM_HOST_CHECK", "", "0 or 1"},
        }) {
     CAPTURE(each.variable);
     CAPTURE(each.value);
@@ -91,6 +96,16 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
     CHECK(result.output.find(each.accepted) != std::string::npos);
     CHECK(result.output.find(start, found + 1) == std::string::npos);
   }
+}
+
+TEST_CASE("settings: a fault plan that is not understood ends every call, with one sentence") {
+  const child_result result =
+      run_case_in_child(refused_case, {"HIPVMM_HOST_FAULTS=hipMalloc nth=2"});
+  CAPTURE(result.output);
+  CHECK(passed(result));
+  CHECK(result.output.find("hipvmm host provider: HIPVMM_HOST_FAULTS: the rule \"hipMalloc nth=2\" "
+                           "is not valid: it does nothing: add error=NAME, delay=TIME or kill.") !=
+        std::string::npos);
 }
 
 TEST_CASE("settings: the environment describes the devices") {

@@ -149,6 +149,7 @@ TEST_CASE("null stream: every device has one of its own") {
 }
 
 TEST_CASE("null stream: a synchronous copy waits for blocking streams") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const stream blocking{hipStreamDefault};
   const mapped mapping{granule};
@@ -161,6 +162,7 @@ TEST_CASE("null stream: a synchronous copy waits for blocking streams") {
 }
 
 TEST_CASE("null stream: a synchronous copy does not wait for non-blocking streams") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const stream free;
   const mapped mapping{granule};

@@ -138,6 +138,8 @@ TEST_CASE("stream: it belongs to the device that was current, the null stream to
 }
 
 TEST_CASE("stream: a callback is told the stream and an error that came before it") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   const nothing_left check;
   struct told {
     hipStream_t stream = nullptr;
@@ -149,6 +151,7 @@ TEST_CASE("stream: a callback is told the stream and an error that came before i
   const stream work;
   mapped mapping{granule};
   {
+    const unordered_on_purpose makes_the_work_fail;
     const held_streams held;
     REQUIRE(hipMemsetAsync(mapping.at(), 1, 64, work.get()) == hipSuccess);
     REQUIRE(hipStreamAddCallback(work.get(), callback, &told_to, 0) == hipSuccess);
@@ -160,6 +163,8 @@ TEST_CASE("stream: a callback is told the stream and an error that came before i
 }
 
 TEST_CASE("stream: a host function may submit work but not wait for it") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   struct outcomes {
     hipStream_t stream;
@@ -235,6 +240,7 @@ TEST_CASE("stream: every thread has a per-thread stream of its own, finished aft
 }
 
 TEST_CASE("stream: threads may share a stream") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const stream work;
   const mapped mapping{granule};

@@ -17,6 +17,7 @@ using submission = std::function<hipError_t(hipStream_t)>;
 hipError_t outcome(const submission& submit, const std::function<void()>& change) {
   const stream work;
   {
+    const unordered_on_purpose what_runs_finds_the_world_changed;
     const held_streams held;
     REQUIRE(submit(work.get()) == hipSuccess);
     change();
@@ -29,6 +30,8 @@ hipError_t outcome(const submission& submit, const std::function<void()>& change
 }  // namespace
 
 TEST_CASE("transfer: memory unmapped before its turn makes the work fail") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   const nothing_left check;
   const pinned host{granule};
   const auto with_unmapped = [&](const std::function<hipError_t(std::byte*, hipStream_t)>& work) {
@@ -51,6 +54,8 @@ TEST_CASE("transfer: memory unmapped before its turn makes the work fail") {
 }
 
 TEST_CASE("transfer: memory whose addresses were freed too makes the work fail") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   const nothing_left check;
   void* start = nullptr;
   REQUIRE(hipMemAddressReserve(&start, granule, 0, nullptr, 0) == hipSuccess);
@@ -68,6 +73,7 @@ TEST_CASE("transfer: memory whose addresses were freed too makes the work fail")
 }
 
 TEST_CASE("transfer: a right revoked before its turn makes the work fail") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const pinned host{granule};
   const mapped mapping{granule};
@@ -85,6 +91,8 @@ TEST_CASE("transfer: a right revoked before its turn makes the work fail") {
 }
 
 TEST_CASE("transfer: a right revoked from one device leaves the work of another alone") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(host_may_not_touch);
   const nothing_left check;
   const mapped mapping{granule, {0, 1}};
   CHECK(outcome([&](hipStream_t on) { return hipMemsetAsync(mapping.at(), 4, granule, on); },
@@ -102,6 +110,8 @@ TEST_CASE("transfer: peer access disabled before its turn makes a fill fail") {
 }
 
 TEST_CASE("transfer: work that fails has done what came before the bad byte") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   const nothing_left check;
   const reservation addresses{2 * granule};
   const hipMemAccessDesc wanted = access_of(0);
@@ -118,6 +128,8 @@ TEST_CASE("transfer: work that fails has done what came before the bad byte") {
 }
 
 TEST_CASE("transfer: new memory at the same address takes part in waiting work") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   const nothing_left check;
   const reservation addresses{granule};
   const hipMemAccessDesc wanted = access_of(0);
@@ -137,6 +149,8 @@ TEST_CASE("transfer: new memory at the same address takes part in waiting work")
 }
 
 TEST_CASE("transfer: later work of the stream runs after a failure") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   const nothing_left check;
   mapped bad{granule};
   const mapped good{granule};
@@ -150,6 +164,8 @@ TEST_CASE("transfer: later work of the stream runs after a failure") {
 }
 
 TEST_CASE("transfer: an error is told by the first call that waits, and is then the last error") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   struct row {
     const char* name;
     hipError_t (*wait)(hipStream_t, hipEvent_t);
@@ -168,6 +184,7 @@ TEST_CASE("transfer: an error is told by the first call that waits, and is then 
     const event done;
     mapped mapping{granule};
     {
+      const unordered_on_purpose makes_the_work_fail;
       const held_streams held;
       REQUIRE(hipMemsetAsync(mapping.at(), 1, 64, work.get()) == hipSuccess);
       REQUIRE(hipEventRecord(done.get(), work.get()) == hipSuccess);
@@ -183,9 +200,12 @@ TEST_CASE("transfer: an error is told by the first call that waits, and is then 
 }
 
 TEST_CASE("transfer: the error of a destroyed stream is told by the device") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  HIPVMM_SKIP_UNDER(unmap_waits);
   const nothing_left check;
   mapped mapping{granule};
   {
+    const unordered_on_purpose makes_the_work_fail;
     const held_streams held;
     const stream work;
     REQUIRE(hipMemsetAsync(mapping.at(), 1, 64, work.get()) == hipSuccess);

@@ -4,6 +4,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "samples/ingest_program.hpp"
+#include "support/host_profile.hpp"
 
 using hipvmm::MiB;
 using hipvmm::test::arbitrary_bytes;
@@ -11,6 +12,7 @@ using hipvmm::test::check_refused;
 using hipvmm::test::surroundings;
 
 TEST_CASE("ingest: a full device is told with what was asked and what was held") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   surroundings given;
   given.environment = {"HIPVMM_HOST_MEMORY=16MiB"};
   given.standard_input = arbitrary_bytes(32 * MiB);
@@ -23,4 +25,10 @@ TEST_CASE("ingest: a machine without a device is told how to go on") {
   given.environment = {"HIPVMM_HOST_DEVICES=0"};
   for (const char* method : {"--method=vmm", "--method=copy"})
     check_refused({method}, {"no HIP device"}, 1, given);
+}
+
+TEST_CASE("ingest: without virtual memory management one sentence says so") {
+  surroundings given;
+  given.environment = {"HIPVMM_HOST_PROFILE=rocm-5.7"};
+  check_refused({"--method=vmm"}, {"device 0", "no virtual memory management"}, 1, given);
 }

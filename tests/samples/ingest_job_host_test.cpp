@@ -21,6 +21,7 @@
 #include "samples/program.hpp"
 #include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
+#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
 namespace {
@@ -133,6 +134,7 @@ TEST_CASE("ingest: a signal during a read loses nothing") {
 }
 
 TEST_CASE("ingest: --check finds a byte that differs on the device") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(3 * MiB)};
   for (const growth_method method : both_methods) {
     const ingest::job job = checked_job(method);
@@ -143,6 +145,7 @@ TEST_CASE("ingest: --check finds a byte that differs on the device") {
 }
 
 TEST_CASE("ingest: vmm asks HIP for no copy but those of the blocks") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(9 * MiB)};
   ingest::job job = checked_job(growth_method::vmm);
   job.check = false;
@@ -152,6 +155,7 @@ TEST_CASE("ingest: vmm asks HIP for no copy but those of the blocks") {
 }
 
 TEST_CASE("ingest: the peak it tells is the provider's") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(9 * MiB)};
   for (const growth_method method : both_methods) {
     hipvmm_host_reset_peak_device_bytes(0);
@@ -162,6 +166,7 @@ TEST_CASE("ingest: the peak it tells is the provider's") {
 }
 
 TEST_CASE("ingest: nothing is left behind after success") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(5 * MiB)};
   for (const growth_method method : both_methods) {
     const hipvmm_host_counters before = live_objects();
@@ -173,6 +178,7 @@ TEST_CASE("ingest: nothing is left behind after success") {
 }
 
 TEST_CASE("ingest: nothing is left behind when reading fails half-way") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(5 * MiB)};
   for (const growth_method method : both_methods) {
     const hipvmm_host_counters before = live_objects();
@@ -194,6 +200,7 @@ TEST_CASE("ingest: nothing is left behind when the device does not exist") {
 }
 
 TEST_CASE("ingest: with vmm nothing is left behind whichever HIP call fails") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(5 * MiB)};
   hipvmm::test::fault_sweep{"ingest by vmm"}.run([&] {
     const ingest::report done = run_once(checked_job(growth_method::vmm), {file.path()});

@@ -9,6 +9,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "samples/ingest_program.hpp"
+#include "support/host_profile.hpp"
 
 namespace {
 
@@ -45,6 +46,7 @@ std::size_t lines_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("ingest: the bytes of a file are on the device afterwards") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(5 * MiB + 3)};
   for (const char* method : {"--method=vmm", "--method=copy"}) {
     CAPTURE(method);
@@ -55,6 +57,7 @@ TEST_CASE("ingest: the bytes of a file are on the device afterwards") {
 }
 
 TEST_CASE("ingest: standard input is read when no file is named") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   for (const char* method : {"--method=vmm", "--method=copy"}) {
     CAPTURE(method);
     const nlohmann::json result = figures({method}, piped(5 * MiB + 3));
@@ -64,6 +67,7 @@ TEST_CASE("ingest: standard input is read when no file is named") {
 }
 
 TEST_CASE("ingest: short reads of a pipe become whole blocks") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   // A block is one growth step of 4 MiB; the pieces a pipe gives would make steps of one granule.
   const nlohmann::json result = figures({"--block=4MiB"}, piped(8 * MiB));
   CHECK(result["growth_steps"] == 2);
@@ -71,12 +75,14 @@ TEST_CASE("ingest: short reads of a pipe become whole blocks") {
 }
 
 TEST_CASE("ingest: an input without data at the moment is waited for") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   surroundings given = piped(8 * MiB);
   given.non_blocking_input = true;
   CHECK(figures({}, given)["bytes"] == 8 * MiB);
 }
 
 TEST_CASE("ingest: standard input takes its place among files") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file first{arbitrary_bytes(MiB)};
   const temporary_file last{arbitrary_bytes(3)};
   const nlohmann::json result = figures({first.path(), "-", last.path()}, piped(2 * MiB));
@@ -85,6 +91,7 @@ TEST_CASE("ingest: standard input takes its place among files") {
 }
 
 TEST_CASE("ingest: empty input costs no memory") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   for (const char* method : {"--method=vmm", "--method=copy"}) {
     CAPTURE(method);
     const nlohmann::json result = figures({method});
@@ -96,6 +103,7 @@ TEST_CASE("ingest: empty input costs no memory") {
 }
 
 TEST_CASE("ingest: the vmm method copies nothing and its base stays") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const outcome ended = ingest({"--block=1MiB", "--check", "--json", "-"}, piped(9 * MiB));
   CHECK(figures(ended)["growth_steps"] > 1);
   CHECK(ended.out.find("\"bytes_copied_by_growth\":0,") != std::string::npos);
@@ -104,6 +112,7 @@ TEST_CASE("ingest: the vmm method copies nothing and its base stays") {
 }
 
 TEST_CASE("ingest: the vmm method needs an eighth more memory than data at most") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nlohmann::json result = figures({"--block=1MiB"}, piped(40 * MiB));
   CHECK(result["peak_physical_bytes"] >= 40 * MiB);
   CHECK(result["peak_physical_bytes"] <= 45 * MiB);
@@ -119,17 +128,20 @@ TEST_CASE("ingest: the copy method copies what it holds and needs old and new at
 }
 
 TEST_CASE("ingest: data beyond --max-size is kept without a copy") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nlohmann::json result = figures({"--max-size=2MiB", "--block=1MiB"}, piped(9 * MiB));
   CHECK(result["verified"] == true);
   CHECK(result["bytes_copied_by_growth"] == 0);
 }
 
 TEST_CASE("ingest: verified is told only after --check") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const outcome ended = ingest({"--json=-"}, piped(100));
   CHECK_FALSE(figures(ended).contains("verified"));
 }
 
 TEST_CASE("ingest: people get one row") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const outcome ended = ingest({"--check"}, piped(5 * MiB));
   CHECK(ended.status == 0);
   CHECK(lines_of(ended.out) == 1);
@@ -140,6 +152,7 @@ TEST_CASE("ingest: people get one row") {
 }
 
 TEST_CASE("ingest: --json FILE leaves the row on standard output") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file json;
   const outcome ended = ingest({"--json", json.path()}, piped(100));
   CHECK(ended.status == 0);
@@ -148,11 +161,13 @@ TEST_CASE("ingest: --json FILE leaves the row on standard output") {
 }
 
 TEST_CASE("ingest: a file's name that is not UTF-8 does not spoil the JSON") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{"data", "\xff\xfe"};
   CHECK(figures({file.path()})["bytes"] == 4);
 }
 
 TEST_CASE("ingest: a progress bar is drawn on a terminal and wiped") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(2 * MiB)};
   surroundings given;
   given.terminal_errors = true;
@@ -164,6 +179,7 @@ TEST_CASE("ingest: a progress bar is drawn on a terminal and wiped") {
 }
 
 TEST_CASE("ingest: no bar pretends to know the length of a pipe") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
   surroundings given = piped(2 * MiB);
   given.terminal_errors = true;
   const outcome ended = ingest({}, given);

@@ -12,7 +12,8 @@ inline bool operator==(const hipvmm_host_counters& a, const hipvmm_host_counters
          a.allocations == b.allocations && a.host_allocations == b.host_allocations &&
          a.streams == b.streams && a.events == b.events && a.descriptors == b.descriptors &&
          a.managed_allocations == b.managed_allocations && a.ipc_imports == b.ipc_imports &&
-         a.registrations == b.registrations && a.pools == b.pools;
+         a.registrations == b.registrations && a.pools == b.pools && a.graphs == b.graphs &&
+         a.graph_execs == b.graph_execs;
 }
 
 inline std::ostream& operator<<(std::ostream& out, const hipvmm_host_counters& counters) {
@@ -22,7 +23,8 @@ inline std::ostream& operator<<(std::ostream& out, const hipvmm_host_counters& c
              << counters.streams << ", events " << counters.events << ", descriptors "
              << counters.descriptors << ", managed allocations " << counters.managed_allocations
              << ", ipc imports " << counters.ipc_imports << ", registrations "
-             << counters.registrations << ", pools " << counters.pools << "}";
+             << counters.registrations << ", pools " << counters.pools << ", graphs "
+             << counters.graphs << ", graph execs " << counters.graph_execs << "}";
 }
 
 namespace hipvmm::test {
@@ -66,13 +68,14 @@ class calls_of {
 
 /// Every function that moves bytes.
 inline constexpr std::array copying_functions{
-    "hipMemcpy",     "hipMemcpyAsync",     "hipMemcpyHtoD", "hipMemcpyHtoDAsync",
-    "hipMemcpyDtoH", "hipMemcpyDtoHAsync", "hipMemcpyDtoD", "hipMemcpyDtoDAsync",
-    "hipMemcpyPeer", "hipMemcpyPeerAsync"};
+    "hipMemcpy",     "hipMemcpyAsync",     "hipMemcpyHtoD",      "hipMemcpyHtoDAsync",
+    "hipMemcpyDtoH", "hipMemcpyDtoHAsync", "hipMemcpyDtoD",      "hipMemcpyDtoDAsync",
+    "hipMemcpyPeer", "hipMemcpyPeerAsync", "hipMemcpyWithStream"};
 
 /// Every function that waits for work of a device.
 inline constexpr std::array waiting_functions{"hipDeviceSynchronize", "hipStreamSynchronize",
-                                              "hipEventSynchronize", "hipMemcpy", "hipFree"};
+                                              "hipEventSynchronize",  "hipMemcpy",
+                                              "hipMemcpyWithStream",  "hipFree"};
 
 /// No stream starts another operation while this lives.
 class held_streams {
@@ -89,6 +92,16 @@ class held_streams {
 
  private:
   bool held_ = true;
+};
+
+/// What this thread does while this lives is out of order on purpose: HIPVMM_HOST_CHECK is silent.
+/// The case says why.
+class unordered_on_purpose {
+ public:
+  unordered_on_purpose() { hipvmm_host_suspend_order_check(); }
+  ~unordered_on_purpose() { hipvmm_host_resume_order_check(); }
+  unordered_on_purpose(const unordered_on_purpose&) = delete;
+  unordered_on_purpose& operator=(const unordered_on_purpose&) = delete;
 };
 
 /// Makes one HIP call fail; the plan ends with this object.

@@ -13,6 +13,7 @@
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 #include "support/region_contents.hpp"
 
@@ -29,12 +30,47 @@ TEST_CASE("region: construction uses no device memory and makes no chunk") {
 }
 
 TEST_CASE("region: uses exactly the device memory that is committed") {
+  HIPVMM_SKIP_UNDER(memory_kept);
   const std::size_t before = hipvmm_host_device_bytes(0);
   region region{first_device, 16 * granule()};
   region.commit(2 * granule(), 5 * granule());
   CHECK(hipvmm_host_device_bytes(0) == before + 5 * granule());
   region.decommit(0, 16 * granule());
   CHECK(hipvmm_host_device_bytes(0) == before);
+}
+
+TEST_CASE("region: where HIP refuses a mapping behind another, all get access from the first on") {
+  region region{first_device, 16 * granule()};
+  region.commit(granule(), granule());
+  region.commit(2 * granule(), granule());
+  const call_counter calls{"hipMemSetAccess"};
+  {
+    const planned_fault fault{"hipMemSetAccess", 1, hipErrorInvalidValue};
+    region.commit(3 * granule(), granule());
+    CHECK(fault.struck());
+  }
+  CHECK(calls.count() == 2);
+  CHECK(get_access(advance(region.base(), 3 * granule()), first_device) ==
+        access_right::read_write);
+}
+
+TEST_CASE("region: where HIP refuses a grant behind another mapping, all get it from the first") {
+  region region{first_device, 16 * granule()};
+  region.commit(0, granule());
+  region.commit(granule(), granule());
+  const planned_fault fault{"hipMemSetAccess", 2, hipErrorInvalidValue};
+  region.grant(device_ref{1}, access_right::read);
+  CHECK(fault.struck());
+  for (const std::size_t index : {0U, 1U})
+    CHECK(get_access(advance(region.base(), index * granule()), device_ref{1}) ==
+          access_right::read);
+}
+
+TEST_CASE("region: access that HIP refuses to a first mapping is an error") {
+  region region{first_device, 16 * granule()};
+  region.commit(0, granule());
+  const planned_fault fault{"hipMemSetAccess", 1, hipErrorInvalidValue};
+  CHECK_THROWS_AS(region.commit(2 * granule(), granule()), hip_error);
 }
 
 TEST_CASE("region: destruction unmaps, releases and frees in that order and reports nothing") {

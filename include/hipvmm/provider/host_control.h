@@ -16,7 +16,7 @@ typedef struct hipvmm_host_counters {
   uint64_t handles;          /**< hipMemCreate and import, not released (references count each) */
   uint64_t reservations;     /**< hipMemAddressReserve, not freed */
   uint64_t mappings;         /**< hipMemMap, not unmapped */
-  uint64_t allocations;      /**< hipMalloc and memory of pools, not freed */
+  uint64_t allocations;      /**< hipMalloc and memory of pools and graphs, not freed */
   uint64_t host_allocations; /**< hipHostMalloc, not freed */
   uint64_t streams;          /**< streams created, not destroyed */
   uint64_t events;           /**< events created, not destroyed */
@@ -26,13 +26,15 @@ typedef struct hipvmm_host_counters {
   uint64_t ipc_imports;         /**< hipIpcOpenMemHandle, not closed */
   uint64_t registrations;       /**< hipHostRegister, not unregistered */
   uint64_t pools;               /**< hipMemPoolCreate and import, not destroyed */
+  uint64_t graphs;              /**< graphs created or captured, not destroyed */
+  uint64_t graph_execs;         /**< graphs instantiated, not destroyed */
 } hipvmm_host_counters;
 
 /** Fills in the counters. */
 void hipvmm_host_get_counters(hipvmm_host_counters* counters);
 
-/** Bytes of device memory in use on `device`: chunks, hipMalloc and what pools hold; 0 for an
- * unknown device. */
+/** Bytes of device memory in use on `device`: chunks, hipMalloc and what pools and graphs hold; 0
+ * for an unknown device. */
 size_t hipvmm_host_device_bytes(int device);
 /** Most bytes in use at one time since start or the last reset; 0 for an unknown device. */
 size_t hipvmm_host_peak_device_bytes(int device);
@@ -53,6 +55,15 @@ void hipvmm_host_fail_call(const char* function, uint64_t nth, int error);
 /** Whether the plan of hipvmm_host_fail_call has struck. */
 int hipvmm_host_fault_struck(void);
 
+/** Replaces the plan of HIPVMM_HOST_FAULTS by another in the same language, which docs/providers.md
+ * describes; NULL or "" removes it. The call of hipvmm_host_fail_call stays. Gives NULL, or a
+ * sentence that says what is wrong, and the plan stays; valid until the thread's next call of this.
+ */
+const char* hipvmm_host_set_faults(const char* plan);
+
+/** Ends the time for which `visible_after` hides mappings, for those that there are now. */
+void hipvmm_host_show_mappings(void);
+
 /** Calls of `function`, or of all HIP functions when NULL, since start. */
 uint64_t hipvmm_host_call_count(const char* function);
 
@@ -60,6 +71,30 @@ uint64_t hipvmm_host_call_count(const char* function);
  * Lets tests look at what has been submitted but not run, without sleeping. */
 void hipvmm_host_hold_streams(void);
 void hipvmm_host_release_streams(void);
+
+/* The stream-order checker, which HIPVMM_HOST_CHECK=1 switches on. Without it none of the functions
+ * below does anything, and all return 0. */
+
+/** A sub-allocator hands out `bytes` at `pointer`, to be used behind this point of `stream` (a
+ * hipStream_t). Bytes inside of others that are handed out belong to a second sub-allocator, which
+ * stands on the first; no bytes are nothing. Gives a hipError_t: hipErrorInvalidHandle for an
+ * unknown stream. */
+int hipvmm_host_note_allocate(void* pointer, size_t bytes, void* stream);
+/** They come back at this point of `stream`; nobody may use them until they are handed out again.
+ * hipErrorInvalidValue unless these very bytes were handed out. */
+int hipvmm_host_note_deallocate(void* pointer, size_t bytes, void* stream);
+
+/** Reports made so far and not cleared. A process that ends with any ends with exit code 66. */
+uint64_t hipvmm_host_order_reports(void);
+/** Copies the last report, cut to `bytes` with its terminating zero; gives the report's length. */
+size_t hipvmm_host_last_order_report(char* text, size_t bytes);
+/** Forgets the reports: what was reported once may be again, and the exit code is the program's. */
+void hipvmm_host_clear_order_reports(void);
+
+/** While suspended, the calling thread's uses of memory are neither judged nor remembered, and
+ * nothing it does is reported; nests. What orders streams still counts. */
+void hipvmm_host_suspend_order_check(void);
+void hipvmm_host_resume_order_check(void);
 
 #ifdef __cplusplus
 }

@@ -53,17 +53,14 @@ address reserve_aligned(std::size_t bytes, std::size_t alignment) {
 
 address reserve_anywhere(std::size_t bytes, std::size_t alignment, address hint) {
   if (hint != 0 && hint % alignment == 0) {
-    void* const at =
-        mmap(pointer_to(hint), bytes, PROT_NONE, reserve_flags | MAP_FIXED_NOREPLACE, -1, 0);
-    // Kernels before 4.17 take the flag for a mere hint and may answer with another address.
+    // A wish to the kernel as well: with MAP_FIXED_NOREPLACE it would give a privileged process
+    // addresses below vm.mmap_min_addr, and ThreadSanitizer would turn a wish beyond the address
+    // space into address 0.
+    void* const at = mmap(pointer_to(hint), bytes, PROT_NONE, reserve_flags, -1, 0);
     if (at == pointer_to(hint)) return hint;
     if (at != MAP_FAILED) munmap(at, bytes);
   }
   return reserve_aligned(bytes, alignment);
-}
-
-bool is_range(address start, std::size_t bytes) noexcept {
-  return bytes <= std::numeric_limits<address>::max() - start;
 }
 
 }  // namespace
@@ -74,12 +71,13 @@ address address_map::reserve(std::size_t bytes, std::size_t alignment, address h
     require(bytes <= address_space_ - reserved_bytes_, hipErrorOutOfMemory);
     reserved_bytes_ += bytes;
   }
+  if (rules_.alignment == alignment_rule::ignored) alignment = 0;
   address start = 0;
   try {
     start = reserve_anywhere(bytes, std::max(alignment, granularity_), hint);
     guard lock{mutex_};
     forget_stale(lock, start, bytes);
-    reservations_.emplace(start, reservation{bytes, 0});
+    reservations_.emplace(start, reservation{bytes});
   } catch (...) {
     if (start != 0) munmap(pointer_to(start), bytes);
     const guard lock{mutex_};
@@ -90,75 +88,34 @@ address address_map::reserve(std::size_t bytes, std::size_t alignment, address h
 }
 
 void address_map::free_reservation(address start, std::size_t bytes) {
+  reservation_map::node_type freed;  // dies after the lock, with memory that it kept
   {
     const guard lock{mutex_};
     const auto at = reservations_.find(start);
-    require(at != reservations_.end() && at->second.bytes == bytes && at->second.mappings == 0);
-    reservations_.erase(at);
-  }
-  munmap(pointer_to(start), bytes);
-  const guard lock{mutex_};
-  reserved_bytes_ -= bytes;
-}
-
-void address_map::map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory) {
-  require(is_range(start, bytes));
-  auto made = std::make_unique<region>(region{memory_kind::mapping, memory->device(), start, bytes,
-                                              bytes, 0, 0, 0, memory, true, 0, 0});
-  region* const mapped = made.get();
-  {
-    const guard lock{mutex_};
-    const auto around = reservation_at(start);
-    require(around != reservations_.end());
-    require(start + bytes <= around->first + around->second.bytes);
-    const auto next = regions_.lower_bound(start);
-    require(next == regions_.end() || next->first >= start + bytes);
-    require(region_at(start) == nullptr);
-    regions_.emplace_hint(next, start, std::move(made));
-    ++around->second.mappings;
-    ++live(memory_kind::mapping);
-  }
-  void* const at = mmap(pointer_to(start), bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-                        memory->file(), memory->offset());
-  const int error = at == MAP_FAILED ? errno : 0;
-  // A fixed mmap that fails may have removed what it was to replace.
-  if (error != 0) mmap(pointer_to(start), bytes, PROT_NONE, reserve_flags | MAP_FIXED, -1, 0);
-  const guard lock{mutex_};
-  settle({&mapped, 1});
-  if (error == 0) return;
-  --reservation_at(start)->second.mappings;
-  --live(memory_kind::mapping);
-  regions_.erase(start);
-  throw failure{error_of_errno(error)};
-}
-
-void address_map::unmap(address start, std::size_t bytes) {
-  require(is_range(start, bytes));
-  std::vector<std::unique_ptr<region>> removed;  // dies after the lock, with the last of its memory
-  guard lock{mutex_};
-  const std::vector<region*> whole = whole_mappings(lock, start, bytes);
-  std::vector<std::pair<device_set, device_set>> rights;
-  rights.reserve(whole.size());
-  removed.reserve(whole.size());
-  for (const region* each : whole) rights.emplace_back(each->readers, each->writers);
-  retire(lock, whole);
-  lock.unlock();
-  void* const at = mmap(pointer_to(start), bytes, PROT_NONE, reserve_flags | MAP_FIXED, -1, 0);
-  const int error = at == MAP_FAILED ? errno : 0;
-  lock.lock();
-  settle(whole);
-  if (error != 0) {
-    for (std::size_t i = 0; i < whole.size(); ++i) {
-      std::tie(whole[i]->readers, whole[i]->writers) = rights[i];
+    const bool is_known = at != reservations_.end() && !at->second.is_forgotten;
+    if (!is_known && rules_.unknown_address == bad_pointer::followed) {
+      throw crash{"reads a null pointer for addresses that are not a reservation",
+                  "ROCm/clr to 6.4, hip_vm.cpp"};
     }
-    throw failure{error_of_errno(error)};
+    require(is_known);
+    require(rules_.freed_size == free_size::ignored || at->second.bytes == bytes);
+    if (at->second.mappings != 0) return refuse_to_free(at->second);
+    freed = reservations_.extract(at);
   }
-  for (const region* each : whole) {
-    --reservation_at(each->start)->second.mappings;
-    --live(memory_kind::mapping);
-    removed.push_back(std::move(regions_.extract(each->start).mapped()));
+  munmap(pointer_to(start), freed.mapped().bytes);
+  const guard lock{mutex_};
+  reserved_bytes_ -= freed.mapped().bytes;
+}
+
+void address_map::refuse_to_free(reservation& used) const {
+  switch (rules_.free_mapped) {
+    case free_of_mapped::invalid_value:
+      throw failure{hipErrorInvalidValue};
+    case free_of_mapped::unknown_error:
+      throw failure{hipErrorUnknown};
+    case free_of_mapped::forgotten:
+      used.is_forgotten = true;
   }
-  lock.unlock();
 }
 
 address address_map::allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags) {
@@ -178,10 +135,10 @@ address address_map::allocate_from(memory_kind kind, std::shared_ptr<chunk> memo
 }
 
 address address_map::place_block(int device, std::size_t bytes, std::shared_ptr<tenancy> tenant,
-                                 const backing& pages) {
+                                 const backing& pages, memory_kind kind) {
   const std::size_t extent = whole_pages(bytes);
-  auto made = std::make_unique<region>(region{memory_kind::pool_block, device, 0, bytes, extent, 0,
-                                              everybody, everybody, nullptr, false, 0, 0});
+  auto made = std::make_unique<region>(
+      region{kind, device, 0, bytes, extent, 0, everybody, everybody, nullptr, false, 0, 0});
   made->tenant = std::move(tenant);
   made->start = map_usable(extent, pages);
   return add(std::move(made));
@@ -222,9 +179,28 @@ region address_map::free_allocation(memory_kind kind, address start) {
 
 address_map::totals address_map::count() const {
   const guard lock{mutex_};
-  const auto [mappings, device, host, managed, imported, blocks, registered] = live_;
-  static_cast<void>(blocks);  // pools count those that are held
+  const auto [mappings, device, host, managed, imported, blocks, graphs, registered] = live_;
+  static_cast<void>(blocks);  // pools and graphs count those that are held
+  static_cast<void>(graphs);
   return {reservations_.size(), mappings, device, host, managed, imported, registered};
+}
+
+std::vector<address_map::live_range> address_map::live_ranges() const {
+  const guard lock{mutex_};
+  std::vector<live_range> found;
+  for (const auto& [start, each] : reservations_) {
+    found.push_back({std::nullopt, 0, start, each.bytes});
+  }
+  for (const auto& [start, each] : regions_) {
+    const std::size_t bytes = each->tenant ? each->tenant->bytes_held() : each->bytes;
+    if (bytes != 0) found.push_back({each->kind, each->device, start, bytes});
+  }
+  return found;
+}
+
+void address_map::show_mappings() {
+  const guard lock{mutex_};
+  for (const auto& [start, each] : regions_) each->unseen_until = {};
 }
 
 region* address_map::region_at(address at) const {
@@ -239,22 +215,6 @@ address_map::reservation_map::iterator address_map::reservation_at(address at) {
   if (after == reservations_.begin()) return reservations_.end();
   const auto found = std::prev(after);
   return at - found->first < found->second.bytes ? found : reservations_.end();
-}
-
-std::vector<region*> address_map::whole_mappings(guard& lock, address start, std::size_t bytes) {
-  for (;;) {
-    std::vector<region*> whole;
-    bool settled = true;
-    for (address at = start; at != start + bytes; at += whole.back()->bytes) {
-      const auto found = regions_.find(at);
-      require(found != regions_.end() && found->second->kind == memory_kind::mapping);
-      require(found->second->bytes <= start + bytes - at);
-      whole.push_back(found->second.get());
-      settled = settled && !whole.back()->changing;
-    }
-    if (settled) return whole;
-    changed_.wait(lock);
-  }
 }
 
 void address_map::retire(guard& lock, std::span<region* const> regions) {

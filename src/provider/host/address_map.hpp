@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -36,9 +38,10 @@ enum class memory_kind {
   managed_allocation,
   imported_allocation,  ///< another process's device_allocation
   pool_block,           ///< of the stream-ordered allocator
+  graph_allocation,     ///< of a graph, which it may outlive
   registration,         ///< the caller's own memory, after hipHostRegister
 };
-inline constexpr std::size_t memory_kinds = 7;
+inline constexpr std::size_t memory_kinds = 8;
 
 /// What an address belongs to, from a copy's point of view.
 enum class memory_class {
@@ -59,6 +62,21 @@ class tenancy {
   [[nodiscard]] virtual device_set devices_with(right needed) const = 0;
 };
 
+/// The provider's own window on a chunk, for copies and fills where host code may not touch the
+/// addresses that devices use.
+class private_view {
+ public:
+  explicit private_view(const chunk& memory, std::size_t bytes);
+  private_view(const private_view&) = delete;
+  private_view& operator=(const private_view&) = delete;
+  ~private_view();
+  [[nodiscard]] address start() const noexcept { return start_; }
+
+ private:
+  address start_;
+  std::size_t bytes_;
+};
+
 /// A stretch of memory that may be used as a whole: a mapping or an allocation. Its fields belong
 /// to the address_map, which guards them.
 struct region {
@@ -75,7 +93,11 @@ struct region {
   unsigned read_pins = 0;
   unsigned write_pins = 0;
   std::shared_ptr<managed_pages> pages = nullptr;  // of managed and registered memory
-  std::shared_ptr<tenancy> tenant = nullptr;       // of a block of a pool
+  std::shared_ptr<tenancy> tenant = nullptr;       // of memory of pools and graphs
+  /// Of a mapping: until when copies and fills miss it.
+  std::chrono::steady_clock::time_point unseen_until{};
+  int host_rights = 0;  // PROT_ bits that the host was granted itself, of a mapping
+  std::shared_ptr<const private_view> view = nullptr;
 };
 
 /// Pages to put behind addresses: of a file, or fresh ones without.
@@ -98,12 +120,14 @@ struct access_change {
   device_set named = 0;
   device_set readers = 0;
   device_set writers = 0;
+  std::optional<int> host = std::nullopt;  // PROT_ bits
 
   /// Adds a later change, which wins where both name a device.
   void then(const access_change& later) noexcept {
     named |= later.named;
     readers = (readers & ~later.named) | later.readers;
     writers = (writers & ~later.named) | later.writers;
+    if (later.host) host = later.host;
   }
 };
 
@@ -113,23 +137,27 @@ struct access_change {
 class address_map {
  public:
   explicit address_map(const settings& limits) noexcept
-      : granularity_{limits.granularity}, address_space_{limits.address_space_bytes} {}
+      : rules_{*limits.like},
+        granularity_{limits.granularity},
+        address_space_{limits.address_space_bytes} {}
 
   /// Reserves addresses, at `hint` if they are free there. The start is a multiple of `alignment`.
   address reserve(std::size_t bytes, std::size_t alignment, address hint);
   void free_reservation(address start, std::size_t bytes);
   void map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory);
-  void unmap(address start, std::size_t bytes);
+  /// Returns: how many bytes from `start` on went, which profiles make more or less than `bytes`.
+  std::size_t unmap(address start, std::size_t bytes);
+  /// Returns: how many bytes from `start` on have changed, as above.
   /// Throws: failure with hipErrorInvalidDevice when a device gains rights to memory of an owner
   /// that `links` does not connect it with; nothing has changed then.
-  void set_access(address start, std::size_t bytes, const access_change& change,
-                  const std::vector<device_set>& links);
+  std::size_t set_access(address start, std::size_t bytes, const access_change& change,
+                         const std::vector<device_set>& links);
 
   /// Memory that the host and all devices may use.
   address allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags);
-  /// Gives a block of a pool its addresses.
+  /// Gives memory that is lent in stream order its addresses.
   address place_block(int device, std::size_t bytes, std::shared_ptr<tenancy> tenant,
-                      const backing& pages);
+                      const backing& pages, memory_kind kind = memory_kind::pool_block);
   /// The same over a chunk: a device allocation, of this process or imported.
   address allocate_from(memory_kind kind, std::shared_ptr<chunk> memory);
   /// Makes the caller's own memory known. Throws: failure with hipErrorHostMemoryAlreadyRegistered
@@ -149,17 +177,26 @@ class address_map {
   class pin {
    public:
     pin() = default;
-    pin(address_map& map, region* pinned, right needed, std::size_t bytes) noexcept
-        : map_{&map}, region_{pinned}, needed_{needed}, bytes_{bytes} {}
+    pin(address_map& map, region* pinned, right needed, std::size_t bytes,
+        bool seen = true) noexcept
+        : map_{&map}, region_{pinned}, needed_{needed}, bytes_{bytes}, seen_{seen} {}
     pin(pin&& other) noexcept
         : map_{other.map_},
           region_{std::exchange(other.region_, nullptr)},
           needed_{other.needed_},
-          bytes_{other.bytes_} {}
+          bytes_{other.bytes_},
+          seen_{other.seen_} {}
     pin& operator=(pin&&) = delete;
     ~pin();
     /// Bytes pinned, counted from the end of the request that hold was asked to begin with.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    /// False while a new mapping is to be missed: reads give zeros and writes are lost.
+    [[nodiscard]] bool seen() const noexcept { return seen_; }
+    /// Where the provider touches the byte at `at`, one of those pinned.
+    [[nodiscard]] address touched(address at) const noexcept {
+      const bool has_view = region_ != nullptr && region_->view != nullptr;
+      return has_view ? region_->view->start() + (at - region_->start) : at;
+    }
     /// The pages of managed memory; null for any other.
     [[nodiscard]] managed_pages* managed() const noexcept {
       const bool found = region_ != nullptr && region_->kind == memory_kind::managed_allocation;
@@ -171,6 +208,7 @@ class address_map {
     region* region_ = nullptr;
     right needed_ = right::read;
     std::size_t bytes_ = 0;
+    bool seen_ = true;
   };
   /// Pins the part of [start, start + bytes) that lies in the region of its first byte, or of its
   /// last byte when `from_end`. Throws: failure with hipErrorIllegalAddress when nothing is there
@@ -188,19 +226,41 @@ class address_map {
   };
   [[nodiscard]] totals count() const;
 
+  /// Memory that the application has not given back, for a report.
+  struct live_range {
+    std::optional<memory_kind> kind;  // empty: a reservation
+    int device;
+    address start;
+    std::size_t bytes;
+  };
+  [[nodiscard]] std::vector<live_range> live_ranges() const;
+  /// Ends the time in which new mappings are missed, for all there are.
+  void show_mappings();
+
  private:
   struct reservation {
     std::size_t bytes;
-    std::size_t mappings;
+    std::size_t mappings = 0;
+    bool is_forgotten = false;  // freed with something mapped: never to be had again
+    std::set<std::shared_ptr<chunk>> kept = {};  // memory that goes back only with the addresses
+  };
+  /// How a range may end that begins where a mapping does.
+  enum class range_end {
+    exact,     ///< where a mapping ends
+    inside,    ///< anywhere in the last mapping
+    anywhere,  ///< mappings after the first that it does not cover are left out
   };
   using region_map = std::map<address, std::unique_ptr<region>>;
   using reservation_map = std::map<address, reservation>;
   using guard = std::unique_lock<std::mutex>;
 
+  void refuse_to_free(reservation& used) const;
   address add(std::unique_ptr<region> made);
   [[nodiscard]] region* region_at(address at) const;
   [[nodiscard]] reservation_map::iterator reservation_at(address at);
-  [[nodiscard]] std::vector<region*> whole_mappings(guard& lock, address start, std::size_t bytes);
+  [[nodiscard]] std::vector<region*> mappings_in(guard& lock, address start, std::size_t bytes,
+                                                 range_end end);
+  [[nodiscard]] bool follows_mapping(address start);
   [[nodiscard]] bool knows_any(address start, address end) const;
   void retire(guard& lock, std::span<region* const> regions);
   void forget_stale(guard& lock, address start, std::size_t bytes);
@@ -209,6 +269,7 @@ class address_map {
   }
   void settle(std::span<region* const> regions);
 
+  const profile& rules_;
   const std::size_t granularity_;
   const std::size_t address_space_;
   mutable std::mutex mutex_;

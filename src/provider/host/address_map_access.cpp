@@ -14,11 +14,16 @@ namespace {
 struct rights {
   device_set readers;
   device_set writers;
+  int host;  // what it was granted itself
 
-  // Host code may touch mapped memory as far as any device may, as on AMD with a large BAR.
-  [[nodiscard]] int protection() const noexcept {
+  // What anybody may do.
+  [[nodiscard]] int widest() const noexcept {
     if (writers != 0) return PROT_READ | PROT_WRITE;
-    return readers != 0 ? PROT_READ : PROT_NONE;
+    return host | (readers != 0 ? PROT_READ : PROT_NONE);
+  }
+  // Host code may touch mapped memory as far as any device may, as on AMD with a large BAR.
+  [[nodiscard]] int protection(host_touch touch) const noexcept {
+    return touch == host_touch::as_devices ? widest() : host;
   }
 };
 
@@ -28,21 +33,24 @@ struct rights_change {
   rights after;
 
   [[nodiscard]] bool must_wait() const noexcept {
-    const int lost = before.protection() & ~after.protection();
+    const int lost = before.widest() & ~after.widest();
     if ((lost & PROT_READ) != 0 && target->read_pins != 0) return true;
     return (lost & PROT_WRITE) != 0 && target->write_pins != 0;
   }
 };
 
 // One system call for each run of neighbours that get the same protection.
-bool protect(const std::vector<rights_change>& changes, rights rights_change::*wanted) {
+bool protect(const std::vector<rights_change>& changes, host_touch touch,
+             rights rights_change::*wanted) {
   for (std::size_t first = 0; first < changes.size();) {
-    const int protection = (changes[first].*wanted).protection();
+    const int protection = (changes[first].*wanted).protection(touch);
     std::size_t last = first;
     bool differs = false;
     std::size_t bytes = 0;
-    for (; last < changes.size() && (changes[last].*wanted).protection() == protection; ++last) {
-      differs = differs || changes[last].before.protection() != changes[last].after.protection();
+    for (; last < changes.size() && (changes[last].*wanted).protection(touch) == protection;
+         ++last) {
+      differs = differs ||
+                changes[last].before.protection(touch) != changes[last].after.protection(touch);
       bytes += changes[last].target->bytes;
     }
     void* const start = pointer_to(changes[first].target->start);
@@ -67,21 +75,27 @@ std::size_t bytes_held(const region& where) {
 
 }  // namespace
 
-void address_map::set_access(address start, std::size_t bytes, const access_change& change,
-                             const std::vector<device_set>& links) {
-  require(start + bytes >= start);
+std::size_t address_map::set_access(address start, std::size_t bytes, const access_change& change,
+                                    const std::vector<device_set>& links) {
   guard lock{mutex_};
-  const std::vector<region*> whole = whole_mappings(lock, start, bytes);
+  const std::vector<region*> whole =
+      mappings_in(lock, start, bytes,
+                  rules_.access == access_range::any_end ? range_end::inside : range_end::exact);
+  require(rules_.access != access_range::from_first_of_run || !follows_mapping(start));
   std::vector<rights_change> changes;
   changes.reserve(whole.size());
   for (region* each : whole) {
+    const bool on_host = each->memory->is_on_host();
     const device_set reach = links[static_cast<std::size_t>(each->device)] | only(each->device);
-    require((change.readers & ~reach) == 0, hipErrorInvalidDevice);
-    const rights before{each->readers, each->writers};
-    changes.push_back({each,
-                       before,
-                       {(before.readers & ~change.named) | change.readers,
-                        (before.writers & ~change.named) | change.writers}});
+    require(on_host || (change.readers & ~reach) == 0, rules_.unlinked_access);
+    require(!change.host || on_host || rules_.host_chunks == host_place::any_memory,
+            hipErrorNotSupported);
+    const rights before{each->readers, each->writers, each->host_rights};
+    changes.push_back(
+        {each,
+         before,
+         {(before.readers & ~change.named) | change.readers,
+          (before.writers & ~change.named) | change.writers, change.host.value_or(before.host)}});
   }
   // Rights are taken away before the protection narrows and given after it has widened, so a copy
   // that was let in never meets a page it may not touch.
@@ -95,17 +109,19 @@ void address_map::set_access(address start, std::size_t bytes, const access_chan
                         [](const rights_change& each) { return each.must_wait(); });
   });
   lock.unlock();
-  const bool done = protect(changes, &rights_change::after);
+  const bool done = protect(changes, rules_.touch, &rights_change::after);
   const int error = done ? 0 : errno;
-  if (!done) protect(changes, &rights_change::before);
+  if (!done) protect(changes, rules_.touch, &rights_change::before);
   lock.lock();
   for (const rights_change& each : changes) {
     const rights& now = done ? each.after : each.before;
     each.target->readers = now.readers;
     each.target->writers = now.writers;
+    each.target->host_rights = now.host;
   }
   settle(whole);
   require(done, error_of_errno(error));
+  return whole.back()->start + whole.back()->bytes - start;
 }
 
 memory_class address_map::classify(address at) const {
@@ -137,7 +153,8 @@ bool address_map::allows(address start, std::size_t bytes, const access_request&
     const region* const found = region_at(at);
     if (found == nullptr || !permits(*found, request)) return false;
     const address usable_end = found->start + bytes_held(*found);
-    if (found->kind != memory_kind::mapping) return end <= usable_end;
+    // Only mappings go on in their neighbours.
+    if (found->kind != memory_kind::mapping) return at == start && end <= usable_end;
     at = usable_end;
   }
   return true;
@@ -165,7 +182,10 @@ address_map::pin address_map::hold(address start, std::size_t bytes, const acces
   require(from_end ? last == start + bytes : first == start && last > first,
           hipErrorIllegalAddress);
   ++(request.needed == right::read ? found->read_pins : found->write_pins);
-  return {*this, found, request.needed, last - first};
+  constexpr std::chrono::steady_clock::time_point at_once{};
+  const bool seen =
+      found->unseen_until == at_once || found->unseen_until <= std::chrono::steady_clock::now();
+  return {*this, found, request.needed, last - first, seen};
 }
 
 address_map::pin::~pin() {

@@ -3,39 +3,24 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 
 #include "failure.hpp"
+#include "fault_plan.hpp"
 #include "runtime.hpp"
 
 namespace hipvmm::host_provider {
 
-/// One HIP function's place in the books: how often it was called, and whether the test's fault
-/// plan strikes this call. Lives as long as the process.
+/// One HIP function's place in the books: how often it was called. Lives as long as the process.
 class call_site {
  public:
   explicit call_site(const char* function) noexcept;
 
-  /// Counts a call and gives the error that the fault plan wants returned, if any.
-  std::optional<hipError_t> enter() noexcept {
-    count();
-    if (!plan_armed_.load(std::memory_order_acquire)) return std::nullopt;
-    return strike(function_);
-  }
-
-  /// Counts a call that the fault plan leaves alone.
   void count() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
 
   /// Calls of `function`, or of every function when null.
   static std::uint64_t count(const char* function) noexcept;
-  /// Replaces the fault plan; `nth` 0 removes it.
-  static void plan(const char* function, std::uint64_t nth, hipError_t error);
-  static bool struck() noexcept;
 
  private:
-  static std::optional<hipError_t> strike(const char* function) noexcept;
-
-  static std::atomic<bool> plan_armed_;
   const char* function_;
   std::atomic<std::uint64_t> calls_{0};
   call_site* next_;
@@ -44,7 +29,8 @@ class call_site {
 /// Whether a function can answer on a machine with no device.
 enum class device_need { required, none };
 
-/// Sets the calling thread's last error unless `code` is success or "not ready"; gives `code` back.
+/// Sets the calling thread's last error unless `code` is "not ready" or, but for releases before
+/// 7.0, success; gives `code` back.
 hipError_t remember(hipError_t code) noexcept;
 
 /// Runs `body(runtime&)` as the HIP function `function`: counted, open to the fault plan, refused
@@ -53,16 +39,20 @@ hipError_t remember(hipError_t code) noexcept;
 template <class Body>
 hipError_t call(const char* function, device_need need, Body&& body) noexcept {
   static call_site site{function};
-  if (const std::optional<hipError_t> planned = site.enter()) return remember(*planned);
+  site.count();
   try {
     runtime& machine = runtime::get();
     if (!machine.valid()) return remember(hipErrorNotInitialized);
+    if (const auto planned = fault_plan::get().strike(function)) return remember(*planned);
     if (need == device_need::required && machine.device_count() == 0) {
-      return remember(hipErrorInvalidDevice);
+      return remember(machine.rules().no_device);
     }
+    if (machine.checker() != nullptr) order_checker::enter(function);
     return remember(body(machine));
   } catch (const failure& error) {
     return remember(error.code());
+  } catch (const crash& what) {
+    end_process(function, runtime::get().rules(), what);
   } catch (const std::bad_alloc&) {
     return remember(hipErrorOutOfMemory);
   } catch (...) {

@@ -1,24 +1,36 @@
 // SPDX-License-Identifier: MIT
 #include "chunk.hpp"
 
+#include <algorithm>
 #include <atomic>
 
+#include "core/hip_compat.hpp"
+#include "enum_value.hpp"
 #include "failure.hpp"
+#include "fault_plan.hpp"
 #include "shared_file.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
 
 std::atomic<std::uint64_t> files_open{0};
+std::atomic<std::uint64_t> chunks_alive{0};
+
+bool is_host(const hipMemAllocationProp& properties) noexcept {
+  return value_of(properties.location.type) == hip_compat::host_location;
+}
 
 }  // namespace
 
 chunk::chunk(device_memory& memory, const hipMemAllocationProp& properties, std::size_t bytes)
-    : properties_{properties}, bytes_{bytes}, memory_{&memory} {
+    : properties_{properties},
+      device_{is_host(properties) ? 0 : properties.location.id},
+      bytes_{bytes},
+      memory_{&memory} {
   memory.take(bytes);
   try {
     if (properties.requestedHandleType == hipMemHandleTypePosixFileDescriptor) {
-      own_file_ = shared_file::create(chunk_file, properties.location.id, bytes);
+      own_file_ = shared_file::create(chunk_file, device_, bytes);
       files_open.fetch_add(1, std::memory_order_relaxed);
     } else {
       memory.file();
@@ -30,9 +42,10 @@ chunk::chunk(device_memory& memory, const hipMemAllocationProp& properties, std:
   }
 }
 
-chunk::chunk(descriptor file, const hipMemAllocationProp& properties, std::size_t bytes,
+chunk::chunk(descriptor file, const hipMemAllocationProp& properties, int device, std::size_t bytes,
              off_t offset) noexcept
     : properties_{properties},
+      device_{device},
       bytes_{bytes},
       memory_{nullptr},
       own_file_{std::move(file)},
@@ -47,7 +60,10 @@ chunk::~chunk() {
     memory_->discard(offset_, bytes_);
   }
   if (memory_ != nullptr) memory_->give_back(bytes_);
+  if (counted_) chunks_alive.fetch_sub(1, std::memory_order_relaxed);
 }
+
+bool chunk::is_on_host() const noexcept { return is_host(properties_); }
 
 int chunk::file() const noexcept {
   return own_file_.get() >= 0 ? own_file_.get() : memory_->file();
@@ -57,8 +73,12 @@ std::uint64_t chunk::open_files() noexcept { return files_open.load(std::memory_
 
 std::uint64_t chunk_table::add(std::shared_ptr<chunk> memory) {
   const std::lock_guard lock{mutex_};
+  require(chunks_alive.load(std::memory_order_relaxed) < fault_plan::get().chunks(),
+          hipErrorOutOfMemory);
   const std::uint64_t handle = source_.next();
   memory->handle_ = handle;
+  memory->counted_ = true;
+  chunks_alive.fetch_add(1, std::memory_order_relaxed);
   entries_.emplace(handle, entry{std::move(memory), 1});
   ++references_;
   return handle;
@@ -67,12 +87,27 @@ std::uint64_t chunk_table::add(std::shared_ptr<chunk> memory) {
 std::shared_ptr<chunk> chunk_table::find(std::uint64_t handle) const {
   const std::lock_guard lock{mutex_};
   const auto at = entries_.find(handle);
-  require(at != entries_.end());
-  return at->second.memory;
+  if (at != entries_.end()) return at->second.memory;
+  if (const auto lent = lent_.find(handle); lent != lent_.end()) {
+    if (std::shared_ptr<chunk> mapped = lent->second.lock()) return mapped;
+  }
+  refuse(handle);
+}
+
+void chunk_table::refuse(std::uint64_t handle) const {
+  if (handle != 0 && rules_.stale_handle == bad_pointer::followed) {
+    throw crash{"follows a handle that was released or never given",
+                "ROCm/clr, hip_vm.cpp: handles are pointers"};
+  }
+  throw failure{hipErrorInvalidValue};
 }
 
 void chunk_table::retain(const std::shared_ptr<chunk>& memory) {
   const std::lock_guard lock{mutex_};
+  if (rules_.retain == retained::same_reference) {
+    lent_.insert_or_assign(memory->handle_, memory);
+    return;
+  }
   ++entries_.try_emplace(memory->handle_, entry{memory, 0}).first->second.references;
   ++references_;
 }
@@ -81,7 +116,7 @@ void chunk_table::release(std::uint64_t handle) {
   std::shared_ptr<chunk> last;  // dies after the lock: giving pages back takes time
   const std::lock_guard lock{mutex_};
   const auto at = entries_.find(handle);
-  require(at != entries_.end());
+  if (at == entries_.end()) refuse(handle);
   --references_;
   if (--at->second.references == 0) {
     last = std::move(at->second.memory);
@@ -92,6 +127,19 @@ void chunk_table::release(std::uint64_t handle) {
 std::uint64_t chunk_table::references() const {
   const std::lock_guard lock{mutex_};
   return references_;
+}
+
+std::vector<chunk_table::live_handle> chunk_table::live() const {
+  std::vector<live_handle> found;
+  {
+    const std::lock_guard lock{mutex_};
+    for (const auto& [handle, each] : entries_) {
+      found.push_back({handle, each.memory->bytes(), each.memory->device(), each.references});
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const live_handle& a, const live_handle& b) { return a.handle < b.handle; });
+  return found;
 }
 
 }  // namespace hipvmm::host_provider

@@ -10,10 +10,12 @@
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "descriptor.hpp"
 #include "device_memory.hpp"
 #include "handle_table.hpp"
+#include "profile.hpp"
 
 namespace hipvmm::host_provider {
 
@@ -32,15 +34,17 @@ class chunk {
   /// An ordinary chunk: a fresh range of the device's sparse file, or, when its properties make it
   /// shareable, a file of its own, so that exporting it shares nothing else.
   chunk(device_memory& memory, const hipMemAllocationProp& properties, std::size_t bytes);
-  /// Memory of another chunk, at `offset` of its file; not charged to any budget.
-  chunk(descriptor file, const hipMemAllocationProp& properties, std::size_t bytes,
+  /// Memory of another chunk, of `device`, at `offset` of its file; not charged to any budget.
+  chunk(descriptor file, const hipMemAllocationProp& properties, int device, std::size_t bytes,
         off_t offset = 0) noexcept;
   ~chunk();
   chunk(const chunk&) = delete;
   chunk& operator=(const chunk&) = delete;
 
   [[nodiscard]] const hipMemAllocationProp& properties() const noexcept { return properties_; }
-  [[nodiscard]] int device() const noexcept { return properties_.location.id; }
+  [[nodiscard]] bool is_on_host() const noexcept;
+  /// Its owner; of memory on the host device 0, which stands for them all.
+  [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] int file() const noexcept;
   [[nodiscard]] off_t offset() const noexcept { return offset_; }
@@ -52,11 +56,13 @@ class chunk {
 
  private:
   const hipMemAllocationProp properties_;
+  const int device_;
   const std::size_t bytes_;
   device_memory* const memory_;  // null: imported
   descriptor own_file_;          // empty: a range of the device's file
   off_t offset_ = 0;
   std::uint64_t handle_ = 0;
+  bool counted_ = false;  // among those that the fault plan limits
 
   friend class chunk_table;
 };
@@ -69,6 +75,8 @@ inline constexpr std::string_view chunk_file = "chunk";
 /// the memory; retaining through such a mapping brings the same handle back. Thread-safe.
 class chunk_table {
  public:
+  explicit chunk_table(const profile& rules) noexcept : rules_{rules} {}
+
   std::uint64_t add(std::shared_ptr<chunk> memory);
   /// Throws: failure with hipErrorInvalidValue for a handle that has no reference.
   [[nodiscard]] std::shared_ptr<chunk> find(std::uint64_t handle) const;
@@ -76,15 +84,30 @@ class chunk_table {
   void release(std::uint64_t handle);
   /// References held.
   [[nodiscard]] std::uint64_t references() const;
+  struct live_handle {
+    std::uint64_t handle;
+    std::size_t bytes;
+    int device;
+    std::uint64_t references;
+  };
+  /// Every handle with a reference left, oldest first.
+  [[nodiscard]] std::vector<live_handle> live() const;
 
  private:
   struct entry {
     std::shared_ptr<chunk> memory;
     std::uint64_t references;
   };
+  using entry_map = std::unordered_map<std::uint64_t, entry>;
+
+  [[noreturn]] void refuse(std::uint64_t handle) const;
+
+  const profile& rules_;
   mutable std::mutex mutex_;
   handle_source source_{handle_kind::chunk};
-  std::unordered_map<std::uint64_t, entry> entries_;
+  entry_map entries_;
+  // Handles that retain gave without a reference; they work while a mapping keeps the memory.
+  std::unordered_map<std::uint64_t, std::weak_ptr<chunk>> lent_;
   std::uint64_t references_ = 0;
 };
 

@@ -4,7 +4,11 @@
 #include <hipvmm/provider/host_control.h>
 #pragma GCC visibility pop
 
+#include <stdexcept>
+#include <string>
+
 #include "call.hpp"
+#include "graph.hpp"
 #include "managed_pages.hpp"
 #include "mem_pool_set.hpp"
 #include "pointers.hpp"
@@ -27,7 +31,7 @@ void hipvmm_host_get_counters(hipvmm_host_counters* counters) {
   *counters = {machine.chunks().references(),
                memory.reservations,
                memory.mappings,
-               memory.device_allocations + pools.blocks_held,
+               memory.device_allocations + pools.blocks_held + machine.graphs().memory_held(),
                memory.host_allocations,
                machine.streams().size(),
                machine.events().size(),
@@ -35,7 +39,9 @@ void hipvmm_host_get_counters(hipvmm_host_counters* counters) {
                memory.managed_allocations,
                memory.imported_allocations,
                memory.registrations,
-               pools.pools};
+               pools.pools,
+               machine.graphs().graphs.size(),
+               machine.graphs().execs.size()};
 }
 
 size_t hipvmm_host_device_bytes(int device) {
@@ -64,10 +70,26 @@ int hipvmm_host_is_resident(const void* pointer, int device) {
 }
 
 void hipvmm_host_fail_call(const char* function, uint64_t nth, int error) {
-  call_site::plan(function, nth, static_cast<hipError_t>(error));
+  fault_plan::get().fail_call(function, nth, static_cast<hipError_t>(error));
 }
 
-int hipvmm_host_fault_struck() { return call_site::struck() ? 1 : 0; }
+int hipvmm_host_fault_struck() { return fault_plan::get().struck() ? 1 : 0; }
+
+const char* hipvmm_host_set_faults(const char* plan) {
+  thread_local std::string complaint;
+  runtime::get();  // which reads the environment's plan, so that this one replaces it
+  try {
+    fault_plan::get().replace(parse_faults(plan == nullptr ? "" : plan));
+  } catch (const std::invalid_argument& error) {
+    complaint = error.what();
+    return complaint.c_str();
+  } catch (const std::bad_alloc&) {
+    return "there is no memory for the plan";
+  }
+  return nullptr;
+}
+
+void hipvmm_host_show_mappings() { runtime::get().addresses().show_mappings(); }
 
 uint64_t hipvmm_host_call_count(const char* function) { return call_site::count(function); }
 

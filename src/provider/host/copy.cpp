@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "capture.hpp"
 #include "enum_value.hpp"
 #include "pointers.hpp"
 #include "thread_state.hpp"
@@ -49,6 +50,9 @@ hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_operation wor
   const std::size_t bytes = work.bytes;
   require(allowed(machine, work.destination, right::write, bytes));
   require(allowed(machine, work.source, right::read, bytes));
+  if (how == completion::synchronous) machine.captures().refuse_waiting_copy();
+  // A graph reads and writes pageable memory when it runs.
+  if (machine.captures().is_capturing(queue)) return machine.submit(queue, std::move(work), how);
   if (work.destination.where == memory_class::pageable) {
     how = completion::synchronous;
   } else if (work.source.where == memory_class::pageable && how == completion::asynchronous) {
@@ -110,6 +114,15 @@ hipError_t hipMemcpyAsync(void* destination, const void* source, size_t bytes, h
   return call(__func__, [&](runtime& machine) {
     return copy(machine, {destination, source, bytes}, value_of(kind), stream,
                 completion::asynchronous);
+  });
+}
+
+hipError_t hipMemcpyWithStream(void* destination, const void* source, size_t bytes,
+                               hipMemcpyKind kind, hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    const bool recorded = machine.captures().is_capturing(*machine.stream(stream));
+    return copy(machine, {destination, source, bytes}, value_of(kind), stream,
+                recorded ? completion::asynchronous : completion::synchronous);
   });
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <climits>
 #include <string>
-#include <thread>
+#include <string_view>
 
 #include "call.hpp"
-#include "core/hip_compat.hpp"
+#include "capture.hpp"
+#include "device_properties.hpp"
 #include "enum_value.hpp"
 #include "mem_pool_set.hpp"
 #include "thread_state.hpp"
@@ -13,42 +13,12 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// The attributes this provider has something true to say about.
-int attribute_of(int attribute) {
-  if (attribute == hip_compat::virtual_memory_management_supported) return 1;
-  switch (attribute) {
-    case hipDeviceAttributeCanMapHostMemory:
-    case hipDeviceAttributeUnifiedAddressing:
-    case hipDeviceAttributeIsLargeBar:
-    case hipDeviceAttributeAsyncEngineCount:
-    case hipDeviceAttributeMemoryPoolsSupported:
-    case hipDeviceAttributeManagedMemory:
-    case hipDeviceAttributeConcurrentManagedAccess:
-    case hipDeviceAttributeDirectManagedMemAccessFromHost:
-    case hipDeviceAttributeCanUseHostPointerForRegisteredMem:
-      return 1;
-    case hipDeviceAttributeMultiprocessorCount:
-      return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1U << 16U));
-    case hipDeviceAttributeComputeMode:
-      return hipComputeModeDefault;
-    case hipDeviceAttributeIntegrated:
-    case hipDeviceAttributeConcurrentKernels:
-    case hipDeviceAttributePageableMemoryAccess:
-    case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
-    case hipDeviceAttributeStreamPrioritiesSupported:
-    case hipDeviceAttributeHostNativeAtomicSupported:
-    case hipDeviceAttributeCooperativeLaunch:
-      return 0;
-    default:
-      throw failure{hipErrorInvalidValue};
-  }
-}
-
-// AMD reports the type of the link as its rank, 3 being PCIe. There is nothing here that could run
-// an atomic operation or use an array.
-int peer_attribute(int attribute, bool linked) noexcept {
+// AMD reports the type of the link as its rank, 3 being PCIe; CUDA orders links, 0 being the best.
+// There is nothing here that could run an atomic operation or use an array.
+int peer_attribute(int attribute, bool linked, peer_rank rank) noexcept {
   switch (attribute) {
     case hipDevP2PAttrPerformanceRank:
+      if (rank == peer_rank::order) return linked ? 0 : 1;
       return linked ? 3 : 0;
     case hipDevP2PAttrAccessSupported:
       return linked ? 1 : 0;
@@ -57,9 +27,24 @@ int peer_attribute(int attribute, bool linked) noexcept {
   }
 }
 
-hipError_t write_version(int* version) {
+// As much as there is room for, and its end.
+bool copy_cut(const std::string& text, char* to, int room) {
+  const std::size_t end = text.copy(to, static_cast<std::size_t>(room) - 1);
+  to[end] = '\0';
+  return end == text.size();
+}
+
+// Case does not matter, and the function at the end may be left out.
+bool names_pci_address(std::string_view text, std::string_view address) {
+  const std::string_view without_function = address.substr(0, address.find('.'));
+  const auto same = [](char a, char b) { return a == b || (a >= 'A' && a <= 'F' && a + 32 == b); };
+  return std::ranges::equal(text, address, same) ||
+         std::ranges::equal(text, without_function, same);
+}
+
+hipError_t write_version(const runtime& machine, int* version) {
   require(version != nullptr);
-  *version = HIP_VERSION;
+  *version = machine.rules().version;
   return hipSuccess;
 }
 
@@ -76,11 +61,13 @@ hipError_t hipInit(unsigned int flags) {
 }
 
 hipError_t hipDriverGetVersion(int* version) {
-  return call(__func__, device_need::none, [&](runtime&) { return write_version(version); });
+  return call(__func__, device_need::none,
+              [&](runtime& machine) { return write_version(machine, version); });
 }
 
 hipError_t hipRuntimeGetVersion(int* version) {
-  return call(__func__, device_need::none, [&](runtime&) { return write_version(version); });
+  return call(__func__, device_need::none,
+              [&](runtime& machine) { return write_version(machine, version); });
 }
 
 hipError_t hipGetDeviceCount(int* count) {
@@ -120,9 +107,7 @@ hipError_t hipDeviceGetName(char* name, int length, hipDevice_t device) {
   return call(__func__, [&](runtime& machine) {
     require(name != nullptr && length > 0);
     require(machine.has_device(device), hipErrorInvalidDevice);
-    const std::string full = "hipvmm host device " + std::to_string(device);
-    const std::size_t end = full.copy(name, static_cast<std::size_t>(length) - 1);
-    name[end] = '\0';
+    copy_cut(name_of(device), name, length);
     return hipSuccess;
   });
 }
@@ -131,8 +116,58 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int
   return call(__func__, [&](runtime& machine) {
     require(value != nullptr);
     require(machine.has_device(device), hipErrorInvalidDevice);
-    *value = attribute_of(value_of(attribute));
+    *value = attribute_of(machine, device, value_of(attribute));
     return hipSuccess;
+  });
+}
+
+hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
+  // One name for the plan of faults under any header, also where this one is a macro.
+  return call("hipGetDeviceProperties", [&](runtime& machine) {
+    require(properties != nullptr);
+    require(machine.has_device(device), hipErrorInvalidDevice);
+    *properties = properties_of(machine, device);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceComputeCapability(int* major, int* minor, hipDevice_t device) {
+  return call(__func__, [&](runtime& machine) {
+    require(major != nullptr && minor != nullptr);
+    require(machine.has_device(device), hipErrorInvalidDevice);
+    *major = attribute_of(machine, device, hipDeviceAttributeComputeCapabilityMajor);
+    *minor = attribute_of(machine, device, hipDeviceAttributeComputeCapabilityMinor);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
+  return call(__func__, [&](runtime& machine) {
+    require(uuid != nullptr);
+    require(machine.has_device(device), hipErrorInvalidDevice);
+    *uuid = uuid_of(device);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetPCIBusId(char* text, int length, int device) {
+  return call(__func__, [&](runtime& machine) {
+    require(text != nullptr && length > 0);
+    require(machine.has_device(device), hipErrorInvalidDevice);
+    require(copy_cut(pci_address_of(machine, device), text, length));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetByPCIBusId(int* device, const char* text) {
+  return call(__func__, [&](runtime& machine) {
+    require(device != nullptr && text != nullptr);
+    for (int id = 0; id < machine.device_count(); ++id) {
+      if (!names_pci_address(text, pci_address_of(machine, id))) continue;
+      *device = id;
+      return hipSuccess;
+    }
+    return hipErrorInvalidValue;
   });
 }
 
@@ -146,6 +181,7 @@ hipError_t hipDeviceTotalMem(size_t* bytes, hipDevice_t device) {
 
 hipError_t hipDeviceSynchronize() {
   return call(__func__, [](runtime& machine) {
+    machine.captures().refuse_wait_for_device(current_device());
     stream_set& streams = machine.device(current_device()).streams;
     streams.wait_all();
     machine.pools().release_surplus();
@@ -164,6 +200,10 @@ hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
 hipError_t hipDeviceCanAccessPeer(int* can_access, int device, int peer) {
   return call(__func__, [&](runtime& machine) {
     require(can_access != nullptr);
+    if (device == peer && machine.rules().same_device == self_peer::always_zero) {
+      *can_access = 0;
+      return hipSuccess;
+    }
     require(machine.has_device(device) && machine.has_device(peer), hipErrorInvalidDevice);
     *can_access = machine.linked(device, peer) ? 1 : 0;
     return hipSuccess;
@@ -179,7 +219,7 @@ hipError_t hipDeviceGetP2PAttribute(int* value, hipDeviceP2PAttr attribute, int 
             wanted <= hipDevP2PAttrHipArrayAccessSupported);
     require(machine.has_device(source) && machine.has_device(destination), hipErrorInvalidDevice);
     require(source != destination, hipErrorInvalidDevice);
-    *value = peer_attribute(wanted, machine.linked(source, destination));
+    *value = peer_attribute(wanted, machine.linked(source, destination), machine.rules().rank);
     return hipSuccess;
   });
 }

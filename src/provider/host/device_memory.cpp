@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "failure.hpp"
+#include "fault_plan.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
@@ -43,7 +44,8 @@ void device_memory::take(std::size_t bytes) { require(try_take(bytes), hipErrorO
 
 bool device_memory::try_take(std::size_t bytes) {
   const std::lock_guard lock{mutex_};
-  if (bytes > budget_ - used_) return false;
+  const std::size_t most = std::min(budget_, fault_plan::get().device_bytes());
+  if (used_ > most || bytes > most - used_) return false;
   used_ += bytes;
   peak_ = std::max(peak_, used_);
   return true;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "capture.hpp"
 #include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
@@ -17,6 +18,11 @@ std::shared_ptr<event_state> event_of(runtime& machine, hipEvent_t handle) {
   std::shared_ptr<event_state> found = machine.events().find(from_handle(handle));
   require(found != nullptr, hipErrorInvalidHandle);
   return found;
+}
+
+// The host has seen that a mark is reached.
+void learn(const runtime& machine, const mark& reached) {
+  if (order_checker* const checker = machine.checker()) checker->learn(*reached.seen);
 }
 
 hipError_t create(runtime& machine, hipEvent_t* event, unsigned flags) {
@@ -58,6 +64,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
     const std::shared_ptr<event_state> recorded = event_of(machine, event);
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
     require(recorded->device() == queue->device(), hipErrorInvalidHandle);
+    if (machine.captures().record_event(*queue, *recorded)) return hipSuccess;
     stream_set& streams = machine.device(queue->device()).streams;
     recorded->record(queue->put_mark(streams.ahead_of(*queue)));
     return hipSuccess;
@@ -66,9 +73,12 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
   return call(__func__, [&](runtime& machine) {
-    const std::shared_ptr<const mark> last = event_of(machine, event)->last();
+    const std::shared_ptr<event_state> awaited = event_of(machine, event);
+    machine.captures().refuse_wait_for(*awaited);
+    const std::shared_ptr<const mark> last = awaited->last();
     if (last == nullptr) return hipSuccess;
     last->where.wait();
+    learn(machine, *last);
     machine.pools().release_surplus();
     return last->where.queue->take_error();
   });
@@ -76,9 +86,12 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
 
 hipError_t hipEventQuery(hipEvent_t event) {
   return call(__func__, [&](runtime& machine) {
-    const std::shared_ptr<const mark> last = event_of(machine, event)->last();
+    const std::shared_ptr<event_state> awaited = event_of(machine, event);
+    machine.captures().refuse_wait_for(*awaited);
+    const std::shared_ptr<const mark> last = awaited->last();
     if (last == nullptr) return hipSuccess;
     if (!last->where.reached()) return hipErrorNotReady;
+    learn(machine, *last);
     return last->where.queue->take_error();
   });
 }
@@ -90,10 +103,13 @@ hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t
     const std::shared_ptr<event_state> to = event_of(machine, stop);
     require(from->keeps_time() && to->keeps_time(), hipErrorInvalidHandle);
     require(from->device() == to->device(), hipErrorInvalidHandle);
+    machine.captures().refuse_captured(*from);
+    machine.captures().refuse_captured(*to);
     const std::shared_ptr<const mark> first = from->last();
     const std::shared_ptr<const mark> last = to->last();
     require(first != nullptr && last != nullptr, hipErrorInvalidHandle);
     if (!first->where.reached() || !last->where.reached()) return hipErrorNotReady;
+    for (const auto& each : {first, last}) learn(machine, *each);
     *milliseconds = std::chrono::duration<float, std::milli>{last->when - first->when}.count();
     return hipSuccess;
   });

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "capture.hpp"
 #include "pointers.hpp"
 
 namespace hipvmm::host_provider {
@@ -24,6 +25,9 @@ hipError_t fill(runtime& machine, const elements& what, hipStream_t stream, comp
   const endpoint side{start, machine.addresses().classify(start), queue->device(), false};
   require(side.where != memory_class::pageable);
   require(allowed(machine, side, right::write, what.count * what.width));
+  if (how == completion::synchronous) machine.captures().refuse_waiting_copy();
+  // Only memory that the host may look at right away is worth waiting for.
+  if (side.where == memory_class::device) how = completion::asynchronous;
   return machine.submit(*queue, fill_operation{side, what.pattern, what.width, what.count}, how);
 }
 

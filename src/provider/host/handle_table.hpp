@@ -7,13 +7,22 @@
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace hipvmm::host_provider {
 
 /// Opaque handles are numbers, looked up and never followed, so a stale or forged one is found out.
 /// The top byte tells the kind apart and makes the value a non-canonical address on x86-64: a
 /// program that follows a handle faults at once.
-enum class handle_kind : std::uint64_t { chunk = 0xC1, stream = 0xC2, event = 0xC3, pool = 0xC4 };
+enum class handle_kind : std::uint64_t {
+  chunk = 0xC1,
+  stream = 0xC2,
+  event = 0xC3,
+  pool = 0xC4,
+  graph = 0xC5,
+  graph_exec = 0xC6,
+  graph_node = 0xC7,
+};
 
 /// Hands out values of one kind that are never used twice.
 class handle_source {
@@ -52,6 +61,20 @@ class handle_table {
     const std::lock_guard lock{mutex_};
     auto node = objects_.extract(handle);
     return node.empty() ? nullptr : std::move(node.mapped());
+  }
+
+  /// Takes all objects out that `leaves` is true of. Throws nothing once the first is out.
+  template <class Predicate>
+  [[nodiscard]] std::vector<std::shared_ptr<Object>> extract_if(Predicate&& leaves) {
+    const std::lock_guard lock{mutex_};
+    std::vector<std::shared_ptr<Object>> found;
+    found.reserve(objects_.size());
+    std::erase_if(objects_, [&](auto& entry) {
+      const bool goes = leaves(*entry.second);
+      if (goes) found.push_back(std::move(entry.second));
+      return goes;
+    });
+    return found;
   }
 
   [[nodiscard]] std::size_t size() const {

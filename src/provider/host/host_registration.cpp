@@ -6,6 +6,7 @@
 #include <string>
 
 #include "call.hpp"
+#include "capture.hpp"
 #include "pointers.hpp"
 #include "thread_state.hpp"
 
@@ -57,6 +58,7 @@ hipError_t hipHostRegister(void* pointer, size_t bytes, unsigned int flags) {
     require(start + bytes > start);
     const protection given = protection_of(start, bytes);
     require(given.readable);
+    machine.captures().refuse_unsafe();
     machine.addresses().register_host(start, bytes, current_device(), flags, given.writable);
     return hipSuccess;
   });
@@ -69,8 +71,9 @@ hipError_t hipHostUnregister(void* pointer) {
     const std::optional<region> found = machine.addresses().find(start);
     require(found && found->kind == memory_kind::registration && found->start == start,
             hipErrorHostMemoryNotRegistered);
+    machine.captures().refuse_unsafe();
     machine.wait_all();
-    machine.addresses().free_allocation(memory_kind::registration, start);
+    machine.end(*found);
     return hipSuccess;
   });
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "capture.hpp"
 #include "pointers.hpp"
 #include "thread_state.hpp"
 
@@ -77,8 +78,8 @@ hipError_t hipIpcOpenMemHandle(void** pointer, hipIpcMemHandle_t handle, unsigne
     require(block.tag == block_tag && block.bytes != 0 && block.offset >= 0);
     require(machine.has_device(block.device), hipErrorInvalidDevice);
     require(block.process != getpid(), hipErrorInvalidContext);
-    auto memory = std::make_shared<chunk>(open_file_of(block), pinned_on(block.device), block.bytes,
-                                          block.offset);
+    auto memory = std::make_shared<chunk>(open_file_of(block), pinned_on(block.device),
+                                          block.device, block.bytes, block.offset);
     *pointer = pointer_to(
         machine.addresses().allocate_from(memory_kind::imported_allocation, std::move(memory)));
     return hipSuccess;
@@ -91,8 +92,9 @@ hipError_t hipIpcCloseMemHandle(void* pointer) {
     const address start = address_of(pointer);
     const std::optional<region> found = machine.addresses().find(start);
     require(found && found->kind == memory_kind::imported_allocation && found->start == start);
+    machine.captures().refuse_unsafe();
     machine.wait_all();
-    machine.addresses().free_allocation(memory_kind::imported_allocation, start);
+    machine.end(*found);
     return hipSuccess;
   });
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "call.hpp"
+#include "capture.hpp"
 #include "core/hip_compat.hpp"
 #include "enum_value.hpp"
 #include "managed_pages.hpp"
@@ -15,13 +16,20 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// The managed or registered memory that the whole range lies in.
-region owner_of(const runtime& machine, const void* pointer, std::size_t bytes) {
+// The memory of any kind that the whole range lies in.
+region region_around(const runtime& machine, const void* pointer, std::size_t bytes) {
   const address start = address_of(pointer);
   std::optional<region> found = machine.addresses().find(start);
-  require(found && found->pages != nullptr);
+  require(found.has_value());
   require(bytes <= found->start + found->bytes - start);
   return *std::move(found);
+}
+
+// The managed or registered memory that the whole range lies in.
+region owner_of(const runtime& machine, const void* pointer, std::size_t bytes) {
+  region found = region_around(machine, pointer, bytes);
+  require(found.pages != nullptr);
+  return found;
 }
 
 void require_place(const runtime& machine, int place) {
@@ -79,6 +87,12 @@ struct range_summary {
     return some_coarse ? hipMemRangeCoherencyModeCoarseGrain : hipMemRangeCoherencyModeFineGrain;
   }
 };
+
+// Of memory that takes no advice.
+int coherency_of(const region& memory) noexcept {
+  const bool is_fine = is_pinned(memory) && (memory.flags & hipHostMallocNonCoherent) == 0;
+  return is_fine ? hipMemRangeCoherencyModeFineGrain : hipMemRangeCoherencyModeCoarseGrain;
+}
 
 range_summary summarize(const managed_pages& pages, const void* pointer, std::size_t bytes) {
   range_summary summary;
@@ -144,6 +158,7 @@ hipError_t hipMallocManaged(void** pointer, size_t bytes, unsigned int flags) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0);
     require(flags == hipMemAttachGlobal || flags == hipMemAttachHost);
+    machine.captures().refuse_unsafe();
     *pointer = pointer_to(machine.addresses().allocate(memory_kind::managed_allocation,
                                                        current_device(), bytes, flags));
     return hipSuccess;
@@ -154,10 +169,12 @@ hipError_t hipMemPrefetchAsync(const void* pointer, size_t bytes, int device, hi
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0);
     require_place(machine, device);
-    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    const std::shared_ptr<stream_queue> queue =
+        machine.stream(stream, machine.rules().bad_managed_stream);
     const address start = address_of(pointer);
     require(machine.addresses().classify(start) != memory_class::pageable, hipErrorNotSupported);
     const region owner = owner_of(machine, pointer, bytes);
+    machine.captures().refuse_unrecorded(*queue);
     // The attribute tells what was asked for last, begun or not.
     owner.pages->change(start, bytes, [device](page_state& page) { page.last_prefetch = device; });
     // Registered memory is pinned where it is.
@@ -184,7 +201,12 @@ hipError_t hipMemRangeGetAttribute(void* data, size_t data_bytes, hipMemRangeAtt
     require(pointer != nullptr && bytes != 0);
     const int wanted = value_of(attribute);
     require_room(wanted, data, data_bytes);
-    const region owner = owner_of(machine, pointer, bytes);
+    const region owner = region_around(machine, pointer, bytes);
+    if (owner.pages == nullptr) {
+      require(wanted == hipMemRangeAttributeCoherencyMode);
+      *static_cast<int*>(data) = coherency_of(owner);
+      return hipSuccess;
+    }
     write(wanted, summarize(*owner.pages, pointer, bytes), data, data_bytes);
     return hipSuccess;
   });
@@ -217,10 +239,11 @@ hipError_t hipStreamAttachMemAsync(hipStream_t stream, void* pointer, size_t byt
     require(flags == hipMemAttachGlobal || flags == hipMemAttachHost ||
             flags == hipMemAttachSingle);
     require(flags != hipMemAttachSingle || !hipvmm::hip_compat::is_legacy_stream(stream));
-    machine.stream(stream);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
     require(found && found->kind == memory_kind::managed_allocation);
     require(bytes == 0 || bytes == found->bytes);
+    machine.captures().refuse_unrecorded(*queue);
     return hipSuccess;
   });
 }

@@ -13,6 +13,7 @@
 #include "failure.hpp"
 #include "mem_pool_set.hpp"
 #include "runtime.hpp"
+#include "shared_file.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
@@ -21,16 +22,16 @@ namespace {
 // page on.
 using rights_in_file = std::array<device_set, 2>;
 
-std::shared_ptr<pool_rights> first_rights(pool_origin origin, int device, int file) {
+std::shared_ptr<pool_rights> first_rights(const profile& rules, pool_origin origin, int device,
+                                          int file) {
   rights_in_file rights{only(device), only(device)};
-  if (origin == pool_origin::imported) {
+  if (origin == pool_origin::imported && rules.imported_rights == imported_pool::of_exporter) {
     require(pread(file, rights.data(), sizeof(rights), 0) == sizeof(rights));
   }
   return std::make_shared<pool_rights>(rights[0], rights[1]);
 }
 
-void write_rights(int file, const pool_rights& rights) {
-  const rights_in_file words{rights.readers.load(), rights.writers.load()};
+void write_rights(int file, const rights_in_file& words) {
   require(pwrite(file, words.data(), sizeof(words), 0) == sizeof(words), error_of_errno(errno));
 }
 
@@ -52,9 +53,10 @@ mem_pool::mem_pool(runtime& machine, pool_origin origin, int device, std::uint64
       device_{device},
       max_bytes_{max_bytes},
       file_{std::move(file)},
-      rights_{first_rights(origin, device, file_.get())},
+      rights_{first_rights(machine.rules(), origin, device, file_.get())},
       next_offset_{static_cast<off_t>(page_bytes())} {
-  if (is_shareable()) write_rights(file_.get(), *rights_);
+  if (machine.rules().revoke != pool_revoke::enforced) rights_->opened = rights_->readers.load();
+  if (is_shareable()) write_rights(file_.get(), {rights_->readers, rights_->writers});
 }
 
 std::size_t mem_pool::page_bytes() noexcept {
@@ -63,40 +65,54 @@ std::size_t mem_pool::page_bytes() noexcept {
 
 address mem_pool::allocate(std::size_t bytes, stream_queue& queue) {
   std::vector<position> after = ahead_of(machine_, queue);
-  std::optional<idle_block> found = take_ready(bytes, queue);
-  if (!found) found = take_new(bytes);
-  if (!found) {
+  after.reserve(after.size() + 1);
+  idle_node found = take_ready(bytes, queue);
+  const bool is_new = found.empty() && !(found = take_new(bytes)).empty();
+  if (found.empty()) {
     found = take_pending(bytes, queue);
-    require(found.has_value(), hipErrorOutOfMemory);
-    if (found->freed) after.push_back(*found->freed);
+    require(!found.empty(), hipErrorOutOfMemory);
+    if (found.mapped().freed) after.push_back(*found.mapped().freed);
   }
+  pool_block& block = *found.mapped().block;
   try {
-    lend(*found, queue.put_mark(std::move(after))->where, bytes);
+    lend(block, queue.put_mark(std::move(after))->where, bytes);
   } catch (...) {
-    put_idle(*std::move(found));
+    is_new ? discard(block) : put_idle(std::move(found));
     throw;
   }
-  return found->block->start();
+  if (order_checker* const checker = machine_.checker()) {
+    checker->lend(*this, block.start(), bytes, queue);
+  }
+  return block.start();
 }
 
 void mem_pool::take_back(const std::shared_ptr<pool_block>& block, stream_queue* freeing) {
+  idle_node idle = node_for(block->bytes());
   require(block->claim_back());
-  std::optional<position> until;
   try {
-    if (freeing != nullptr) until = freeing->put_mark(ahead_of(machine_, *freeing))->where;
+    if (freeing != nullptr) {
+      idle.mapped().freed = freeing->put_mark(ahead_of(machine_, *freeing))->where;
+    }
   } catch (...) {
     block->restore_claim();
     throw;
   }
-  block->close_at(until);
+  // Nothing fails from here on.
+  block->close_at(idle.mapped().freed);
+  idle.mapped().block = block;
+  if (order_checker* const checker = machine_.checker()) {
+    checker->take_back(block->start(), block->bytes(), freeing);
+  }
   bool abandoned = false;
   {
     const std::lock_guard lock{mutex_};
     --blocks_held_;
     usage_.used -= block->bytes();
     abandoned = abandoned_;
+    idle_.insert(std::move(idle));
+    machine_.pools().note_idle(1);
   }
-  put_idle({block, until});
+  if (machine_.rules().threshold == threshold_rule::ignored_when_mostly_idle) release_most();
   if (abandoned || block->pages().borrowed) {
     release(std::numeric_limits<std::uint64_t>::max());
     machine_.pools().forget_done();
@@ -104,39 +120,65 @@ void mem_pool::take_back(const std::shared_ptr<pool_block>& block, stream_queue*
 }
 
 address mem_pool::borrow(std::size_t bytes, off_t offset) {
-  const idle_block found{make_block({bytes, offset, true}), std::nullopt};
+  const std::shared_ptr<pool_block> made = make_block({bytes, offset, true});
   {
     const std::lock_guard lock{mutex_};
     usage_.reserved += bytes;
-    usage_.reserved_high = std::max(usage_.reserved_high, usage_.reserved);
   }
   // The stream that allocates it is the exporter's; the null stream's end is a point long reached.
-  lend(found, {machine_.device(device_).streams.null(), 0}, bytes);
-  return found.block->start();
+  try {
+    lend(*made, {machine_.device(device_).streams.null(), 0}, bytes);
+  } catch (...) {
+    discard(*made);
+    throw;
+  }
+  return made->start();
 }
 
-void mem_pool::release(std::uint64_t keep) {
-  std::vector<std::shared_ptr<pool_block>> leaving;
+void mem_pool::release(std::uint64_t keep) noexcept {
+  idle_map leaving;
   {
     const std::lock_guard lock{mutex_};
+    const bool counts_idle = machine_.rules().trim == trim_measure::idle_bytes;
+    std::uint64_t kept = counts_idle ? idle_bytes() : usage_.reserved;
     for (auto at = idle_.begin(); at != idle_.end();) {
       const pool_block& block = *at->second.block;
-      const bool is_surplus =
-          abandoned_ || block.pages().borrowed || usage_.reserved - block.bytes() >= keep;
+      const bool is_surplus = abandoned_ || block.pages().borrowed || kept - block.bytes() >= keep;
       if (!is_surplus || !at->second.is_over()) {
         ++at;
         continue;
       }
+      kept -= block.bytes();
       usage_.reserved -= block.bytes();
-      leaving.push_back(std::move(at->second.block));
-      at = idle_.erase(at);
+      leaving.insert(idle_.extract(at++));
     }
   }
   machine_.pools().note_idle(-static_cast<std::int64_t>(leaving.size()));
-  for (const std::shared_ptr<pool_block>& each : leaving) give_up(*each);
+  for (const auto& [bytes, idle] : leaving) give_up(*idle.block);
 }
 
-void mem_pool::abandon() {
+void mem_pool::release_most() noexcept {
+  const std::uint64_t held = usage().used;
+  const bool is_mostly_idle = [this, held] {
+    const std::lock_guard lock{mutex_};
+    return idle_bytes() > held;
+  }();
+  if (is_mostly_idle) release(held);
+}
+
+std::uint64_t mem_pool::idle_bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& [bytes, idle] : idle_) sum += bytes;
+  return sum;
+}
+
+int mem_pool::lasting_descriptor() {
+  const std::lock_guard lock{mutex_};
+  if (lasting_descriptor_ < 0) lasting_descriptor_ = duplicate(file_.get()).release();
+  return lasting_descriptor_;
+}
+
+void mem_pool::abandon() noexcept {
   {
     const std::lock_guard lock{mutex_};
     abandoned_ = true;
@@ -166,43 +208,50 @@ pool_usage mem_pool::usage() const {
 
 void mem_pool::change_rights(const access_change& change) {
   const std::lock_guard lock{mutex_};
-  rights_->readers = (rights_->readers & ~change.named) | change.readers;
-  rights_->writers = (rights_->writers & ~change.named) | change.writers;
-  if (is_shareable()) write_rights(file_.get(), *rights_);
+  const rights_in_file changed{(rights_->readers & ~change.named) | change.readers,
+                               (rights_->writers & ~change.named) | change.writers};
+  if (is_shareable()) write_rights(file_.get(), changed);
+  rights_->readers = changed[0];
+  rights_->writers = changed[1];
+  if (machine_.rules().revoke != pool_revoke::enforced) rights_->opened |= change.readers;
 }
 
-bool mem_pool::is_ready(const idle_block& idle, const stream_queue& queue) const {
+bool mem_pool::is_ready(const idle_block& idle, const stream_queue& queue,
+                        bool opportunistic) const {
   if (!idle.freed || idle.freed->queue.get() == &queue) return true;
-  if (policy_.opportunistic && idle.is_over()) return true;
+  if (opportunistic && policy_.opportunistic && idle.is_over()) return true;
   return policy_.follow_events && queue.comes_after(*idle.freed);
 }
 
-std::optional<mem_pool::idle_block> mem_pool::take_ready(std::size_t bytes,
-                                                         const stream_queue& queue) {
+mem_pool::idle_node mem_pool::take_ready(std::size_t bytes, const stream_queue& queue) {
   const std::lock_guard lock{mutex_};
   const std::size_t largest = largest_for(bytes);
-  for (auto at = idle_.lower_bound(bytes); at != idle_.end() && at->first <= largest; ++at) {
-    if (at->second.block->pages().borrowed || !is_ready(at->second, queue)) continue;
+  const bool is_limited = machine_.rules().reuse == reuse_limit::an_eighth;
+  for (auto at = idle_.lower_bound(bytes); at != idle_.end(); ++at) {
+    if (is_limited && at->first > largest) break;
+    const bool fits = at->first <= largest;
+    if (at->second.block->pages().borrowed || !is_ready(at->second, queue, fits)) continue;
     machine_.pools().note_idle(-1);
-    return std::move(idle_.extract(at).mapped());
+    return idle_.extract(at);
   }
-  return std::nullopt;
+  return {};
 }
 
 // There is no memory left: whatever is large enough will do, and other streams may be waited for.
-std::optional<mem_pool::idle_block> mem_pool::take_pending(std::size_t bytes,
-                                                           const stream_queue& queue) {
+mem_pool::idle_node mem_pool::take_pending(std::size_t bytes, const stream_queue& queue) {
   const std::lock_guard lock{mutex_};
   for (auto at = idle_.lower_bound(bytes); at != idle_.end(); ++at) {
     if (at->second.block->pages().borrowed) continue;
-    if (!policy_.internal_dependencies && !is_ready(at->second, queue)) continue;
+    const bool may_wait =
+        policy_.internal_dependencies && machine_.rules().internal == internal_dependencies::used;
+    if (!may_wait && !is_ready(at->second, queue, true)) continue;
     machine_.pools().note_idle(-1);
-    return std::move(idle_.extract(at).mapped());
+    return idle_.extract(at);
   }
-  return std::nullopt;
+  return {};
 }
 
-std::optional<mem_pool::idle_block> mem_pool::take_new(std::size_t bytes) {
+mem_pool::idle_node mem_pool::take_new(std::size_t bytes) {
   const auto reserve = [this, bytes] {
     const std::lock_guard lock{mutex_};
     if (max_bytes_ != 0 && (usage_.reserved > max_bytes_ || bytes > max_bytes_ - usage_.reserved)) {
@@ -212,21 +261,20 @@ std::optional<mem_pool::idle_block> mem_pool::take_new(std::size_t bytes) {
     usage_.reserved += bytes;
     return true;
   };
+  idle_node made = node_for(bytes);
   if (!reserve()) {
     machine_.pools().release_idle(device_);
-    if (!reserve()) return std::nullopt;
+    if (!reserve()) return {};
   }
   try {
-    idle_block made{make_block({bytes, claim(bytes), false}), std::nullopt};
-    const std::lock_guard lock{mutex_};
-    usage_.reserved_high = std::max(usage_.reserved_high, usage_.reserved);
-    return made;
+    made.mapped().block = make_block({bytes, claim(bytes), false});
   } catch (...) {
     machine_.device(device_).memory.give_back(bytes);
     const std::lock_guard lock{mutex_};
     usage_.reserved -= bytes;
     throw;
   }
+  return made;
 }
 
 std::shared_ptr<pool_block> mem_pool::make_block(const block_pages& pages) {
@@ -236,21 +284,32 @@ std::shared_ptr<pool_block> mem_pool::make_block(const block_pages& pages) {
   return made;
 }
 
-void mem_pool::lend(const idle_block& from, position begin, std::size_t bytes) {
-  from.block->lend(std::move(begin), bytes);
+void mem_pool::lend(pool_block& block, position begin, std::size_t bytes) {
+  block.lend(std::move(begin), bytes);
   const std::lock_guard lock{mutex_};
   ++blocks_held_;
-  usage_.used += from.block->bytes();
+  usage_.used += block.bytes();
   usage_.used_high = std::max(usage_.used_high, usage_.used);
+  usage_.reserved_high = std::max(usage_.reserved_high, usage_.reserved);
 }
 
-void mem_pool::put_idle(idle_block idle) {
-  const std::size_t bytes = idle.block->bytes();
+mem_pool::idle_node mem_pool::node_for(std::size_t bytes) {
+  idle_map one;
+  return one.extract(one.emplace(bytes, idle_block{}));
+}
+
+void mem_pool::put_idle(idle_node idle) noexcept {
+  const std::lock_guard lock{mutex_};
+  idle_.insert(std::move(idle));
+  machine_.pools().note_idle(1);
+}
+
+void mem_pool::discard(const pool_block& block) noexcept {
   {
     const std::lock_guard lock{mutex_};
-    idle_.emplace(bytes, std::move(idle));
+    usage_.reserved -= block.bytes();
   }
-  machine_.pools().note_idle(1);
+  give_up(block);
 }
 
 void mem_pool::give_up(const pool_block& block) noexcept {

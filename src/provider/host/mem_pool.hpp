@@ -70,10 +70,13 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
 
   /// Gives idle blocks whose free has been reached back to the device, small ones first, as long
   /// as the pool keeps at least `keep` bytes.
-  void release(std::uint64_t keep);
+  void release(std::uint64_t keep) noexcept;
   void release_surplus() { release(policy().release_threshold); }
+  /// The descriptor that every export of a release gives which gives one only; the caller's once
+  /// given.
+  int lasting_descriptor();
   /// The handle is gone: nothing is kept any more.
-  void abandon();
+  void abandon() noexcept;
   /// Abandoned, and every block has gone back.
   [[nodiscard]] bool is_done() const;
   [[nodiscard]] std::uint64_t blocks_held() const;
@@ -103,13 +106,25 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
     [[nodiscard]] bool is_over() const noexcept { return !freed || freed->reached(); }
   };
 
-  [[nodiscard]] bool is_ready(const idle_block& idle, const stream_queue& queue) const;
-  std::optional<idle_block> take_ready(std::size_t bytes, const stream_queue& queue);
-  std::optional<idle_block> take_pending(std::size_t bytes, const stream_queue& queue);
-  std::optional<idle_block> take_new(std::size_t bytes);
+  // Blocks move between the idle ones and their holders as nodes: whatever needs memory is done
+  // before anything changes hands.
+  using idle_map = std::multimap<std::size_t, idle_block>;
+  using idle_node = idle_map::node_type;
+
+  [[nodiscard]] bool is_ready(const idle_block& idle, const stream_queue& queue,
+                              bool opportunistic) const;
+  void release_most() noexcept;
+  [[nodiscard]] std::uint64_t idle_bytes() const noexcept;
+  // Empty where there is no such block.
+  idle_node take_ready(std::size_t bytes, const stream_queue& queue);
+  idle_node take_pending(std::size_t bytes, const stream_queue& queue);
+  idle_node take_new(std::size_t bytes);
+  static idle_node node_for(std::size_t bytes);
   std::shared_ptr<pool_block> make_block(const block_pages& pages);
-  void lend(const idle_block& from, position begin, std::size_t bytes);
-  void put_idle(idle_block idle);
+  void lend(pool_block& block, position begin, std::size_t bytes);
+  void put_idle(idle_node idle) noexcept;
+  /// Gives up a reserved block that nobody has had.
+  void discard(const pool_block& block) noexcept;
   void give_up(const pool_block& block) noexcept;
   off_t claim(std::size_t bytes);
 
@@ -123,9 +138,10 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   mutable std::mutex mutex_;
   pool_policy policy_;
   pool_usage usage_;
-  std::multimap<std::size_t, idle_block> idle_;
+  idle_map idle_;
   std::uint64_t blocks_held_ = 0;
   off_t next_offset_;
+  int lasting_descriptor_ = -1;
   bool abandoned_ = false;
 };
 

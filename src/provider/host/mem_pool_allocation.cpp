@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "call.hpp"
+#include "capture.hpp"
 #include "mem_pool_set.hpp"
 #include "memory.hpp"
 #include "pointers.hpp"
@@ -12,6 +13,13 @@ hipError_t allocate(runtime& machine, void** pointer, std::size_t bytes, stream_
                     hipMemPool_t pool) {
   require(pointer != nullptr);
   const std::shared_ptr<mem_pool> source = machine.pools().find(pool);
+  const hipError_t imported_code = machine.rules().allocation_from_imported;
+  require(source->origin() != pool_origin::imported || imported_code == hipSuccess, imported_code);
+  if (const std::optional<address> recorded =
+          machine.captures().record_allocation(queue, *source, bytes)) {
+    *pointer = pointer_to(*recorded);
+    return hipSuccess;
+  }
   *pointer = nullptr;
   if (bytes != 0) *pointer = pointer_to(source->allocate(bytes, queue));
   return hipSuccess;
@@ -24,7 +32,7 @@ using namespace hipvmm::host_provider;
 
 hipError_t hipMallocAsync(void** pointer, size_t bytes, hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream, machine.rules().bad_stream);
     return allocate(machine, pointer, bytes, *queue, machine.pools().current_of(queue->device()));
   });
 }
@@ -32,18 +40,23 @@ hipError_t hipMallocAsync(void** pointer, size_t bytes, hipStream_t stream) {
 hipError_t hipMallocFromPoolAsync(void** pointer, size_t bytes, hipMemPool_t pool,
                                   hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    return allocate(machine, pointer, bytes, *machine.stream(stream), pool);
+    return allocate(machine, pointer, bytes, *machine.stream(stream, machine.rules().bad_stream),
+                    pool);
   });
 }
 
 hipError_t hipFreeAsync(void* pointer, hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    require(pointer != nullptr);
-    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    require(pointer != nullptr || machine.rules().free_async == null_free::ignored);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream, machine.rules().bad_stream);
+    if (pointer == nullptr) return hipSuccess;
     const address start = address_of(pointer);
+    if (machine.captures().record_free(*queue, start)) return hipSuccess;
     const std::optional<region> found = machine.addresses().find(start);
     if (found && found->kind == memory_kind::pool_block && found->start == start) {
       free_block(*found, queue.get());
+    } else if (found && found->kind == memory_kind::graph_allocation && found->start == start) {
+      return free_graph_memory(machine, *found, *queue);
     } else {
       free_now(machine, start);
     }

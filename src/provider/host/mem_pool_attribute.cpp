@@ -18,10 +18,11 @@ access_change change_of(const hipMemAccessDesc& wanted, const runtime& machine, 
   };
   switch (value_of(wanted.flags)) {
     case hipMemAccessFlagsProtNone:
-      require(id != owner, hipErrorInvalidDevice);
+      require(id != owner && machine.rules().revoke != pool_revoke::refused, hipErrorInvalidDevice);
       return {device, 0, 0};
     case hipMemAccessFlagsProtRead:
-      require(id != owner, hipErrorNotSupported);
+      require(id != owner || machine.rules().own_right == own_read_only::noted,
+              hipErrorNotSupported);
       return gains(0);
     case hipMemAccessFlagsProtReadWrite:
       return gains(device);
@@ -109,11 +110,14 @@ hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* wanted
     const std::shared_ptr<mem_pool> changed = machine.pools().find(pool);
     require(wanted != nullptr);
     require(count <= static_cast<std::size_t>(machine.device_count()), hipErrorInvalidDevice);
+    const bool one_by_one = machine.rules().pool_entries == access_order::one_by_one;
     access_change all;
     for (size_t i = 0; i < count; ++i) {
       all.then(change_of(wanted[i], machine, changed->device()));
+      if (one_by_one) changed->change_rights(all);
     }
     changed->change_rights(all);
+    if (order_checker* const checker = machine.checker()) checker->revoke(*changed, all);
     return hipSuccess;
   });
 }

@@ -51,8 +51,8 @@ std::size_t pool_block::bytes_reached() const {
 }
 
 device_set pool_block::devices_with(right needed) const {
-  return needed == right::read ? rights_->readers.load(std::memory_order_relaxed)
-                               : rights_->writers.load(std::memory_order_relaxed);
+  const auto& given = needed == right::read ? rights_->readers : rights_->writers;
+  return given.load(std::memory_order_relaxed) | rights_->opened.load(std::memory_order_relaxed);
 }
 
 }  // namespace hipvmm::host_provider

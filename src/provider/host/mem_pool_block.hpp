@@ -22,6 +22,9 @@ class mem_pool;
 struct pool_rights {
   std::atomic<device_set> readers;
   std::atomic<device_set> writers;
+  /// Devices that had any right at some time: those that may use the memory where a release only
+  /// takes note of what is taken away; none where rights are enforced.
+  std::atomic<device_set> opened{0};
 };
 
 /// The physical side of a block.

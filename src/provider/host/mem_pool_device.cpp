@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "call.hpp"
+#include "capture.hpp"
 #include "core/hip_compat.hpp"
 #include "enum_value.hpp"
 #include "mem_pool_set.hpp"
@@ -23,6 +24,7 @@ hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* wanted) {
     require(value_of(wanted->location.type) == hipMemLocationTypeDevice);
     const int id = wanted->location.id;
     require(machine.has_device(id));
+    machine.captures().refuse_unsafe();
     descriptor file;
     switch (value_of(wanted->handleTypes)) {
       case hipMemHandleTypeNone:
@@ -33,9 +35,10 @@ hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* wanted) {
       default:
         return hipErrorNotSupported;
     }
+    const bool has_limit = machine.rules().max_size == size_limit::kept;
+    const std::uint64_t most = has_limit ? hipvmm::hip_compat::max_pool_bytes(*wanted) : 0;
     *pool = machine.pools().add(
-        std::make_shared<mem_pool>(machine, pool_origin::created, id,
-                                   hipvmm::hip_compat::max_pool_bytes(*wanted), std::move(file)));
+        std::make_shared<mem_pool>(machine, pool_origin::created, id, most, std::move(file)));
     return hipSuccess;
   });
 }
@@ -77,6 +80,7 @@ hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool) {
     const std::shared_ptr<mem_pool> wanted = machine.pools().find(pool);
     require(wanted->device() == device, hipErrorInvalidDevice);
     require(wanted->origin() != pool_origin::imported);
+    machine.captures().refuse_unsafe();
     machine.pools().make_current(device, pool);
     return hipSuccess;
   });

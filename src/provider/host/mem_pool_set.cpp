@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "mem_pool_set.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "failure.hpp"
@@ -18,9 +17,11 @@ mem_pool_set::mem_pool_set(runtime& machine) {
 }
 
 hipMemPool_t mem_pool_set::add(std::shared_ptr<mem_pool> pool) {
+  pool_list made{pool};
+  const auto handle = to_handle<hipMemPool_t>(handles_.insert(std::move(pool)));
   const std::lock_guard lock{mutex_};
-  alive_.push_back(pool);
-  return to_handle<hipMemPool_t>(handles_.insert(std::move(pool)));
+  alive_.splice(alive_.end(), made);
+  return handle;
 }
 
 std::shared_ptr<mem_pool> mem_pool_set::find(hipMemPool_t handle) const {
@@ -72,13 +73,36 @@ void mem_pool_set::release_idle(int device) {
   }
 }
 
-void mem_pool_set::forget_done() {
-  std::vector<std::shared_ptr<mem_pool>> done;  // dies after the lock
+void mem_pool_set::reset(int device) {
+  const auto is_made_for = [device](const mem_pool& each) {
+    return each.device() == device && each.origin() != pool_origin::device_default;
+  };
+  const auto leaving = handles_.extract_if(is_made_for);
+  hipMemPool_t standard = nullptr;
+  {
+    const std::lock_guard lock{mutex_};
+    device_pools& pools = devices_[static_cast<std::size_t>(device)];
+    standard = pools.current = pools.standard;
+  }
+  for (const std::shared_ptr<mem_pool>& each : leaving) each->abandon();
+  mem_pool& first = *find(standard);
+  first.release(0);
+  first.change_policy([](pool_policy& policy) { policy = {}; });
+  first.change_usage([](pool_usage& usage) {
+    usage.reserved_high = usage.reserved;
+    usage.used_high = usage.used;
+  });
+  first.change_rights({~device_set{0}, only(device), only(device)});
+  forget_done();
+}
+
+void mem_pool_set::forget_done() noexcept {
+  pool_list done;  // dies after the lock
   const std::lock_guard lock{mutex_};
-  const auto first = std::stable_partition(alive_.begin(), alive_.end(),
-                                           [](const auto& each) { return !each->is_done(); });
-  done.assign(std::make_move_iterator(first), std::make_move_iterator(alive_.end()));
-  alive_.erase(first, alive_.end());
+  for (auto at = alive_.begin(); at != alive_.end();) {
+    const auto each = at++;
+    if ((*each)->is_done()) done.splice(done.end(), alive_, each);
+  }
 }
 
 mem_pool_set::totals mem_pool_set::count() const {
@@ -92,7 +116,7 @@ mem_pool_set::totals mem_pool_set::count() const {
   return sum;
 }
 
-std::vector<std::shared_ptr<mem_pool>> mem_pool_set::all() const {
+mem_pool_set::pool_list mem_pool_set::all() const {
   const std::lock_guard lock{mutex_};
   return alive_;
 }

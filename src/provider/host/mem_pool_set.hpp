@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -34,8 +35,11 @@ class mem_pool_set {
   void release_surplus();
   /// Gives all idle memory of one device back to it, whatever the thresholds.
   void release_idle(int device);
+  /// Destroys the pools that were made or imported for a device, and sets its default one up as
+  /// new.
+  void reset(int device);
   /// Lets go of destroyed pools that have got their last block back.
-  void forget_done();
+  void forget_done() noexcept;
   /// Pools report how many more idle blocks they have, so that synchronising costs nothing where
   /// no pool has any.
   void note_idle(std::int64_t change) noexcept {
@@ -54,13 +58,14 @@ class mem_pool_set {
     hipMemPool_t standard;
     hipMemPool_t current;
   };
-  [[nodiscard]] std::vector<std::shared_ptr<mem_pool>> all() const;
+  using pool_list = std::list<std::shared_ptr<mem_pool>>;
+  [[nodiscard]] pool_list all() const;
 
   handle_table<mem_pool> handles_{handle_kind::pool};
   std::atomic<std::int64_t> idle_blocks_{0};
   mutable std::mutex mutex_;
   std::vector<device_pools> devices_;
-  std::vector<std::shared_ptr<mem_pool>> alive_;
+  pool_list alive_;
 };
 
 }  // namespace hipvmm::host_provider

@@ -7,6 +7,7 @@
 #include "mem_pool_set.hpp"
 #include "pointers.hpp"
 #include "shared_file.hpp"
+#include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
@@ -33,6 +34,11 @@ bool fits(const exported_pointer& pointer, const shared_file& file, std::size_t 
          pointer.offset < file.bytes && pointer.bytes <= file.bytes - pointer.offset;
 }
 
+int place_of(const shared_file& imported, imported_device rule) noexcept {
+  if (rule == imported_device::exporter) return imported.device;
+  return rule == imported_device::current ? current_device() : 0;
+}
+
 }  // namespace
 }  // namespace hipvmm::host_provider
 
@@ -44,7 +50,9 @@ hipError_t hipMemPoolExportToShareableHandle(void* shareable, hipMemPool_t pool,
     require(shareable != nullptr && flags == 0 && is_posix(type));
     const std::shared_ptr<mem_pool> exported = machine.pools().find(pool);
     require(exported->is_shareable());
-    *static_cast<int*>(shareable) = duplicate(exported->file()).release();
+    *static_cast<int*>(shareable) = machine.rules().exported == pool_export::new_descriptor
+                                        ? duplicate(exported->file()).release()
+                                        : exported->lasting_descriptor();
     return hipSuccess;
   });
 }
@@ -54,10 +62,11 @@ hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t* pool, void* os_hand
                                                unsigned int flags) {
   return call(__func__, [&](runtime& machine) {
     require(pool != nullptr && flags == 0 && is_posix(type));
-    const int given = descriptor_from(os_handle);
+    const profile& rules = machine.rules();
+    const int given = descriptor_from(os_handle, rules.pool_import, rules.zero);
     const shared_file found = shared_file::identify(given, pool_file, machine.device_count());
-    *pool = machine.pools().add(std::make_shared<mem_pool>(machine, pool_origin::imported,
-                                                           found.device, 0, duplicate(given)));
+    *pool = machine.pools().add(std::make_shared<mem_pool>(
+        machine, pool_origin::imported, place_of(found, rules.pool_device), 0, duplicate(given)));
     return hipSuccess;
   });
 }
@@ -66,7 +75,8 @@ hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData* data, void* pointer)
   return call(__func__, [&](runtime& machine) {
     require(data != nullptr && pointer != nullptr);
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
-    require(found && found->kind == memory_kind::pool_block);
+    require(found.has_value(), machine.rules().bad_export_pointer);
+    require(found->kind == memory_kind::pool_block);
     require(found->start == address_of(pointer));
     const auto block = std::static_pointer_cast<pool_block>(found->tenant);
     const std::shared_ptr<mem_pool> pool = block->pool();

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "call.hpp"
+#include "capture.hpp"
 #include "core/hip_compat.hpp"
+#include "graph_memory.hpp"
 #include "mem_pool.hpp"
 #include "pointers.hpp"
 #include "thread_state.hpp"
@@ -16,24 +18,53 @@ constexpr unsigned host_flags = hipHostMallocPortable | hipHostMallocMapped |
                                 hipHostMallocWriteCombined | hipHostMallocNumaUser |
                                 hipHostMallocCoherent | hipHostMallocNonCoherent;
 
+hipError_t allocate_host(runtime& machine, void** pointer, std::size_t bytes, unsigned flags) {
+  require(pointer != nullptr);
+  *pointer = nullptr;
+  require((flags & ~host_flags) == 0);
+  require((flags & hipHostMallocCoherent) == 0 || (flags & hipHostMallocNonCoherent) == 0);
+  machine.captures().refuse_unsafe();
+  if (bytes == 0) return hipSuccess;
+  *pointer = pointer_to(
+      machine.addresses().allocate(memory_kind::host_allocation, current_device(), bytes, flags));
+  return hipSuccess;
+}
+
+hipError_t free_host(runtime& machine, void* pointer) {
+  if (pointer == nullptr) return hipSuccess;
+  const address start = address_of(pointer);
+  const std::optional<region> found = machine.addresses().find(start);
+  require(found && found->kind == memory_kind::host_allocation && found->start == start);
+  machine.captures().refuse_unsafe();
+  machine.wait_all();
+  machine.end(*found);
+  return hipSuccess;
+}
+
+bool is_freed_by_hip_free(memory_kind kind) noexcept {
+  return kind == memory_kind::device_allocation || kind == memory_kind::managed_allocation ||
+         kind == memory_kind::pool_block || kind == memory_kind::graph_allocation;
+}
+
 }  // namespace
 
 void free_now(runtime& machine, address start) {
   const std::optional<region> found = machine.addresses().find(start);
-  require(found && found->start == start);
+  require(found && found->start == start && is_freed_by_hip_free(found->kind));
+  machine.captures().refuse_unsafe();
+  if (found->kind == memory_kind::device_allocation) {
+    machine.device(found->device).streams.wait_all();
+  } else {
+    machine.wait_all();
+  }
   switch (found->kind) {
     case memory_kind::pool_block:
-      machine.wait_all();
-      free_block(*found, nullptr);
-      return;
-    case memory_kind::managed_allocation:
-      machine.wait_all();
-      break;
+      return free_block(*found, nullptr);
+    case memory_kind::graph_allocation:
+      return free_graph_memory(*found);
     default:
-      require(found->kind == memory_kind::device_allocation);
-      machine.device(found->device).streams.wait_all();
+      machine.end(*found);
   }
-  machine.addresses().free_allocation(found->kind, start);
 }
 
 }  // namespace hipvmm::host_provider
@@ -43,6 +74,7 @@ using namespace hipvmm::host_provider;
 hipError_t hipMalloc(void** pointer, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr);
+    machine.captures().refuse_unsafe();
     *pointer = nullptr;
     if (bytes == 0) return hipSuccess;
     const int id = current_device();
@@ -61,28 +93,33 @@ hipError_t hipFree(void* pointer) {
 }
 
 hipError_t hipHostMalloc(void** pointer, size_t bytes, unsigned int flags) {
+  return call(__func__,
+              [&](runtime& machine) { return allocate_host(machine, pointer, bytes, flags); });
+}
+
+hipError_t hipHostAlloc(void** pointer, size_t bytes, unsigned int flags) {
+  return call(__func__,
+              [&](runtime& machine) { return allocate_host(machine, pointer, bytes, flags); });
+}
+
+hipError_t hipMallocHost(void** pointer, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
-    require(pointer != nullptr);
-    *pointer = nullptr;
-    require((flags & ~host_flags) == 0);
-    require((flags & hipHostMallocCoherent) == 0 || (flags & hipHostMallocNonCoherent) == 0);
-    if (bytes == 0) return hipSuccess;
-    *pointer = pointer_to(
-        machine.addresses().allocate(memory_kind::host_allocation, current_device(), bytes, flags));
-    return hipSuccess;
+    return allocate_host(machine, pointer, bytes, hipHostMallocDefault);
+  });
+}
+
+hipError_t hipMemAllocHost(void** pointer, size_t bytes) {
+  return call(__func__, [&](runtime& machine) {
+    return allocate_host(machine, pointer, bytes, hipHostMallocDefault);
   });
 }
 
 hipError_t hipHostFree(void* pointer) {
-  return call(__func__, [&](runtime& machine) {
-    if (pointer == nullptr) return hipSuccess;
-    const address start = address_of(pointer);
-    const std::optional<region> found = machine.addresses().find(start);
-    require(found && found->kind == memory_kind::host_allocation && found->start == start);
-    machine.wait_all();
-    machine.addresses().free_allocation(memory_kind::host_allocation, start);
-    return hipSuccess;
-  });
+  return call(__func__, [&](runtime& machine) { return free_host(machine, pointer); });
+}
+
+hipError_t hipFreeHost(void* pointer) {
+  return call(__func__, [&](runtime& machine) { return free_host(machine, pointer); });
 }
 
 hipError_t hipHostGetDevicePointer(void** device_pointer, void* host_pointer, unsigned int flags) {

@@ -8,8 +8,11 @@
 #include <string>
 #include <utility>
 
+#include "capture.hpp"
 #include "core/hip_compat.hpp"
 #include "failure.hpp"
+#include "fault_plan.hpp"
+#include "graph.hpp"
 #include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
@@ -33,7 +36,11 @@ environment read_environment() {
 
 const environment& process_environment() {
   // Read once, by whoever comes first; the others wait.
-  static const environment& once = *new environment{read_environment()};
+  static const environment& once = *[] {
+    auto* const read = new environment{read_environment()};
+    fault_plan::get().replace(read->values.faults);
+    return read;
+  }();
   return once;
 }
 
@@ -56,18 +63,24 @@ runtime& runtime::get() {
   return *current;
 }
 
+runtime* runtime::existing() noexcept { return instance.load(std::memory_order_acquire); }
+
 runtime::runtime()
     : configuration_{process_environment().values},
       valid_{process_environment().complaint.empty()},
-      addresses_{configuration_} {
+      addresses_{configuration_},
+      chunks_{rules()} {
   if (!valid_) {
     static const int told = std::fprintf(stderr, "%s\n", process_environment().complaint.c_str());
     static_cast<void>(told);
   }
+  if (configuration_.check_order) checker_ = std::make_unique<order_checker>(*this);
   for (int id = 0; valid_ && id < configuration_.devices; ++id) {
     devices_.push_back(std::make_unique<device_state>(*this, id, configuration_.device_bytes));
   }
   pools_ = std::make_unique<mem_pool_set>(*this);
+  graphs_ = std::make_unique<graph_set>();
+  captures_ = std::make_unique<capture_set>(*this);
 }
 
 runtime::~runtime() = default;
@@ -85,24 +98,40 @@ device_set runtime::peers_enabled(int id) const noexcept {
   return devices_[static_cast<std::size_t>(id)]->peers.load(std::memory_order_acquire);
 }
 
-std::shared_ptr<stream_queue> runtime::stream(hipStream_t handle) {
+std::shared_ptr<stream_queue> runtime::stream(hipStream_t handle, hipError_t code) {
   const int id = current_device();
   if (hip_compat::is_legacy_stream(handle)) return device(id).streams.null();
   if (handle == hipStreamPerThread) return per_thread_stream(*this, id);
   std::shared_ptr<stream_queue> found = streams_.find(from_handle(handle));
-  require(found != nullptr, hipErrorInvalidHandle);
+  require(found != nullptr, code);
   return found;
 }
 
 hipError_t runtime::submit(stream_queue& queue, operation work, completion how) {
+  if (captures_->record(queue, work)) return hipSuccess;
   std::vector<position> after = device(queue.device()).streams.ahead_of(queue);
-  if (how == completion::synchronous) return queue.run(std::move(work), std::move(after));
-  queue.submit(std::move(work), std::move(after));
+  order_submission noted{checker_.get(), queue, work};
+  if (how == completion::synchronous) {
+    const order_wait wait{checker_.get(), queue};
+    const hipError_t result = queue.run(std::move(work), std::move(after));
+    if (result != hipSuccess) return result;
+    wait.is_over();
+  } else {
+    queue.submit(std::move(work), std::move(after));
+  }
+  noted.accept();
   return hipSuccess;
 }
 
 void runtime::wait_all() const {
   for (const std::unique_ptr<device_state>& each : devices_) each->streams.wait_all();
+}
+
+void runtime::forget_capture(const stream_queue& closed) { captures_->forget(closed); }
+
+void runtime::end(const region& allocation) {
+  if (checker_ != nullptr) checker_->end(allocation.start, allocation.bytes);
+  addresses_.free_allocation(allocation.kind, allocation.start);
 }
 
 void runtime::retire(stream_queue& drained) { device(drained.device()).streams.retire(drained); }

@@ -4,19 +4,24 @@
 #include <hip/hip_runtime_api.h>
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "address_map.hpp"
 #include "chunk.hpp"
 #include "device_memory.hpp"
+#include "device_preferences.hpp"
 #include "event_state.hpp"
 #include "handle_table.hpp"
+#include "order_checker.hpp"
 #include "settings.hpp"
 #include "stream_set.hpp"
 
 namespace hipvmm::host_provider {
 
+class capture_set;
+class graph_set;
 class mem_pool_set;
 
 struct device_state {
@@ -26,6 +31,7 @@ struct device_state {
   stream_set streams;
   /// Devices whose hipMalloc memory this one may use since hipDeviceEnablePeerAccess.
   std::atomic<device_set> peers{0};
+  device_preferences preferences;
 };
 
 /// Whether the calling thread waits for the work it submits.
@@ -36,16 +42,21 @@ enum class completion { synchronous, asynchronous };
 class runtime {
  public:
   static runtime& get();
+  /// Null before the first call.
+  static runtime* existing() noexcept;
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;
 
   /// Whether the environment could be understood.
   [[nodiscard]] bool valid() const noexcept { return valid_; }
   [[nodiscard]] const settings& configuration() const noexcept { return configuration_; }
+  [[nodiscard]] const profile& rules() const noexcept { return *configuration_.like; }
   [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices_.size()); }
   [[nodiscard]] bool has_device(int id) const noexcept { return id >= 0 && id < device_count(); }
   /// Throws: failure with `code` when there is no such device.
   device_state& device(int id, hipError_t code = hipErrorInvalidDevice);
+  /// Memory of the host that chunks may be made of.
+  [[nodiscard]] device_memory& host_memory() noexcept { return host_memory_; }
   [[nodiscard]] bool linked(int a, int b) const noexcept;
   [[nodiscard]] device_set peers_enabled(int id) const noexcept;
 
@@ -55,15 +66,24 @@ class runtime {
   [[nodiscard]] handle_table<stream_queue>& streams() noexcept { return streams_; }
   [[nodiscard]] handle_table<event_state>& events() noexcept { return events_; }
   [[nodiscard]] mem_pool_set& pools() noexcept { return *pools_; }
+  [[nodiscard]] capture_set& captures() noexcept { return *captures_; }
+  [[nodiscard]] graph_set& graphs() noexcept { return *graphs_; }
+  /// Null unless HIPVMM_HOST_CHECK asks for it.
+  [[nodiscard]] order_checker* checker() const noexcept { return checker_.get(); }
 
   /// The stream behind a handle: null and per-thread streams are those of the current device.
-  /// Throws: failure with hipErrorInvalidHandle for a stale or forged one.
-  std::shared_ptr<stream_queue> stream(hipStream_t handle);
-  /// Submits work in the order that the null stream's rules give.
+  /// Throws: failure with `code` for a stale or forged one.
+  std::shared_ptr<stream_queue> stream(hipStream_t handle, hipError_t code = hipErrorInvalidHandle);
+  /// Submits work in the order that the null stream's rules give, or records it where the stream is
+  /// captured.
   hipError_t submit(stream_queue& queue, operation work, completion how);
+  /// The stream takes no more work.
+  void forget_capture(const stream_queue& closed);
   void retire(stream_queue& drained);
   /// Waits for all work submitted to any device so far.
   void wait_all() const;
+  /// Frees an allocation, or forgets a registration, whose users have been waited for.
+  void end(const region& allocation);
 
  private:
   runtime();
@@ -72,11 +92,15 @@ class runtime {
   settings configuration_;
   bool valid_ = false;
   std::vector<std::unique_ptr<device_state>> devices_;
+  device_memory host_memory_{std::numeric_limits<std::size_t>::max()};
   address_map addresses_;
   chunk_table chunks_;
   handle_table<stream_queue> streams_{handle_kind::stream};
   handle_table<event_state> events_{handle_kind::event};
   std::unique_ptr<mem_pool_set> pools_;
+  std::unique_ptr<graph_set> graphs_;
+  std::unique_ptr<capture_set> captures_;
+  std::unique_ptr<order_checker> checker_;
 };
 
 }  // namespace hipvmm::host_provider

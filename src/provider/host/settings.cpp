@@ -4,14 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "parse.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
@@ -31,30 +31,19 @@ constexpr std::size_t default_address_space = 64 * tebibyte;
                               "\" is not valid. Set it to " + accepted + ", or unset it."};
 }
 
-std::optional<std::size_t> parse_number(std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-std::optional<std::size_t> parse_bytes(std::string_view text) {
-  struct unit {
-    std::string_view suffix;
-    unsigned shift;
-  };
-  constexpr std::array units{unit{"KiB", 10}, unit{"MiB", 20}, unit{"GiB", 30}, unit{"TiB", 40}};
-  unsigned shift = 0;
-  for (const unit& each : units) {
-    if (text.ends_with(each.suffix)) {
-      shift = each.shift;
-      text.remove_suffix(each.suffix.size());
-      break;
+const profile* read_profile() {
+  const char* value = std::getenv("HIPVMM_HOST_PROFILE");
+  if (value == nullptr) return &profiles().front();
+  const profile* const found = find_profile(value);
+  if (found == nullptr) {
+    std::string names;
+    for (const profile& each : profiles()) {
+      names += names.empty() ? "one of " : ", ";
+      names += each.name;
     }
+    reject("HIPVMM_HOST_PROFILE", value, names);
   }
-  const std::optional<std::size_t> number = parse_number(text);
-  if (!number || (*number << shift) >> shift != *number) return std::nullopt;
-  return *number << shift;
+  return found;
 }
 
 int read_devices(int otherwise) {
@@ -67,9 +56,11 @@ int read_devices(int otherwise) {
   return static_cast<int>(*count);
 }
 
-std::size_t read_granularity(std::size_t otherwise) {
+void read_granularity(settings& result) {
+  result.granularity = result.like->minimum_granularity;
+  result.recommended_granularity = result.like->recommended_granularity;
   const char* value = std::getenv("HIPVMM_HOST_GRANULARITY");
-  if (value == nullptr) return otherwise;
+  if (value == nullptr) return;
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::optional<std::size_t> bytes = parse_bytes(value);
   if (!bytes || !std::has_single_bit(*bytes) || *bytes < page || *bytes > gibibyte) {
@@ -77,7 +68,8 @@ std::size_t read_granularity(std::size_t otherwise) {
            "a power of two of bytes from the page size, " + std::to_string(page) +
                ", to 1GiB, such as 4KiB or 2MiB");
   }
-  return *bytes;
+  result.granularity = *bytes;
+  result.recommended_granularity = *bytes;
 }
 
 std::size_t read_bytes(const char* variable, std::size_t granularity, std::size_t otherwise) {
@@ -91,6 +83,14 @@ std::size_t read_bytes(const char* variable, std::size_t granularity, std::size_
             std::to_string(granularity));
   }
   return *bytes;
+}
+
+bool read_switch(const char* variable, bool otherwise) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr) return otherwise;
+  const std::string_view text = value;
+  if (text != "0" && text != "1") reject(variable, value, "0 or 1");
+  return text == "1";
 }
 
 std::size_t default_device_bytes(std::size_t granularity) {
@@ -133,17 +133,32 @@ std::vector<std::uint64_t> read_links(int devices) {
   return links;
 }
 
+fault_settings read_faults() {
+  const char* value = std::getenv("HIPVMM_HOST_FAULTS");
+  if (value == nullptr) return {};
+  try {
+    return parse_faults(value);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument{std::string{"hipvmm host provider: HIPVMM_HOST_FAULTS: "} +
+                                error.what() + "."};
+  }
+}
+
 }  // namespace
 
 settings read_settings() {
   settings result;
+  result.like = read_profile();
   result.devices = read_devices(result.devices);
-  result.granularity = read_granularity(result.granularity);
+  read_granularity(result);
   result.device_bytes = read_bytes("HIPVMM_HOST_MEMORY", result.granularity,
                                    default_device_bytes(result.granularity));
   result.address_space_bytes =
       read_bytes("HIPVMM_HOST_ADDRESS_SPACE", result.granularity, default_address_space);
   result.links = read_links(result.devices);
+  result.faults = read_faults();
+  result.reports_leaks = read_switch("HIPVMM_HOST_LEAKS", result.reports_leaks);
+  result.check_order = read_switch("HIPVMM_HOST_CHECK", result.check_order);
   return result;
 }
 

@@ -5,18 +5,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "fault_rule.hpp"
+#include "profile.hpp"
+
 namespace hipvmm::host_provider {
 
 inline constexpr int max_devices = 64;
 
 /// What the environment asks of the provider. docs/providers.md lists the variables.
 struct settings {
+  const profile* like = &profiles().front();
   int devices = 2;
   std::size_t granularity = 2U << 20U;
+  std::size_t recommended_granularity = 2U << 20U;
   std::size_t device_bytes = 0;
   std::size_t address_space_bytes = 0;
   /// links[d] has bit p set when device d reaches device p over a peer link.
   std::vector<std::uint64_t> links;
+  fault_settings faults;
+  bool reports_leaks = false;
+  bool check_order = false;
 };
 
 /// Reads the environment.

@@ -63,10 +63,15 @@ shared_file shared_file::identify(int file, std::string_view kind, int devices) 
   return {device, static_cast<std::size_t>(status.st_size), status.st_ino};
 }
 
-int descriptor_from(void* os_handle) {
-  require(os_handle != nullptr);
+int descriptor_from(void* os_handle, import_form form, descriptor_zero zero) {
+  require(os_handle != nullptr || zero == descriptor_zero::taken);
   const auto value = reinterpret_cast<std::uintptr_t>(os_handle);
-  return value < descriptor_values_end ? static_cast<int>(value) : *static_cast<int*>(os_handle);
+  const bool is_value = value < descriptor_values_end;
+  if (form == import_form::pointer && is_value) {
+    throw crash{"follows the descriptor's value as a pointer to it", "ROCm/rocm-systems#11020"};
+  }
+  if (form == import_form::value || is_value) return static_cast<int>(value);
+  return *static_cast<int*>(os_handle);
 }
 
 descriptor duplicate(int file) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "descriptor.hpp"
+#include "profile.hpp"
 
 namespace hipvmm::host_provider {
 
@@ -25,8 +26,9 @@ struct shared_file {
 
 /// The descriptor that a program passed as a shareable handle. ROCm up to 7.0 passes a pointer to
 /// it for chunks, and AMD's guide does for pools; newer releases and CUDA pass its value.
-/// Throws: failure with hipErrorInvalidValue for null.
-int descriptor_from(void* os_handle);
+/// Throws: failure with hipErrorInvalidValue for null, unless that is descriptor 0; crash for a
+/// value where a pointer is expected.
+int descriptor_from(void* os_handle, import_form form, descriptor_zero zero);
 
 /// Throws: failure when the process has no descriptor left.
 descriptor duplicate(int file);

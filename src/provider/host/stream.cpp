@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "capture.hpp"
 #include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
@@ -19,6 +20,9 @@ hipError_t create(runtime& machine, hipStream_t* stream, unsigned flags, int pri
       streams.create(order, std::clamp(priority, greatest_priority, least_priority));
   try {
     *stream = to_handle<hipStream_t>(machine.streams().insert(made));
+    if (order_checker* const checker = machine.checker()) {
+      checker->name(*made, from_handle(*stream));
+    }
   } catch (...) {
     made->close();
     throw;
@@ -64,7 +68,10 @@ hipError_t hipStreamDestroy(hipStream_t stream) {
 hipError_t hipStreamSynchronize(hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    machine.captures().refuse_wait_for(*queue);
+    const order_wait noted{machine.checker(), *queue};
     for (const position& each : awaited_by(machine, *queue)) each.wait();
+    noted.is_over();
     machine.pools().release_surplus();
     return queue->take_error();
   });
@@ -73,9 +80,12 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
 hipError_t hipStreamQuery(hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    machine.captures().refuse_wait_for(*queue);
+    const order_wait noted{machine.checker(), *queue};
     for (const position& each : awaited_by(machine, *queue)) {
       if (!each.reached()) return hipErrorNotReady;
     }
+    noted.is_over();
     return queue->take_error();
   });
 }
@@ -86,6 +96,7 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
     const std::shared_ptr<event_state> awaited = machine.events().find(from_handle(event));
     require(awaited != nullptr, hipErrorInvalidHandle);
+    if (machine.captures().record_wait(*queue, *awaited)) return hipSuccess;
     const std::shared_ptr<const mark> last = awaited->last();
     if (last == nullptr) return hipSuccess;
     queue->follow(*last);

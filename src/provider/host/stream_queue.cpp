@@ -2,11 +2,13 @@
 #include "stream_queue.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "failure.hpp"
+#include "graph.hpp"
 #include "runtime.hpp"
 
 namespace hipvmm::host_provider {
@@ -33,6 +35,11 @@ gate& worker_gate() {
   return only;
 }
 
+stream_number next_number() noexcept {
+  static std::atomic<stream_number> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 bool all_reached(const std::vector<position>& positions) noexcept {
   return std::all_of(positions.begin(), positions.end(),
                      [](const position& each) { return each.reached(); });
@@ -50,6 +57,13 @@ hipError_t call_host(const host_operation& work, hipError_t status) {
 }
 
 }  // namespace
+
+stream_queue::stream_queue(runtime& machine, int device, stream_order order, int priority) noexcept
+    : machine_{machine},
+      number_{next_number()},
+      device_{device},
+      order_{order},
+      priority_{priority} {}
 
 bool position::reached() const noexcept { return queue->reached(sequence); }
 void position::wait() const { queue->wait(sequence); }
@@ -87,10 +101,11 @@ hipError_t stream_queue::run(operation work, std::vector<position> after) {
 
 std::shared_ptr<mark> stream_queue::put_mark(std::vector<position> after) {
   auto made = std::make_shared<mark>();
+  if (order_checker* const checker = machine_.checker()) made->seen = checker->place(*this);
   std::unique_lock lock{mutex_};
-  note(after);
-  made->after = clock_;
+  made->after = clock_behind(after);
   if (idle() && all_reached(after)) {
+    note(after);
     made->where = {shared_from_this(), submitted_.load(std::memory_order_relaxed)};
     made->when = std::chrono::steady_clock::now();
     return made;
@@ -101,6 +116,7 @@ std::shared_ptr<mark> stream_queue::put_mark(std::vector<position> after) {
 }
 
 void stream_queue::follow(const mark& awaited) {
+  if (order_checker* const checker = machine_.checker()) checker->follow(*this, *awaited.seen);
   const std::lock_guard lock{mutex_};
   clock_.include(awaited.where.queue, awaited.where.sequence);
   clock_.include(awaited.after);
@@ -139,6 +155,7 @@ hipError_t stream_queue::peek_error() const {
 }
 
 void stream_queue::close() {
+  machine_.forget_capture(*this);
   bool started = false;
   {
     const std::lock_guard lock{mutex_};
@@ -164,13 +181,21 @@ void stream_queue::release_all() {
   workers.opened.notify_all();
 }
 
+stream_clock stream_queue::clock_behind(const std::vector<position>& after) const {
+  stream_clock clock = clock_;
+  for (const position& each : after) clock.include(each.queue, each.sequence);
+  return clock;
+}
+
 void stream_queue::note(const std::vector<position>& after) {
-  for (const position& each : after) clock_.include(each.queue, each.sequence);
+  if (!after.empty()) clock_ = clock_behind(after);
 }
 
 std::uint64_t stream_queue::append(std::unique_lock<std::mutex>& lock, entry next) {
   require(!closed_, hipErrorInvalidHandle);  // destroyed by another thread in the meantime
-  note(next.after);
+  // Noted only once nothing can fail any more: what was never submitted comes after nothing.
+  std::optional<stream_clock> clock;
+  if (!next.after.empty()) clock = clock_behind(next.after);
   if (!started_) {
     try {
       std::thread{[self = shared_from_this()] { self->work_until_closed(); }}.detach();
@@ -183,6 +208,7 @@ std::uint64_t stream_queue::append(std::unique_lock<std::mutex>& lock, entry nex
                                   [](const position& each) { return each.reached(); }),
                    next.after.end());
   entries_.push_back(std::move(next));
+  if (clock) clock_ = *std::move(clock);
   const std::uint64_t sequence = submitted_.fetch_add(1, std::memory_order_release) + 1;
   const bool wake = sleeping_;
   lock.unlock();
@@ -223,11 +249,29 @@ hipError_t stream_queue::execute(operation& work) {
       return hipSuccess;
     }
     hipError_t operator()(host_operation& each) const {
+      if (each.seen != nullptr) queue.machine_.checker()->learn(*each.seen);
       return call_host(each, queue.peek_error());
     }
     hipError_t operator()(copy_operation& each) const { return perform(queue.machine_, each); }
     hipError_t operator()(fill_operation& each) const { return perform(queue.machine_, each); }
     hipError_t operator()(prefetch_operation& each) const { return perform(each); }
+    hipError_t operator()(graph_memory_operation& each) const {
+      if (each.step == graph_memory_step::allocate) {
+        each.memory->open();
+      } else {
+        each.memory->close();
+      }
+      return hipSuccess;
+    }
+    hipError_t operator()(graph_operation& each) const {
+      hipError_t first = hipSuccess;
+      for (const graph_work& step : each.program->steps) {
+        operation once = operation_of(step);
+        const hipError_t result = queue.execute(once);
+        if (first == hipSuccess) first = result;
+      }
+      return first;
+    }
   };
   return std::visit(runner{*this}, work);
 }

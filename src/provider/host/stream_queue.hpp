@@ -14,12 +14,15 @@
 #include <vector>
 
 #include "managed_pages.hpp"
+#include "order_clock.hpp"
 #include "stream_clock.hpp"
 #include "transfer.hpp"
 
 namespace hipvmm::host_provider {
 
+class graph_memory;
 class stream_queue;
+struct graph_program;
 
 /// Priorities are hints in HIP: they are kept and reported, and change nothing here.
 inline constexpr int least_priority = 1;
@@ -41,6 +44,8 @@ struct mark {
   std::chrono::steady_clock::time_point when;
   /// Work of other streams that comes before the mark.
   stream_clock after;
+  /// What the order checker knows to come before it; null without the checker.
+  std::shared_ptr<const order_clock> seen;
 };
 
 struct mark_operation {
@@ -54,9 +59,22 @@ struct host_operation {
   hipStreamCallback_t callback;  // used when function is null
   hipStream_t stream;
   void* user_data;
+  /// What the order checker knows to come before it; null without the checker.
+  std::shared_ptr<const order_clock> seen = nullptr;
 };
-using operation = std::variant<mark_operation, wait_operation, host_operation, copy_operation,
-                               fill_operation, prefetch_operation>;
+/// Memory of a graph, from where it is allocated to where it is freed.
+enum class graph_memory_step { allocate, free };
+struct graph_memory_operation {
+  std::shared_ptr<graph_memory> memory;
+  graph_memory_step step;
+};
+/// All that an executable graph does.
+struct graph_operation {
+  std::shared_ptr<const graph_program> program;
+};
+using operation =
+    std::variant<mark_operation, wait_operation, host_operation, copy_operation, fill_operation,
+                 prefetch_operation, graph_memory_operation, graph_operation>;
 
 enum class stream_order {
   null,          ///< the legacy null stream of its device
@@ -69,12 +87,13 @@ enum class stream_order {
 /// for each other cannot wait in a circle.
 class stream_queue : public std::enable_shared_from_this<stream_queue> {
  public:
-  stream_queue(runtime& machine, int device, stream_order order, int priority) noexcept
-      : machine_{machine}, device_{device}, order_{order}, priority_{priority} {}
+  stream_queue(runtime& machine, int device, stream_order order, int priority) noexcept;
 
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] stream_order order() const noexcept { return order_; }
   [[nodiscard]] int priority() const noexcept { return priority_; }
+  /// No other stream ever has the same.
+  [[nodiscard]] stream_number number() const noexcept { return number_; }
 
   /// Appends work that starts after everything before it here and everything in `after`.
   position submit(operation work, std::vector<position> after);
@@ -118,12 +137,14 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   };
 
   void work_until_closed();
+  [[nodiscard]] stream_clock clock_behind(const std::vector<position>& after) const;
   void note(const std::vector<position>& after);
   std::uint64_t append(std::unique_lock<std::mutex>& lock, entry next);
   hipError_t execute(operation& work);
   void finish(hipError_t result);
 
   runtime& machine_;
+  const stream_number number_;
   const int device_;
   const stream_order order_;
   const int priority_;

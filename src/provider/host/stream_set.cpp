@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime.hpp"
+
 namespace hipvmm::host_provider {
 
 std::shared_ptr<stream_queue> stream_set::create(stream_order order, int priority) {
@@ -14,6 +16,7 @@ std::shared_ptr<stream_queue> stream_set::create(stream_order order, int priorit
 }
 
 void stream_set::retire(stream_queue& drained) {
+  if (order_checker* const checker = machine_.checker()) checker->retire(drained);
   std::shared_ptr<stream_queue> last;  // dies after the lock
   const std::lock_guard lock{mutex_};
   const hipError_t error = drained.take_error();
@@ -49,7 +52,9 @@ std::vector<position> stream_set::ends(bool non_blocking_too) const {
 }
 
 void stream_set::wait_all() const {
+  const order_wait noted{machine_.checker(), device_};
   for (const position& each : ends(true)) each.wait();
+  noted.is_over();
 }
 
 hipError_t stream_set::take_errors() {

@@ -51,13 +51,23 @@ address_map::pin hold(runtime& machine, const endpoint& side, right needed, std:
   return held;
 }
 
+void move_bytes(const address_map::pin& to, address destination, const address_map::pin& from,
+                address source) {
+  if (!to.seen()) return;
+  void* const target = pointer_to(to.touched(destination));
+  if (from.seen()) {
+    std::memmove(target, pointer_to(from.touched(source)), from.bytes());
+  } else {
+    std::memset(target, 0, from.bytes());
+  }
+}
+
 void copy_forwards(runtime& machine, const copy_operation& work) {
   for (std::size_t done = 0; done < work.bytes;) {
     const std::size_t wanted = std::min(slice_bytes, work.bytes - done);
     const address_map::pin to = hold(machine, work.destination, right::write, done, wanted);
     const address_map::pin from = hold(machine, work.source, right::read, done, to.bytes());
-    std::memmove(pointer_to(work.destination.start + done), pointer_to(work.source.start + done),
-                 from.bytes());
+    move_bytes(to, work.destination.start + done, from, work.source.start + done);
     done += from.bytes();
   }
 }
@@ -70,8 +80,7 @@ void copy_backwards(runtime& machine, const copy_operation& work) {
     const address_map::pin from =
         hold(machine, work.source, right::read, left - to.bytes(), to.bytes(), true);
     left -= from.bytes();
-    std::memmove(pointer_to(work.destination.start + left), pointer_to(work.source.start + left),
-                 from.bytes());
+    move_bytes(to, work.destination.start + left, from, work.source.start + left);
   }
 }
 
@@ -121,7 +130,9 @@ hipError_t perform(runtime& machine, fill_operation& work) {
     for (std::size_t done = 0; done < bytes;) {
       const address_map::pin held =
           hold(machine, work.destination, right::write, done, std::min(slice_bytes, bytes - done));
-      fill_slice(work.destination.start + done, work, held.bytes());
+      if (held.seen()) {
+        fill_slice(held.touched(work.destination.start + done), work, held.bytes());
+      }
       done += held.bytes();
     }
   } catch (const failure& error) {

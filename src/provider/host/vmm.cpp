@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include <sys/mman.h>
+
 #include <bit>
+#include <new>
 
 #include "call.hpp"
+#include "core/hip_compat.hpp"
 #include "enum_value.hpp"
 #include "pointers.hpp"
 
@@ -12,6 +16,10 @@ bool is_device(const hipMemLocation& location) noexcept {
   return value_of(location.type) == hipMemLocationTypeDevice;
 }
 
+bool is_host(const hipMemLocation& location) noexcept {
+  return value_of(location.type) == hipvmm::hip_compat::host_location;
+}
+
 hipMemGenericAllocationHandle_t handle_of(std::uint64_t value) noexcept {
   return to_handle<hipMemGenericAllocationHandle_t>(value);
 }
@@ -20,20 +28,68 @@ bool is_whole(std::size_t bytes, std::size_t granularity) noexcept {
   return bytes != 0 && bytes % granularity == 0;
 }
 
+bool is_type(const hipMemAllocationProp& wanted, const profile& rules) noexcept {
+  const int type = value_of(wanted.type);
+  return type == hipMemAllocationTypePinned ||
+         (type == hipvmm::hip_compat::uncached_allocation && rules.uncached == extra_type::taken);
+}
+
+// The memory that a new chunk is made of.
+device_memory& place_of(runtime& machine, const hipMemAllocationProp& wanted) {
+  const profile& rules = machine.rules();
+  if (is_host(wanted.location) && rules.host_chunks != host_place::refused) {
+    // CUDA: requestedHandleTypes must be 0 for memory of the host.
+    require(rules.host_chunks == host_place::any_memory ||
+            value_of(wanted.requestedHandleType) == hipMemHandleTypeNone);
+    return machine.host_memory();
+  }
+  require(is_device(wanted.location));
+  return machine.device(wanted.location.id, rules.bad_create_device).memory;
+}
+
 // Rights that one descriptor gives; throws when it asks for something that does not exist.
 access_change change_of(const hipMemAccessDesc& wanted, const runtime& machine) {
-  require(is_device(wanted.location) && machine.has_device(wanted.location.id));
-  const device_set device = only(wanted.location.id);
-  switch (value_of(wanted.flags)) {
-    case hipMemAccessFlagsProtNone:
-      return {device, 0, 0};
-    case hipMemAccessFlagsProtRead:
-      return {device, device, 0};
-    case hipMemAccessFlagsProtReadWrite:
-      return {device, device, device};
-    default:
-      throw failure{hipErrorInvalidValue};
+  const profile& rules = machine.rules();
+  const int flags = value_of(wanted.flags);
+  const bool reads = flags == hipMemAccessFlagsProtRead || flags == hipMemAccessFlagsProtReadWrite;
+  const bool writes = flags == hipMemAccessFlagsProtReadWrite;
+  require(reads || flags == hipMemAccessFlagsProtNone);
+  if (is_host(wanted.location) && rules.host_chunks != host_place::refused) {
+    access_change change;
+    change.host = (reads ? PROT_READ : PROT_NONE) | (writes ? PROT_WRITE : PROT_NONE);
+    return change;
   }
+  require(is_device(wanted.location) || rules.access_checks == entry_check::id_only);
+  require(machine.has_device(wanted.location.id));
+  const device_set device = only(wanted.location.id);
+  return {device, reads ? device : 0, writes ? device : 0};
+}
+
+void set_access(runtime& machine, address start, std::size_t bytes, const access_change& change) {
+  bytes = machine.addresses().set_access(start, bytes, change, machine.configuration().links);
+  if (order_checker* const checker = machine.checker()) checker->revoke(start, bytes, change);
+}
+
+void wait_for(runtime& machine, waiting what, int owner) {
+  switch (what) {
+    case waiting::none:
+      return;
+    case waiting::null_stream:
+      for (const position& each : machine.device(owner).streams.ends(false)) each.wait();
+      return;
+    case waiting::all_streams:
+      machine.wait_all();
+  }
+}
+
+void map(runtime& machine, address start, std::size_t bytes, const std::shared_ptr<chunk>& memory) {
+  if (machine.rules().part == mapped_part::whole_chunk) {
+    require(bytes == memory->bytes(), hipErrorNotSupported);
+  }
+  const std::size_t granularity = machine.configuration().granularity;
+  require(is_whole(bytes, granularity) && start % granularity == 0);
+  require(bytes <= memory->bytes());
+  machine.addresses().map(start, bytes, memory);
 }
 
 }  // namespace
@@ -49,7 +105,9 @@ hipError_t hipMemGetAllocationGranularity(size_t* granularity, const hipMemAlloc
     require(machine.has_device(wanted->location.id));
     require(value_of(option) == hipMemAllocationGranularityMinimum ||
             value_of(option) == hipMemAllocationGranularityRecommended);
-    *granularity = machine.configuration().granularity;
+    *granularity = value_of(option) == hipMemAllocationGranularityMinimum
+                       ? machine.configuration().granularity
+                       : machine.configuration().recommended_granularity;
     return hipSuccess;
   });
 }
@@ -58,8 +116,10 @@ hipError_t hipMemAddressReserve(void** pointer, size_t bytes, size_t alignment, 
                                 unsigned long long flags) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && flags == 0);
-    require(is_whole(bytes, machine.configuration().granularity));
-    require(alignment == 0 || std::has_single_bit(alignment));
+    const bool is_good = is_whole(bytes, machine.configuration().granularity) &&
+                         (alignment == 0 || std::has_single_bit(alignment));
+    require(is_good, machine.rules().bad_reserve);
+    require(machine.rules().vmm == virtual_memory::offered, hipErrorOutOfMemory);
     *pointer = pointer_to(machine.addresses().reserve(bytes, alignment, address_of(hint)));
     return hipSuccess;
   });
@@ -77,15 +137,16 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
                         const hipMemAllocationProp* wanted, unsigned long long flags) {
   return call(__func__, [&](runtime& machine) {
     require(handle != nullptr && wanted != nullptr && flags == 0);
-    require(value_of(wanted->type) == hipMemAllocationTypePinned && is_device(wanted->location));
-    device_state& owner = machine.device(wanted->location.id);
+    require(is_type(*wanted, machine.rules()));
+    device_memory& place = place_of(machine, *wanted);
     const int handle_type = value_of(wanted->requestedHandleType);
-    require(
-        handle_type == hipMemHandleTypeNone || handle_type == hipMemHandleTypePosixFileDescriptor,
-        hipErrorNotSupported);
+    if (handle_type == hipMemHandleTypePosixFileDescriptor) {
+      require(machine.rules().sharing == hipSuccess, machine.rules().sharing);
+    } else {
+      require(handle_type == hipMemHandleTypeNone, hipErrorNotSupported);
+    }
     require(is_whole(bytes, machine.configuration().granularity));
-    *handle =
-        handle_of(machine.chunks().add(std::make_shared<chunk>(owner.memory, *wanted, bytes)));
+    *handle = handle_of(machine.chunks().add(std::make_shared<chunk>(place, *wanted, bytes)));
     return hipSuccess;
   });
 }
@@ -101,7 +162,12 @@ hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t* handle,
   return call(__func__, [&](runtime& machine) {
     require(handle != nullptr && pointer != nullptr);
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
-    require(found && found->kind == memory_kind::mapping);
+    const bool is_mapping = found && found->kind == memory_kind::mapping;
+    if (found && !is_mapping && machine.rules().unknown_address == bad_pointer::followed) {
+      throw crash{"reads a null pointer for memory that hipMemMap did not place",
+                  "ROCm/clr to 6.4, hip_vm.cpp"};
+    }
+    require(is_mapping);
     machine.chunks().retain(found->memory);
     *handle = handle_of(found->memory->handle());
     return hipSuccess;
@@ -121,11 +187,18 @@ hipError_t hipMemMap(void* pointer, size_t bytes, size_t offset,
                      hipMemGenericAllocationHandle_t handle, unsigned long long flags) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && offset == 0 && flags == 0);
-    const std::size_t granularity = machine.configuration().granularity;
-    require(is_whole(bytes, granularity) && address_of(pointer) % granularity == 0);
+    require(bytes != 0);
     const std::shared_ptr<chunk> memory = machine.chunks().find(from_handle(handle));
-    require(bytes <= memory->bytes());
-    machine.addresses().map(address_of(pointer), bytes, memory);
+    wait_for(machine, machine.rules().map_waits, memory->device());
+    if (machine.rules().bad_map == failed_map::told) {
+      map(machine, address_of(pointer), bytes, memory);
+      return hipSuccess;
+    }
+    try {
+      map(machine, address_of(pointer), bytes, memory);
+    } catch (const failure&) {
+    } catch (const std::bad_alloc&) {
+    }
     return hipSuccess;
   });
 }
@@ -133,7 +206,11 @@ hipError_t hipMemMap(void* pointer, size_t bytes, size_t offset,
 hipError_t hipMemUnmap(void* pointer, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0);
-    machine.addresses().unmap(address_of(pointer), bytes);
+    const std::optional<region> found = machine.addresses().find(address_of(pointer));
+    if (found) wait_for(machine, machine.rules().unmap_waits, found->device);
+    const address start = address_of(pointer);
+    const std::size_t gone = machine.addresses().unmap(start, bytes);
+    if (order_checker* const checker = machine.checker()) checker->end(start, gone);
     return hipSuccess;
   });
 }
@@ -142,11 +219,15 @@ hipError_t hipMemSetAccess(void* pointer, size_t bytes, const hipMemAccessDesc* 
                            size_t count) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0 && wanted != nullptr && count != 0);
+    const bool one_by_one = machine.rules().access_entries == access_order::one_by_one;
+    const bool is_real = machine.rules().vmm == virtual_memory::offered;
     access_change all;
     for (size_t i = 0; i < count; ++i) {
-      all.then(change_of(wanted[i], machine));
+      const access_change each = change_of(wanted[i], machine);
+      if (one_by_one && is_real) set_access(machine, address_of(pointer), bytes, each);
+      all.then(each);
     }
-    machine.addresses().set_access(address_of(pointer), bytes, all, machine.configuration().links);
+    if (!one_by_one && is_real) set_access(machine, address_of(pointer), bytes, all);
     return hipSuccess;
   });
 }
@@ -156,6 +237,10 @@ hipError_t hipMemGetAccess(unsigned long long* flags, const hipMemLocation* loca
   return call(__func__, [&](runtime& machine) {
     require(flags != nullptr && location != nullptr && pointer != nullptr);
     require(is_device(*location) && machine.has_device(location->id));
+    if (machine.rules().vmm == virtual_memory::absent) {
+      *flags = hipMemAccessFlagsProtNone;
+      return hipSuccess;
+    }
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
     require(found && found->kind == memory_kind::mapping);
     const device_set device = only(location->id);

@@ -2,6 +2,7 @@
 #include "call.hpp"
 #include "enum_value.hpp"
 #include "shared_file.hpp"
+#include "thread_state.hpp"
 
 using namespace hipvmm::host_provider;
 
@@ -9,10 +10,16 @@ hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocatio
                                          hipMemAllocationHandleType type,
                                          unsigned long long flags) {
   return call(__func__, [&](runtime& machine) {
-    require(shareable != nullptr && flags == 0);
+    const profile& rules = machine.rules();
+    require(flags == 0 && (shareable != nullptr || rules.null_export == bad_pointer::followed));
+    require(rules.sharing == hipSuccess, rules.sharing);
     const std::shared_ptr<chunk> memory = machine.chunks().find(from_handle(handle));
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor &&
             memory->properties().requestedHandleType == hipMemHandleTypePosixFileDescriptor);
+    if (shareable == nullptr) {
+      throw crash{"writes the descriptor through a null pointer",
+                  "ROCm/clr 6.2 to 6.4, hip_vm.cpp"};
+    }
     *static_cast<int*>(shareable) = duplicate(memory->file()).release();
     return hipSuccess;
   });
@@ -21,15 +28,18 @@ hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocatio
 hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* handle, void* os_handle,
                                            hipMemAllocationHandleType type) {
   return call(__func__, [&](runtime& machine) {
+    const profile& rules = machine.rules();
     require(handle != nullptr);
+    require(rules.sharing == hipSuccess, rules.sharing);
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
-    const int given = descriptor_from(os_handle);
+    const int given = descriptor_from(os_handle, rules.chunk_import, rules.zero);
     const shared_file found = shared_file::identify(given, chunk_file, machine.device_count());
     require(found.bytes != 0 && found.bytes % machine.configuration().granularity == 0);
-    hipMemAllocationProp properties = pinned_on(found.device);
+    const bool tells_owner = rules.chunk_device == imported_device::exporter;
+    hipMemAllocationProp properties = pinned_on(tells_owner ? found.device : current_device());
     properties.requestedHandleType = hipMemHandleTypePosixFileDescriptor;
-    *handle = to_handle<hipMemGenericAllocationHandle_t>(
-        machine.chunks().add(std::make_shared<chunk>(duplicate(given), properties, found.bytes)));
+    *handle = to_handle<hipMemGenericAllocationHandle_t>(machine.chunks().add(
+        std::make_shared<chunk>(duplicate(given), properties, found.device, found.bytes)));
     return hipSuccess;
   });
 }

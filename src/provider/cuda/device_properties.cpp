@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+#include "call.hpp"
+#include "core/hip_compat.hpp"
+#include "device_attribute.hpp"
+
+namespace hipvmm::cuda_provider {
+namespace {
+
+hipUUID uuid_of(CUdevice device) {
+  CUuuid found{};
+  check(cuDeviceGetUuid(&found, device));
+  return same_bytes<hipUUID>(found);
+}
+
+// What has no attribute, or none that CUDA knows, stays 0: the architecture's name is AMD's.
+hipDeviceProp_t properties_of(CUdevice device) {
+  const auto get = [device](int attribute) { return attribute_value(attribute, device); };
+  hipDeviceProp_t told{};
+  check(cuDeviceGetName(told.name, sizeof(told.name), device));
+  check(cuDeviceTotalMem(&told.totalGlobalMem, device));
+  told.major = get(hipDeviceAttributeComputeCapabilityMajor);
+  told.minor = get(hipDeviceAttributeComputeCapabilityMinor);
+  told.multiProcessorCount = get(hipDeviceAttributeMultiprocessorCount);
+  told.warpSize = get(hipDeviceAttributeWarpSize);
+  told.maxThreadsPerBlock = get(hipDeviceAttributeMaxThreadsPerBlock);
+  told.maxThreadsPerMultiProcessor = get(hipDeviceAttributeMaxThreadsPerMultiProcessor);
+  told.maxThreadsDim[0] = get(hipDeviceAttributeMaxBlockDimX);
+  told.maxThreadsDim[1] = get(hipDeviceAttributeMaxBlockDimY);
+  told.maxThreadsDim[2] = get(hipDeviceAttributeMaxBlockDimZ);
+  told.maxGridSize[0] = get(hipDeviceAttributeMaxGridDimX);
+  told.maxGridSize[1] = get(hipDeviceAttributeMaxGridDimY);
+  told.maxGridSize[2] = get(hipDeviceAttributeMaxGridDimZ);
+  told.regsPerBlock = get(hipDeviceAttributeMaxRegistersPerBlock);
+  told.sharedMemPerBlock = static_cast<std::size_t>(get(hipDeviceAttributeMaxSharedMemoryPerBlock));
+  told.totalConstMem = static_cast<std::size_t>(get(hipDeviceAttributeTotalConstantMemory));
+  told.l2CacheSize = get(hipDeviceAttributeL2CacheSize);
+  told.clockRate = get(hipDeviceAttributeClockRate);
+  told.memoryClockRate = get(hipDeviceAttributeMemoryClockRate);
+  told.memoryBusWidth = get(hipDeviceAttributeMemoryBusWidth);
+  told.computeMode = get(hipDeviceAttributeComputeMode);
+  told.concurrentKernels = get(hipDeviceAttributeConcurrentKernels);
+  told.cooperativeLaunch = get(hipDeviceAttributeCooperativeLaunch);
+  told.ECCEnabled = get(hipDeviceAttributeEccEnabled);
+  told.integrated = get(hipDeviceAttributeIntegrated);
+  told.pciDomainID = get(hipDeviceAttributePciDomainID);
+  told.pciBusID = get(hipDeviceAttributePciBusId);
+  told.pciDeviceID = get(hipDeviceAttributePciDeviceId);
+  told.canMapHostMemory = get(hipDeviceAttributeCanMapHostMemory);
+  told.isLargeBar = get(hipDeviceAttributeIsLargeBar);
+  told.managedMemory = get(hipDeviceAttributeManagedMemory);
+  told.concurrentManagedAccess = get(hipDeviceAttributeConcurrentManagedAccess);
+  told.directManagedMemAccessFromHost = get(hipDeviceAttributeDirectManagedMemAccessFromHost);
+  hip_compat::set_newer_properties(told, uuid_of(device), get);
+  return told;
+}
+
+}  // namespace
+}  // namespace hipvmm::cuda_provider
+
+using namespace hipvmm::cuda_provider;
+
+hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
+  return call_bare([&] {
+    const driver& machine = driver_with_device();
+    require(properties != nullptr);
+    *properties = properties_of(machine.device(device));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceComputeCapability(int* major, int* minor, hipDevice_t device) {
+  return call_bare([&] {
+    const driver& machine = driver_with_device();
+    require(major != nullptr && minor != nullptr);
+    const CUdevice asked = machine.device(device);
+    *major = attribute_value(hipDeviceAttributeComputeCapabilityMajor, asked);
+    *minor = attribute_value(hipDeviceAttributeComputeCapabilityMinor, asked);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
+  return call_bare([&] {
+    const driver& machine = driver_with_device();
+    require(uuid != nullptr);
+    *uuid = uuid_of(machine.device(device));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetPCIBusId(char* text, int length, int device) {
+  return call_bare([&] {
+    const driver& machine = driver_with_device();
+    require(text != nullptr && length > 0);
+    check(cuDeviceGetPCIBusId(text, length, machine.device(device)));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceGetByPCIBusId(int* device, const char* text) {
+  return call_bare([&] {
+    const driver& machine = driver_with_device();
+    require(device != nullptr && text != nullptr);
+    CUdevice found = 0;
+    check(cuDeviceGetByPCIBusId(&found, text));
+    *device = machine.ordinal_of(found);
+    return hipSuccess;
+  });
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cuda.h>
+#include <hip/hip_runtime_api.h>
+
+#include <exception>
+
+namespace hipvmm::cuda_provider {
+
+/// Carries a HIP error from deep inside a call to its entry point, which returns it.
+class failure : public std::exception {
+ public:
+  explicit failure(hipError_t code) noexcept : code_{code} {}
+  [[nodiscard]] hipError_t code() const noexcept { return code_; }
+  [[nodiscard]] const char* what() const noexcept override { return "a HIP call failed"; }
+
+ private:
+  hipError_t code_;
+};
+
+/// Throws `code` unless `holds`: the form every argument rule takes.
+inline void require(bool holds, hipError_t code = hipErrorInvalidValue) {
+  if (!holds) throw failure{code};
+}
+
+/// HIP's code for what the CUDA driver answered.
+hipError_t error_of(CUresult result) noexcept;
+
+/// Throws HIP's code for `result` unless it is success.
+inline void check(CUresult result) {
+  if (result != CUDA_SUCCESS) throw failure{error_of(result)};
+}
+
+}  // namespace hipvmm::cuda_provider

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <tuple>
+
+#include "address_map.hpp"
+#include "failure.hpp"
+#include "fault_plan.hpp"
+#include "pointers.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+constexpr address last_address = std::numeric_limits<address>::max();
+
+bool is_range(address start, std::size_t bytes) noexcept { return bytes <= last_address - start; }
+
+int close(address start, std::size_t bytes) noexcept {
+  void* const at = mmap(pointer_to(start), bytes, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return at == MAP_FAILED ? errno : 0;
+}
+
+}  // namespace
+
+private_view::private_view(const chunk& memory, std::size_t bytes) : bytes_{bytes} {
+  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                        memory.file(), memory.offset());
+  require(at != MAP_FAILED, error_of_errno(errno));
+  start_ = address_of(at);
+}
+
+private_view::~private_view() { munmap(pointer_to(start_), bytes_); }
+
+void address_map::map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory) {
+  require(is_range(start, bytes));
+  auto made = std::make_unique<region>(region{memory_kind::mapping, memory->device(), start, bytes,
+                                              bytes, 0, 0, 0, memory, true, 0, 0});
+  if (rules_.touch == host_touch::never) {
+    made->view = std::make_shared<const private_view>(*memory, bytes);
+  }
+  region* const mapped = made.get();
+  const std::chrono::nanoseconds unseen = fault_plan::get().unseen();
+  if (unseen.count() > 0) mapped->unseen_until = std::chrono::steady_clock::now() + unseen;
+  bool keeps = false;
+  {
+    const guard lock{mutex_};
+    const auto around = reservation_at(start);
+    require(around != reservations_.end());
+    require(start + bytes <= around->first + around->second.bytes);
+    const auto next = regions_.lower_bound(start);
+    require(next == regions_.end() || next->first >= start + bytes);
+    require(region_at(start) == nullptr);
+    const auto added = regions_.emplace_hint(next, start, std::move(made));
+    if (rules_.physical == memory_return::at_address_free) {
+      try {
+        keeps = around->second.kept.insert(memory).second;
+      } catch (...) {
+        regions_.erase(added);
+        throw;
+      }
+    }
+    ++around->second.mappings;
+    ++live(memory_kind::mapping);
+  }
+  void* const at = mmap(pointer_to(start), bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                        memory->file(), memory->offset());
+  const int error = at == MAP_FAILED ? errno : 0;
+  // A fixed mmap that fails may have removed what it was to replace.
+  if (error != 0) close(start, bytes);
+  const guard lock{mutex_};
+  settle({&mapped, 1});
+  if (error == 0) return;
+  reservation& around = reservation_at(start)->second;
+  if (keeps) around.kept.erase(memory);
+  --around.mappings;
+  --live(memory_kind::mapping);
+  regions_.erase(start);
+  throw failure{error_of_errno(error)};
+}
+
+std::size_t address_map::unmap(address start, std::size_t bytes) {
+  const bool first_counts = rules_.unmap == unmap_rule::first_counts;
+  std::vector<std::unique_ptr<region>> removed;  // dies after the lock, with the last of its memory
+  guard lock{mutex_};
+  if (first_counts && region_at(start) == nullptr) {
+    throw crash{
+        "reads a null pointer for an address with nothing mapped",
+        "ROCm/clr 6.2 to 6.4, hip_vm.cpp: the two tests of its arguments are joined by and"};
+  }
+  const std::vector<region*> leaving =
+      mappings_in(lock, start, bytes, first_counts ? range_end::anywhere : range_end::exact);
+  bytes = leaving.back()->start + leaving.back()->bytes - start;
+  std::vector<std::pair<device_set, device_set>> rights;
+  rights.reserve(leaving.size());
+  removed.reserve(leaving.size());
+  for (const region* each : leaving) rights.emplace_back(each->readers, each->writers);
+  retire(lock, leaving);
+  lock.unlock();
+  const int error = close(start, bytes);
+  lock.lock();
+  settle(leaving);
+  if (error != 0) {
+    for (std::size_t i = 0; i < leaving.size(); ++i) {
+      std::tie(leaving[i]->readers, leaving[i]->writers) = rights[i];
+    }
+    throw failure{error_of_errno(error)};
+  }
+  for (const region* each : leaving) {
+    // ROCR-Runtime#285: the reservation stays in use for the others.
+    const bool counts = !first_counts || each == leaving.front();
+    if (counts) --reservation_at(each->start)->second.mappings;
+    --live(memory_kind::mapping);
+    removed.push_back(std::move(regions_.extract(each->start).mapped()));
+  }
+  lock.unlock();
+  return bytes;
+}
+
+std::vector<region*> address_map::mappings_in(guard& lock, address start, std::size_t bytes,
+                                              range_end end) {
+  require(end == range_end::anywhere || is_range(start, bytes));
+  const address last = start + std::min(bytes, last_address - start);
+  for (;;) {
+    std::vector<region*> found;
+    bool settled = true;
+    for (address at = start; at < last; at += found.back()->bytes) {
+      const auto next = regions_.find(at);
+      const bool is_mapping = next != regions_.end() && next->second->kind == memory_kind::mapping;
+      const bool fits = is_mapping && next->second->bytes <= last - at;
+      if (!fits && end == range_end::anywhere && !found.empty()) break;
+      require(fits || (is_mapping && end != range_end::exact));
+      found.push_back(next->second.get());
+      settled = settled && !found.back()->changing;
+    }
+    if (settled) return found;
+    changed_.wait(lock);
+  }
+}
+
+bool address_map::follows_mapping(address start) {
+  const region* const before = region_at(start - 1);
+  return before != nullptr && before->kind == memory_kind::mapping &&
+         reservation_at(start) == reservation_at(start - 1);
+}
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#include "capture.hpp"
+#include "failure.hpp"
+#include "runtime.hpp"
+
+namespace hipvmm::host_provider {
+
+std::uint64_t calling_thread() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return number;
+}
+
+hipStreamCaptureMode& thread_capture_mode() noexcept {
+  thread_local hipStreamCaptureMode mode = hipStreamCaptureModeGlobal;
+  return mode;
+}
+
+void capture_set::refuse_unrecorded(const stream_queue& queue) {
+  if (!any()) return;
+  const guard lock{mutex_};
+  refuse_null_stream(queue);
+  const participant* const found = find_valid(queue);
+  if (found == nullptr) return;
+  found->capture->valid = false;
+  throw failure{hipErrorStreamCaptureUnsupported};
+}
+
+void capture_set::refuse_unsafe() {
+  if (!any()) return;
+  const guard lock{mutex_};
+  refuse_by_mode(hipErrorStreamCaptureUnsupported);
+}
+
+void capture_set::refuse_waiting_copy() {
+  if (!any()) return;
+  const guard lock{mutex_};
+  refuse_by_mode(hipErrorStreamCaptureImplicit);
+}
+
+void capture_set::refuse_wait_for(const stream_queue& queue) {
+  refuse_unrecorded(queue);
+  refuse_unsafe();
+}
+
+void capture_set::refuse_wait_for_device(int device) {
+  if (!any()) return;
+  const guard lock{mutex_};
+  refuse_where([device](const participant& each) { return each.queue->device() == device; },
+               hipErrorStreamCaptureUnsupported);
+  refuse_by_mode(hipErrorStreamCaptureUnsupported);
+}
+
+void capture_set::refuse_wait_for(const event_state& event) {
+  refuse_captured(event);
+  refuse_unsafe();
+}
+
+void capture_set::refuse_captured(const event_state& event) {
+  const std::shared_ptr<const captured_mark> mark = event.captured();
+  if (mark == nullptr) return;
+  const guard lock{mutex_};
+  if (const sequence capture = mark->sequence.lock()) capture->valid = false;
+  throw failure{hipErrorCapturedEvent};
+}
+
+template <class Forbids>
+void capture_set::refuse_where(Forbids&& forbids, hipError_t code) {
+  bool refused = false;
+  for (const auto& [queue, each] : streams_) {
+    if (!each.capture->valid || !forbids(each)) continue;
+    each.capture->valid = false;
+    refused = true;
+  }
+  require(!refused, code);
+}
+
+void capture_set::refuse_by_mode(hipError_t code) {
+  const hipStreamCaptureMode mode = thread_capture_mode();
+  if (mode == hipStreamCaptureModeRelaxed) return;
+  refuse_where(
+      [mode, self = calling_thread()](const participant& each) {
+        const capture_sequence& capture = *each.capture;
+        if (capture.thread == self) return capture.mode != hipStreamCaptureModeRelaxed;
+        return mode == hipStreamCaptureModeGlobal && capture.mode == hipStreamCaptureModeGlobal;
+      },
+      code);
+}
+
+void capture_set::refuse_null_stream(const stream_queue& queue) {
+  refuse_where([&queue](const participant& each) { return excludes_null_stream(each, queue); },
+               hipErrorStreamCaptureImplicit);
+}
+
+}  // namespace hipvmm::host_provider

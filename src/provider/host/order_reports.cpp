@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include "order_reports.hpp"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace hipvmm::host_provider {
+namespace {
+
+std::string hexadecimal(std::uint64_t value) {
+  std::array<char, 24> text;
+  std::snprintf(text.data(), text.size(), "0x%" PRIx64, value);
+  return text.data();
+}
+
+std::string name_of(const std::optional<order_stream>& stream) {
+  if (!stream) return "on the host";
+  const std::string device = " of device " + std::to_string(stream->device);
+  if (stream->order == stream_order::null) return "in the null stream" + device;
+  if (stream->handle == 0) return "in a per-thread stream" + device;
+  return (stream->order == stream_order::blocking ? "in blocking" : "in non-blocking") +
+         (" stream " + hexadecimal(stream->handle)) + device;
+}
+
+const char* title_of(order_fault fault) noexcept {
+  switch (fault) {
+    case order_fault::use_before_allocation:
+      return "use before allocation";
+    case order_fault::use_after_free:
+      return "use after free";
+    case order_fault::reuse:
+      return "reuse without order";
+    case order_fault::taken_away:
+      return "memory taken away in use";
+    default:
+      return "race";
+  }
+}
+
+// What is missing between the two, and what to do.
+const char* advice_on(order_fault fault) noexcept {
+  switch (fault) {
+    case order_fault::use_before_allocation:
+      return "The second does not come after the allocation. Record an event behind the allocation "
+             "and let the stream of the second wait for it.";
+    case order_fault::use_after_free:
+      return "Free memory behind all work that uses it: record an event behind that work and let "
+             "the stream of the free wait for it.";
+    case order_fault::reuse:
+      return "The allocation does not come after the free. Record an event behind the free and let "
+             "the stream of the allocation wait for it, or hand out other bytes.";
+    case order_fault::taken_away:
+      return "The host does not know that the first has finished. Synchronise with its stream, or "
+             "with an event behind it, before.";
+    default:
+      return "Neither comes after the other. Record an event behind the first and let the stream "
+             "of the second wait for it.";
+  }
+}
+
+const char* verb_of(order_part part) noexcept {
+  switch (part) {
+    case order_part::prefetches:
+      return "prefetches them";
+    case order_part::reads:
+      return "reads them";
+    case order_part::writes:
+      return "writes them";
+    case order_part::allocates:
+      return "allocates them";
+    case order_part::frees:
+      return "frees them";
+    default:
+      return "takes them away";
+  }
+}
+
+std::string clause_of(const order_party& party) {
+  return std::string{party.origin->function} + " " + verb_of(party.part) + ", " +
+         name_of(party.origin->stream);
+}
+
+std::size_t hash_of(const order_stack& stack) {
+  std::size_t hash = 0;
+  for (const void* const each : stack.of_program()) {
+    hash = hash * 31 + std::hash<const void*>{}(each);
+  }
+  return hash;
+}
+
+std::string text_of(const order_finding& found) {
+  const std::string count = std::to_string(found.end - found.start);
+  std::string text = "hipvmm order checker: " + std::string{title_of(found.fault)} + " of " +
+                     count + (found.end - found.start == 1 ? " byte" : " bytes") + " at " +
+                     hexadecimal(found.start) + "\n";
+  text += "  bytes: " + hexadecimal(found.start) + " to " + hexadecimal(found.end) + ", " +
+          found.place + "\n";
+  text += "  first: " + clause_of(found.earlier) + "\n" + found.earlier.origin->stack.text();
+  text += "  second: " + clause_of(found.later) + "\n" + found.later.origin->stack.text();
+  if (found.holder != nullptr && found.holder != found.earlier.origin) {
+    const order_party holder{found.holder, order_part::allocates};
+    text += "  before: " + clause_of(holder) + "\n" + found.holder->stack.text();
+  }
+  return text + "  " + advice_on(found.fault) + "\n";
+}
+
+}  // namespace
+
+bool order_reports::is_new(const order_finding& found) {
+  return told_
+      .emplace(found.fault, hash_of(found.earlier.origin->stack),
+               hash_of(found.later.origin->stack))
+      .second;
+}
+
+void order_reports::add(const order_finding& found) {
+  last_ = text_of(found);
+  ++count_;
+  std::fwrite(last_.data(), 1, last_.size(), stderr);
+}
+
+void order_reports::clear() {
+  told_.clear();
+  count_ = 0;
+  last_.clear();
+}
+
+}  // namespace hipvmm::host_provider

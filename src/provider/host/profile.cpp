@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+#include "profile.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+namespace hipvmm::host_provider {
+namespace {
+
+// hipRuntimeGetVersion's number, with patch 0: packages of one release differ in it.
+constexpr int version_of(int major, int minor) { return major * 10000000 + minor * 100000; }
+
+constexpr std::size_t smallest_page = 4096;
+
+// Each release is the one before it and what changed. Sources, where no other is named: ROCm/clr at
+// the tag of the release, hipamd/src/hip_vm.cpp and hip_mempool*.cpp.
+
+constexpr profile rocm_5_7() {
+  profile like;
+  like.name = "rocm-5.7";
+  like.version = version_of(5, 7);
+  like.last_error = last_error_rule::is_of_last_call;  // every call sets it before 7.0
+  // Only the Windows backend gives addresses and has handles to share; the attribute says 0.
+  like.vmm = virtual_memory::absent;
+  like.sharing = hipErrorNotSupported;
+  like.pools_attribute = 0;  // HIP_MEM_POOL_SUPPORT is false: rocclr/utils/flags.hpp, 5.7.1
+  like.same_device = self_peer::always_zero;  // compared before the ids are looked at
+  like.minimum_granularity = smallest_page;
+  like.recommended_granularity = smallest_page;
+  like.bad_reserve = hipErrorOutOfMemory;
+  like.alignment = alignment_rule::ignored;
+  like.freed_size = free_size::ignored;
+  like.bad_create_device = hipErrorInvalidValue;
+  like.bad_map = failed_map::reported_as_success;
+  like.access_entries = access_order::one_by_one;
+  like.access_checks = entry_check::id_only;
+  like.unlinked_access = hipErrorInvalidValue;
+  like.retain = retained::same_reference;
+  like.stale_handle = bad_pointer::followed;
+  like.chunk_import = import_form::pointer;
+  like.chunk_device = imported_device::current;
+  like.pool_import = import_form::value;
+  like.pool_device = imported_device::first;  // ROCm/rocm-systems#5522
+  like.bad_stream = hipErrorInvalidValue;
+  like.trim = trim_measure::idle_bytes;
+  like.max_size = size_limit::unknown;  // hipMemPoolProps has no such field before 6.2
+  like.exported = pool_export::same_descriptor;
+  like.revoke = pool_revoke::refused;
+  like.own_right = own_read_only::noted;
+  like.pool_entries = access_order::one_by_one;
+  like.reuse = reuse_limit::none_in_own_stream;
+  like.internal = internal_dependencies::ignored;
+  like.bad_export_pointer = hipErrorOutOfMemory;
+  like.bad_managed_stream = hipErrorContextIsDestroyed;  // hip_hmm.cpp, 6.4.3
+  return like;
+}
+
+constexpr profile rocm_6_2() {
+  profile like = rocm_5_7();
+  like.name = "rocm-6.2";
+  like.version = version_of(6, 2);
+  like.vmm = virtual_memory::offered;
+  like.sharing = hipSuccess;
+  like.pools_attribute = 1;
+  like.free_mapped = free_of_mapped::forgotten;  // hipMemAddressFree drops virtualFree's result
+  like.unmap = unmap_rule::first_counts;         // ROCm/ROCR-Runtime#285
+  like.map_waits = waiting::null_stream;
+  like.unmap_waits = waiting::null_stream;
+  like.physical = memory_return::at_address_free;  // ROCm/rocm-systems#4363
+  like.access = access_range::any_end;
+  like.unknown_address = bad_pointer::followed;
+  like.null_export = bad_pointer::followed;
+  like.bad_stream = hipErrorInvalidHandle;
+  like.max_size = size_limit::kept;
+  return like;
+}
+
+constexpr profile rocm_6_4() {
+  profile like = rocm_6_2();
+  like.name = "rocm-6.4";
+  like.version = version_of(6, 4);
+  like.free_mapped = free_of_mapped::unknown_error;
+  return like;
+}
+
+constexpr profile rocm_7_1() {
+  profile like = rocm_6_4();
+  like.name = "rocm-7.1";
+  like.version = version_of(7, 1);
+  like.last_error = last_error_rule::keeps_failure;
+  like.bad_reserve = hipErrorInvalidValue;
+  like.bad_create_device = hipErrorInvalidDevice;
+  like.uncached = extra_type::taken;
+  like.unmap = unmap_rule::whole_mappings;
+  like.access = access_range::from_first_of_run;  // ROCm/rocm-systems#2451, #6977
+  like.access_checks = entry_check::type_and_id;
+  like.retain = retained::one_more_reference;
+  like.unknown_address = bad_pointer::refused;
+  like.null_export = bad_pointer::refused;
+  like.chunk_import = import_form::value;  // ROCm/rocm-systems#11020
+  like.free_async = null_free::ignored;
+  like.threshold = threshold_rule::ignored_when_mostly_idle;  // ROCm/rocm-systems#11690
+  like.revoke = pool_revoke::noted;
+  like.own_right = own_read_only::refused;
+  like.pool_entries = access_order::all_or_none;
+  like.reuse = reuse_limit::an_eighth;
+  return like;
+}
+
+constexpr profile rocm_7_14() {
+  profile like = rocm_7_1();
+  like.name = "rocm-7.14";
+  like.version = version_of(7, 14);
+  like.recommended_granularity = 2U << 20U;      // ROCm/rocm-systems#9360
+  like.host_chunks = host_place::any_memory;     // ROCm/rocm-systems#682, #1620
+  like.bad_map = failed_map::told;               // ROCm/rocm-systems#7685
+  like.map_waits = waiting::none;                // ROCm/rocm-systems#6982
+  like.unmap_waits = waiting::all_streams;       // the same
+  like.physical = memory_return::at_last_unmap;  // ROCm/rocm-systems#4363
+  like.access = access_range::whole_mappings;    // ROCm/rocm-systems#6977
+  like.chunk_device = imported_device::exporter;
+  like.pool_device = imported_device::current;  // ROCm/rocm-systems#5535
+  return like;
+}
+
+// Sources: CUDA 13 driver API, "Virtual Memory Management" and "Stream Ordered Memory Allocator".
+constexpr profile cuda_13() {
+  profile like;
+  like.name = "cuda-13";
+  like.version = 13000;               // hipRuntimeGetVersion hands on cudaRuntimeGetVersion
+  like.no_device = hipErrorNoDevice;  // cudaErrorNoDevice from every call
+  like.rank = peer_rank::order;
+  like.host_chunks = host_place::host_memory_only;
+  like.part = mapped_part::whole_chunk;  // seen on an H200, driver 580
+  like.unmap_waits = waiting::all_streams;
+  like.touch = host_touch::never;
+  like.chunk_import = import_form::value;
+  like.zero = descriptor_zero::taken;
+  like.pool_import = import_form::value;
+  like.imported_rights = imported_pool::of_its_device;
+  like.allocation_from_imported = hipErrorInvalidValue;  // cudaMallocFromPoolAsync of an import
+  return like;
+}
+
+constexpr std::array all{profile{},  rocm_5_7(),  rocm_6_2(), rocm_6_4(),
+                         rocm_7_1(), rocm_7_14(), cuda_13()};
+
+}  // namespace
+
+std::span<const profile> profiles() noexcept { return all; }
+
+const profile* find_profile(std::string_view name) noexcept {
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [name](const profile& each) { return each.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+void end_process(const char* function, const profile& like, const crash& what) noexcept {
+  std::fprintf(stderr,
+               "hipvmm host provider: %s under HIPVMM_HOST_PROFILE=%.*s would crash here, because "
+               "it %s (%s); correct the call.\n",
+               function, static_cast<int>(like.name.size()), like.name.data(), what.rule,
+               what.source);
+  std::abort();
+}
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace hipvmm::host_provider {
+
+enum class virtual_memory { offered, absent };
+enum class alignment_rule { honoured, ignored };
+enum class failed_map { told, reported_as_success };
+enum class mapped_part { beginning_of_chunk, whole_chunk };
+/// What of a range hipMemUnmap looks at.
+enum class unmap_rule {
+  whole_mappings,  ///< all of it
+  first_counts,    ///< its start; what else it covers whole goes, but keeps addresses in use
+};
+enum class free_of_mapped { invalid_value, unknown_error, forgotten };
+enum class free_size { checked, ignored };
+enum class access_range {
+  whole_mappings,
+  any_end,           ///< the last mapping may be named in part, and changes whole
+  from_first_of_run  ///< whole ones; a mapping right behind another must be granted with it
+};
+enum class access_order { all_or_none, one_by_one };
+/// What of a location is looked at.
+enum class entry_check { type_and_id, id_only };
+enum class host_touch { as_devices, never };
+enum class host_place { refused, any_memory, host_memory_only };
+enum class bad_pointer { refused, followed };
+enum class retained { one_more_reference, same_reference };
+enum class memory_return { at_last_unmap, at_address_free };
+enum class waiting { none, null_stream, all_streams };
+enum class import_form { pointer_or_value, pointer, value };
+enum class descriptor_zero { refused, taken };
+enum class imported_device { exporter, current, first };
+enum class extra_type { refused, taken };
+enum class null_free { refused, ignored };
+enum class trim_measure { reserved_bytes, idle_bytes };
+enum class threshold_rule { kept, ignored_when_mostly_idle };
+enum class size_limit { kept, unknown };
+enum class pool_export { new_descriptor, same_descriptor };
+enum class pool_revoke { enforced, noted, refused };
+enum class own_read_only { refused, noted };
+enum class reuse_limit { an_eighth, none_in_own_stream };
+enum class internal_dependencies { used, ignored };
+enum class last_error_rule { keeps_failure, is_of_last_call };
+enum class imported_pool { of_exporter, of_its_device };
+enum class peer_rank { link_type, order };
+enum class self_peer { device_checked, always_zero };
+
+/// What a release of HIP does where releases differ: one table for each in profile.cpp. The values
+/// here are those of `strict`. docs/providers.md, "Profiles", has all of them side by side. Q1 to
+/// Q28 there and here are the questions that tell releases apart.
+struct profile {
+  std::string_view name = "strict";
+  int version = HIP_VERSION;  // of hipRuntimeGetVersion and hipDriverGetVersion
+
+  last_error_rule last_error = last_error_rule::keeps_failure;
+
+  // Devices.
+  virtual_memory vmm = virtual_memory::offered;  // Linux had none before 6.1
+  int pools_attribute = 1;                       // HIP_MEM_POOL_SUPPORT, off before 6.2
+  hipError_t no_device = hipErrorInvalidDevice;  // Q28
+  peer_rank rank = peer_rank::link_type;         // Q24
+  self_peer same_device = self_peer::device_checked;
+
+  // Virtual memory.
+  std::size_t minimum_granularity = 2U << 20U;                 // Q1
+  std::size_t recommended_granularity = 2U << 20U;             // Q1
+  hipError_t bad_reserve = hipErrorInvalidValue;               // Q2
+  alignment_rule alignment = alignment_rule::honoured;         // Q4
+  free_of_mapped free_mapped = free_of_mapped::invalid_value;  // Q17
+  free_size freed_size = free_size::checked;
+  hipError_t bad_create_device = hipErrorInvalidDevice;  // Q27
+  extra_type uncached = extra_type::refused;             // Q26
+  host_place host_chunks = host_place::refused;          // Q14, Q16
+  failed_map bad_map = failed_map::told;                 // Q5
+  mapped_part part = mapped_part::beginning_of_chunk;
+  unmap_rule unmap = unmap_rule::whole_mappings;          // Q6, Q7
+  waiting map_waits = waiting::none;                      // Q10
+  waiting unmap_waits = waiting::none;                    // Q10
+  memory_return physical = memory_return::at_last_unmap;  // Q9
+  access_range access = access_range::whole_mappings;     // Q8
+  access_order access_entries = access_order::all_or_none;
+  entry_check access_checks = entry_check::type_and_id;
+  hipError_t unlinked_access = hipErrorInvalidDevice;
+  host_touch touch = host_touch::as_devices;       // Q14
+  retained retain = retained::one_more_reference;  // Q11
+  bad_pointer stale_handle = bad_pointer::refused;
+  bad_pointer unknown_address = bad_pointer::refused;
+  bad_pointer null_export = bad_pointer::refused;
+  hipError_t sharing = hipSuccess;                           // else what it is refused with
+  import_form chunk_import = import_form::pointer_or_value;  // Q12
+  descriptor_zero zero = descriptor_zero::refused;           // Q13
+  imported_device chunk_device = imported_device::exporter;
+
+  // Pools.
+  import_form pool_import = import_form::pointer_or_value;
+  imported_device pool_device = imported_device::exporter;
+  hipError_t bad_stream = hipErrorInvalidHandle;
+  null_free free_async = null_free::refused;         // Q18
+  trim_measure trim = trim_measure::reserved_bytes;  // Q19
+  threshold_rule threshold = threshold_rule::kept;   // Q20
+  size_limit max_size = size_limit::kept;            // Q21
+  imported_pool imported_rights = imported_pool::of_exporter;
+  hipError_t allocation_from_imported = hipSuccess;    // else what it is refused with
+  pool_export exported = pool_export::new_descriptor;  // Q22
+  pool_revoke revoke = pool_revoke::enforced;          // Q23
+  own_read_only own_right = own_read_only::refused;
+  access_order pool_entries = access_order::all_or_none;
+  reuse_limit reuse = reuse_limit::an_eighth;
+  internal_dependencies internal = internal_dependencies::used;
+  hipError_t bad_export_pointer = hipErrorInvalidValue;
+
+  // Managed memory.
+  hipError_t bad_managed_stream = hipErrorInvalidHandle;
+};
+
+/// All of them, strict first.
+std::span<const profile> profiles() noexcept;
+/// Null where none has that name.
+const profile* find_profile(std::string_view name) noexcept;
+
+/// Thrown where the runtime that a profile stands for would crash. The entry point says so on
+/// standard error and ends the process, as that runtime would.
+struct crash {
+  const char* rule;    ///< what that runtime does, as the rest of a sentence
+  const char* source;  ///< where that is recorded
+};
+
+[[noreturn]] void end_process(const char* function, const profile& like,
+                              const crash& what) noexcept;
+
+}  // namespace hipvmm::host_provider

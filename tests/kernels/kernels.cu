@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include <cuda_runtime_api.h>
+
+#include "kernels.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+// A test that lost the kernel must fail, not hang.
+constexpr long long most_nanoseconds = 10LL * 1000 * 1000 * 1000;
+
+__device__ long long nanoseconds() {
+  long long now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// One block, so that all threads see the same word before each round.
+__global__ void count_until(unsigned* elements, std::size_t count, const volatile unsigned* stop,
+                            unsigned* rounds) {
+  __shared__ bool go_on;
+  const long long start = nanoseconds();
+  for (unsigned round = 1;; ++round) {
+    for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) elements[i] += 1;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      go_on = *stop == 0 && nanoseconds() - start < most_nanoseconds;
+      *rounds = round;
+    }
+    __syncthreads();
+    if (!go_on) return;
+  }
+}
+
+__global__ void write(unsigned* element, unsigned value) { *element = value; }
+
+__global__ void read(const unsigned* element, unsigned* result) { *result = *element; }
+
+cudaStream_t native(ihipStream_t* stream) { return reinterpret_cast<cudaStream_t>(stream); }
+
+}  // namespace
+
+int launch_count_until(unsigned* elements, std::size_t count, const volatile unsigned* stop,
+                       unsigned* rounds, ihipStream_t* stream) {
+  count_until<<<1, 256, 0, native(stream)>>>(elements, count, stop, rounds);
+  return cudaGetLastError();
+}
+
+int launch_write(unsigned* element, unsigned value, ihipStream_t* stream) {
+  write<<<1, 1, 0, native(stream)>>>(element, value);
+  return cudaGetLastError();
+}
+
+int launch_read(const unsigned* element, unsigned* result, ihipStream_t* stream) {
+  read<<<1, 1, 0, native(stream)>>>(element, result);
+  return cudaGetLastError();
+}
+
+}  // namespace hipvmm::test

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+struct ihipStream_t;
+
+namespace hipvmm::test {
+
+/// Both give the CUDA runtime's code: 0 is success.
+
+/// Adds 1 to each of `count` elements again and again, until the word at `stop`, in pinned memory,
+/// is not 0 or some seconds have passed; `rounds[0]` tells how often.
+int launch_count_until(unsigned* elements, std::size_t count, const volatile unsigned* stop,
+                       unsigned* rounds, ihipStream_t* stream);
+
+/// Writes `value` to one element.
+int launch_write(unsigned* element, unsigned value, ihipStream_t* stream);
+
+/// Reads one element into another.
+int launch_read(const unsigned* element, unsigned* result, ihipStream_t* stream);
+
+}  // namespace hipvmm::test

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace hipvmm::test::model {
+
+/// What the runtimes answer differently, one member for one difference. The defaults are those of
+/// the strict host provider; every other runtime is a column in model_rules.cpp.
+struct model_rules {
+  std::string_view name = "strict";
+
+  // -- addresses ---------------------------------------------------------------------------------
+  /// What HIPVMM_HOST_GRANULARITY says, where the runtime has no fixed pair.
+  std::optional<std::size_t> minimum_granularity = {};
+  std::optional<std::size_t> recommended_granularity = {};
+  /// Else reserving fails, and calls about rights look at their arguments and do nothing.
+  bool has_virtual_memory = true;
+  hipError_t reserve_bad_size = hipErrorInvalidValue;  ///< also of a bad alignment
+  bool reserve_honours_alignment = true;
+  bool free_checks_size = true;
+  hipError_t free_while_mapped = hipErrorInvalidValue;  ///< hipSuccess loses the addresses
+
+  // -- chunks ------------------------------------------------------------------------------------
+  hipError_t create_bad_device = hipErrorInvalidDevice;
+  bool takes_uncached = false;
+  /// Chunks on the host, and rights for it: to nothing, to any memory, or to memory on the host.
+  enum class host_place { none, any_memory, own_memory };
+  host_place host = host_place::none;
+  bool has_shareable_handles = true;
+  bool imports_to_current_device = false;  ///< as told; what it belongs to stays the same
+  bool retain_adds_reference = true;
+  /// Memory stays charged until the reservations it was mapped in are freed.
+  bool memory_stays_until_addresses_go = false;
+
+  // -- mappings ----------------------------------------------------------------------------------
+  /// A refusal below the arguments is reported as success, and nothing is mapped.
+  bool map_hides_failure = false;
+  bool maps_whole_chunks = false;  ///< any other size is not supported
+  bool unmap_checks_size = true;
+  /// One unmap over several mappings leaves the reservation busy for ever.
+  bool unmap_of_several_keeps_reservation = false;
+
+  // -- access ------------------------------------------------------------------------------------
+  hipError_t access_without_link = hipErrorInvalidDevice;
+  bool access_checks_location = true;     ///< its type
+  bool access_applies_until_bad = false;  ///< entries before a bad one stay applied
+  bool access_may_end_inside = false;     ///< the last mapping is changed whole
+  bool access_refused_on_tail = false;    ///< of a mapping right behind another
+  bool host_shares_rights = true;         ///< host code may touch what a device may
+  /// Unmapping waits for work in queues, which held streams would make last for ever.
+  bool unmap_waits_for_work = false;
+
+  // -- descriptors -------------------------------------------------------------------------------
+  enum class convention { both, pointer, value };
+  convention descriptors = convention::both;
+  bool null_is_descriptor_zero = false;
+
+  /// Calls that end the process on the runtime: sequences never make them.
+  struct crash_list {
+    bool unknown_address_free = false;  ///< hipMemAddressFree of what is no reservation's start
+    bool unknown_unmap = false;         ///< hipMemUnmap where no mapping starts
+    bool unknown_retain = false;        ///< hipMemRetainAllocationHandle of what is not mapped
+    bool stale_handle = false;          ///< a handle without references, or none at all
+    bool null_export = false;           ///< hipMemExportToShareableHandle without a result
+    bool descriptor_by_value = false;   ///< where a pointer to it is expected
+  };
+  crash_list crashes = {};
+};
+
+/// The column of the runtime called `name` (HIPVMM_HOST_PROFILE).
+/// Throws: std::invalid_argument for a name that has no column.
+[[nodiscard]] const model_rules& rules_of(std::string_view name);
+
+}  // namespace hipvmm::test::model

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+#include <cstring>
+
+#include "core/hip_compat.hpp"
+#include "mem_pool_fixtures.hpp"
+#include "profile_rules.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr int good = hipSuccess;
+constexpr int value = hipErrorInvalidValue;
+constexpr int memory_out = hipErrorOutOfMemory;
+constexpr int device = hipErrorInvalidDevice;
+constexpr int unsupported = hipErrorNotSupported;
+constexpr int handle = hipErrorInvalidHandle;
+constexpr int context = hipErrorContextIsDestroyed;
+
+constexpr auto posix = hipMemHandleTypePosixFileDescriptor;
+constexpr std::uint64_t everything = ~std::uint64_t{0};
+
+int attribute(hipDeviceAttribute_t which) {
+  int answer = no_answer;
+  REQUIRE(hipDeviceGetAttribute(&answer, which, 0) == hipSuccess);
+  return answer;
+}
+
+hipMemPoolProps limited_to(std::uint64_t bytes) {
+  hipMemPoolProps properties = pool_on(0);
+  std::memcpy(reinterpret_cast<char*>(&properties) +
+                  offsetof(hipMemPoolProps, win32SecurityAttributes) + sizeof(void*),
+              &bytes, sizeof(bytes));
+  return properties;
+}
+
+std::uint64_t reserved(const pool& of) { return of.count(hipMemPoolAttrReservedMemCurrent); }
+
+int exported(const pool& of) {
+  int descriptor = -1;
+  REQUIRE(hipMemPoolExportToShareableHandle(&descriptor, of.get(), posix, 0) == hipSuccess);
+  return descriptor;
+}
+
+void* by_value(int descriptor) { return as_handle<void*>(static_cast<std::uintptr_t>(descriptor)); }
+
+int give(const pool& to, int user, hipMemAccessFlags flags) {
+  const hipMemAccessDesc wanted = access_of(user, flags);
+  return hipMemPoolSetAccess(to.get(), &wanted, 1);
+}
+
+int pool_access(const pool& of, int user) {
+  hipMemLocation place{hipMemLocationTypeDevice, user};
+  hipMemAccessFlags flags{};
+  REQUIRE(hipMemPoolGetAccess(&flags, of.get(), &place) == hipSuccess);
+  return flags;
+}
+
+// The device of a pool is the one whose current pool it could be, were it not imported.
+int device_of_imported(hipMemPool_t imported) {
+  for (int id = 0; id < 3; ++id) {
+    if (hipDeviceSetMemPool(id, imported) != hipErrorInvalidDevice) return id;
+  }
+  return no_answer;
+}
+
+const rule rules[] = {
+    {"hipRuntimeGetVersion",
+     [] {
+       int version = 0;
+       REQUIRE(hipRuntimeGetVersion(&version) == hipSuccess);
+       return version;
+     },
+     {HIP_VERSION, 50700000, 60200000, 60400000, 70100000, 71400000, 13000}},
+    {"hipDriverGetVersion",
+     [] {
+       int version = 0;
+       REQUIRE(hipDriverGetVersion(&version) == hipSuccess);
+       return version;
+     },
+     {HIP_VERSION, 50700000, 60200000, 60400000, 70100000, 71400000, 13000}},
+    {"the last error after a failure and a success",
+     [] {
+       int count = 0;
+       REQUIRE(hipGetDeviceCount(nullptr) == hipErrorInvalidValue);
+       REQUIRE(hipGetDeviceCount(&count) == hipSuccess);
+       return int{hipGetLastError()};
+     },
+     {value, good, good, good, value, value, value}},
+    {"virtual memory management is supported (1)",
+     [] { return attribute(hip_compat::virtual_memory_management_supported); },
+     {1, 0, 1, 1, 1, 1, 1}},
+    {"memory pools are supported (1)",
+     [] { return attribute(hipDeviceAttributeMemoryPoolsSupported); },
+     {1, 0, 1, 1, 1, 1, 1}},
+    {"the rank of a link",
+     [] {
+       int rank = no_answer;
+       REQUIRE(hipDeviceGetP2PAttribute(&rank, hipDevP2PAttrPerformanceRank, 0, 1) == hipSuccess);
+       return rank;
+     },
+     {3, 3, 3, 3, 3, 3, 0}},
+    {"hipDeviceCanAccessPeer of a device that does not exist with itself",
+     [] {
+       int answer = no_answer;
+       return int{hipDeviceCanAccessPeer(&answer, 9, 9)};
+     },
+     {device, good, good, good, good, good, device}},
+    {"hipMallocAsync in a stream that does not exist",
+     [] {
+       void* pointer = nullptr;
+       return int{hipMallocAsync(&pointer, 1, as_handle<hipStream_t>(0x1230))};
+     },
+     {handle, value, handle, handle, handle, handle, handle}},
+    {"hipMemPrefetchAsync in a stream that does not exist",
+     [] {
+       void* pointer = nullptr;
+       REQUIRE(hipMallocManaged(&pointer, 4096, hipMemAttachGlobal) == hipSuccess);
+       return int{hipMemPrefetchAsync(pointer, 4096, 0, as_handle<hipStream_t>(0x1230))};
+     },
+     {handle, context, context, context, context, context, handle}},
+    {"hipFreeAsync of null",
+     [] { return int{hipFreeAsync(nullptr, nullptr)}; },
+     {value, value, value, value, good, good, value}},
+    {"MiB that hipMemPoolTrimTo(4 MiB) leaves of 4 in use and 4 idle",
+     [] {
+       const pool memory;
+       memory.set(hipMemPoolAttrReleaseThreshold, everything);
+       void* const used = memory.allocate(4 * mib, nullptr);
+       free_in(memory.allocate(4 * mib, nullptr), nullptr);
+       REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
+       REQUIRE(hipMemPoolTrimTo(memory.get(), 4 * mib) == hipSuccess);
+       const auto left = static_cast<int>(reserved(memory) / mib);
+       free_in(used, nullptr);
+       return left;
+     },
+     {4, 8, 8, 8, 8, 8, 4}},
+    {"a pool that is mostly idle keeps what its threshold says (1)",
+     [] {
+       const pool memory;
+       memory.set(hipMemPoolAttrReleaseThreshold, everything);
+       void* const large = memory.allocate(4 * mib, nullptr);
+       void* const small = memory.allocate(mib, nullptr);
+       free_in(large, nullptr);
+       REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
+       free_in(small, nullptr);
+       return reserved(memory) == 5 * mib ? 1 : 0;
+     },
+     {1, 1, 1, 1, 0, 0, 1}},
+    {"2 MiB of a pool whose largest size is 1 MiB",
+     [] {
+       const pool memory{limited_to(mib)};
+       void* pointer = nullptr;
+       const int code = hipMallocFromPoolAsync(&pointer, 2 * mib, memory.get(), nullptr);
+       if (code == good) free_in(pointer, nullptr);
+       return code;
+     },
+     {memory_out, good, memory_out, memory_out, memory_out, memory_out, memory_out}},
+    {"a pool's second export gives the same descriptor (1)",
+     [] {
+       const pool shared{pool_on(0, posix)};
+       return exported(shared) == exported(shared) ? 1 : 0;
+     },
+     {0, 1, 1, 1, 1, 1, 0}},
+    {"hipMemPoolImportFromShareableHandle of a descriptor by address",
+     [] {
+       const pool shared{pool_on(0, posix)};
+       int descriptor = exported(shared);
+       hipMemPool_t imported = nullptr;
+       return int{hipMemPoolImportFromShareableHandle(&imported, &descriptor, posix, 0)};
+     },
+     {good, value, value, value, value, value, value}},
+    {"the device of a pool imported from device 1 while device 2 is current",
+     [] {
+       const pool shared{pool_on(1, posix)};
+       REQUIRE(hipSetDevice(2) == hipSuccess);
+       hipMemPool_t imported = nullptr;
+       REQUIRE(hipMemPoolImportFromShareableHandle(&imported, by_value(exported(shared)), posix,
+                                                   0) == hipSuccess);
+       return device_of_imported(imported);
+     },
+     {1, 0, 0, 0, 0, 2, 1}},
+    {"rights of device 0 to a pool of device 1 that was imported after it got them",
+     [] {
+       const pool shared{pool_on(1, posix)};
+       REQUIRE(give(shared, 0, hipMemAccessFlagsProtReadWrite) == hipSuccess);
+       hipMemPool_t imported = nullptr;
+       REQUIRE(hipMemPoolImportFromShareableHandle(&imported, by_value(exported(shared)), posix,
+                                                   0) == hipSuccess);
+       hipMemLocation place{hipMemLocationTypeDevice, 0};
+       hipMemAccessFlags flags{};
+       REQUIRE(hipMemPoolGetAccess(&flags, imported, &place) == hipSuccess);
+       return int{flags};
+     },
+     {3, 3, 3, 3, 3, 3, 0}},
+    {"hipMallocFromPoolAsync from an imported pool",
+     [] {
+       const pool shared{pool_on(0, posix)};
+       hipMemPool_t imported = nullptr;
+       REQUIRE(hipMemPoolImportFromShareableHandle(&imported, by_value(exported(shared)), posix,
+                                                   0) == hipSuccess);
+       void* pointer = nullptr;
+       const int code = hipMallocFromPoolAsync(&pointer, 4096, imported, nullptr);
+       if (code == good) free_in(pointer, nullptr);
+       return code;
+     },
+     {good, good, good, good, good, good, value}},
+    {"taking a right to a pool away",
+     [] {
+       const pool memory;
+       REQUIRE(give(memory, 1, hipMemAccessFlagsProtReadWrite) == hipSuccess);
+       return give(memory, 1, hipMemAccessFlagsProtNone);
+     },
+     {good, device, device, device, good, good, good}},
+    {"use of a pool's memory by a device whose right was taken away",
+     [] {
+       const pool memory;
+       REQUIRE(give(memory, 1, hipMemAccessFlagsProtReadWrite) == hipSuccess);
+       static_cast<void>(give(memory, 1, hipMemAccessFlagsProtNone));
+       std::byte* const block = memory.allocate(4096, nullptr);
+       REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
+       const stream other{hipStreamNonBlocking, 1};
+       const int code = hipMemsetAsync(block, 1, 4096, other.get());
+       REQUIRE(other.wait() == hipSuccess);
+       free_in(block, nullptr);
+       return code;
+     },
+     {value, good, good, good, good, good, value}},
+    {"read-only access for a pool's own device",
+     [] {
+       const pool memory;
+       return give(memory, 0, hipMemAccessFlagsProtRead);
+     },
+     {unsupported, good, good, good, unsupported, unsupported, unsupported}},
+    {"rights to a pool that stay when the second of two entries is refused",
+     [] {
+       const pool memory;
+       const hipMemAccessDesc wanted[] = {access_of(1), access_of(9)};
+       REQUIRE(hipMemPoolSetAccess(memory.get(), wanted, 2) == hipErrorInvalidDevice);
+       return pool_access(memory, 1);
+     },
+     {0, 3, 3, 3, 0, 0, 0}},
+    {"a stream gets its 8 MiB again for 1 MiB (1)",
+     [] {
+       const pool memory;
+       const stream work;
+       hipvmm_host_hold_streams();
+       std::byte* const large = memory.allocate(8 * mib, work.get());
+       free_in(large, work.get());
+       std::byte* const small = memory.allocate(mib, work.get());
+       free_in(small, work.get());
+       hipvmm_host_release_streams();
+       REQUIRE(work.wait() == hipSuccess);
+       return small == large ? 1 : 0;
+     },
+     {0, 1, 1, 1, 0, 0, 0}},
+    {"a full pool whose idle memory another stream has yet to free",
+     [] {
+       const pool memory{limited_to(4 * mib)};
+       memory.allow_only({hipMemPoolReuseAllowInternalDependencies});
+       const stream first;
+       const stream second;
+       roadblock block{first.get()};
+       free_in(memory.allocate(4 * mib, first.get()), first.get());
+       void* again = nullptr;
+       const int code = hipMallocFromPoolAsync(&again, 4 * mib, memory.get(), second.get());
+       if (code == good) free_in(again, second.get());
+       block.open();
+       REQUIRE(second.wait() == hipSuccess);
+       return code;
+     },
+     {good, good, memory_out, memory_out, memory_out, memory_out, good}},
+    {"hipMemPoolExportPointer of an unknown address",
+     [] {
+       int elsewhere = 0;
+       hipMemPoolPtrExportData data{};
+       return int{hipMemPoolExportPointer(&data, &elsewhere)};
+     },
+     {value, memory_out, memory_out, memory_out, memory_out, memory_out, value}},
+};
+
+}  // namespace
+
+std::span<const rule> other_rules() { return rules; }
+
+}  // namespace hipvmm::test

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include <cuda.h>
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <functional>
+#include <thread>
+
+namespace {
+
+CUcontext current() {
+  CUcontext context = nullptr;
+  REQUIRE(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
+  return context;
+}
+
+CUdevice device_of(int ordinal) {
+  CUdevice device = 0;
+  REQUIRE(cuInit(0) == CUDA_SUCCESS);
+  REQUIRE(cuDeviceGet(&device, ordinal) == CUDA_SUCCESS);
+  return device;
+}
+
+/// The primary context of a device, as the CUDA runtime gets it.
+class primary {
+ public:
+  explicit primary(int ordinal) : device_{device_of(ordinal)} {
+    REQUIRE(cuDevicePrimaryCtxRetain(&context_, device_) == CUDA_SUCCESS);
+  }
+  ~primary() { CHECK(cuDevicePrimaryCtxRelease(device_) == CUDA_SUCCESS); }
+  primary(const primary&) = delete;
+  primary& operator=(const primary&) = delete;
+  [[nodiscard]] CUcontext get() const { return context_; }
+
+ private:
+  CUdevice device_;
+  CUcontext context_ = nullptr;
+};
+
+/// A context of the application's own, current while it lives.
+class own_context {
+ public:
+  own_context() {
+#if CUDA_VERSION >= 13000
+    REQUIRE(cuCtxCreate(&context_, nullptr, 0, device_of(0)) == CUDA_SUCCESS);
+#else
+    REQUIRE(cuCtxCreate(&context_, 0, device_of(0)) == CUDA_SUCCESS);
+#endif
+  }
+  ~own_context() { CHECK(cuCtxDestroy(context_) == CUDA_SUCCESS); }
+  own_context(const own_context&) = delete;
+  own_context& operator=(const own_context&) = delete;
+  [[nodiscard]] CUcontext get() const { return context_; }
+
+ private:
+  CUcontext context_ = nullptr;
+};
+
+/// Runs in a thread of its own: what is current belongs to a thread.
+void in_new_thread(const std::function<void()>& body) { std::thread{body}.join(); }
+
+void use_hip() {
+  void* memory = nullptr;
+  hipStream_t stream = nullptr;
+  REQUIRE(hipMalloc(&memory, 4096) == hipSuccess);
+  REQUIRE(hipStreamCreate(&stream) == hipSuccess);
+  CHECK(hipMemsetAsync(memory, 1, 4096, stream) == hipSuccess);
+  CHECK(hipStreamSynchronize(stream) == hipSuccess);
+  CHECK(hipDeviceSynchronize() == hipSuccess);
+  CHECK(hipStreamDestroy(stream) == hipSuccess);
+  CHECK(hipFree(memory) == hipSuccess);
+  CHECK(hipFree(&memory) == hipErrorInvalidValue);
+}
+
+}  // namespace
+
+TEST_CASE("context: of the application's own is current again after every call") {
+  const own_context mine;
+  use_hip();
+  CHECK(current() == mine.get());
+  REQUIRE(hipSetDevice(0) == hipSuccess);
+  CHECK(current() == mine.get());
+  int device = -1;
+  REQUIRE(hipGetDevice(&device) == hipSuccess);
+  CHECK(device == 0);
+}
+
+TEST_CASE("context: a thread that has none still has none after a call") {
+  in_new_thread([] {
+    use_hip();
+    CHECK(current() == nullptr);
+  });
+}
+
+TEST_CASE("context: setting the device makes its primary context current") {
+  const primary first{0};
+  in_new_thread([&] {
+    REQUIRE(hipSetDevice(0) == hipSuccess);
+    CHECK(current() == first.get());
+    use_hip();
+    CHECK(current() == first.get());
+  });
+}
+
+TEST_CASE("context: the current device is the one whose primary context is current") {
+  int count = 0;
+  REQUIRE(hipGetDeviceCount(&count) == hipSuccess);
+  const int last = count - 1;
+  const primary other{last};
+  in_new_thread([&] {
+    REQUIRE(cuCtxSetCurrent(other.get()) == CUDA_SUCCESS);
+    int device = -1;
+    REQUIRE(hipGetDevice(&device) == hipSuccess);
+    CHECK(device == last);
+    REQUIRE(hipSetDevice(0) == hipSuccess);
+    REQUIRE(hipGetDevice(&device) == hipSuccess);
+    CHECK(device == 0);
+  });
+}
+
+TEST_CASE("context: memory is the primary context's, whichever is current") {
+  const primary first{0};
+  const own_context mine;
+  void* memory = nullptr;
+  REQUIRE(hipMalloc(&memory, 4096) == hipSuccess);
+  CUcontext owner = nullptr;
+  REQUIRE(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS);
+  CHECK(owner == first.get());
+  CHECK(hipFree(memory) == hipSuccess);
+}
+
+TEST_CASE("stream: one of CUDA's own is HIP's too") {
+  const primary first{0};
+  in_new_thread([&] {
+    REQUIRE(cuCtxSetCurrent(first.get()) == CUDA_SUCCESS);
+    CUstream stream = nullptr;
+    REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    unsigned flags = 0;
+    CHECK(hipStreamGetFlags(reinterpret_cast<hipStream_t>(stream), &flags) == hipSuccess);
+    CHECK(flags == hipStreamNonBlocking);
+    CHECK(hipStreamSynchronize(reinterpret_cast<hipStream_t>(stream)) == hipSuccess);
+    CHECK(cuStreamDestroy(stream) == CUDA_SUCCESS);
+  });
+}
+
+TEST_CASE("host function: runs behind the work ahead of it") {
+  void* memory = nullptr;
+  void* host = nullptr;
+  hipStream_t stream = nullptr;
+  REQUIRE(hipMalloc(&memory, 4096) == hipSuccess);
+  REQUIRE(hipHostMalloc(&host, 4096, hipHostMallocDefault) == hipSuccess);
+  REQUIRE(hipStreamCreate(&stream) == hipSuccess);
+  struct look {
+    const unsigned char* at;
+    int seen;
+  } looked{static_cast<unsigned char*>(host), -1};
+  REQUIRE(hipMemsetAsync(memory, 9, 4096, stream) == hipSuccess);
+  REQUIRE(hipMemcpyAsync(host, memory, 4096, hipMemcpyDeviceToHost, stream) == hipSuccess);
+  const hipHostFn_t function = [](void* passed) {
+    look& into = *static_cast<look*>(passed);
+    into.seen = into.at[4095];
+  };
+  REQUIRE(hipLaunchHostFunc(stream, function, &looked) == hipSuccess);
+  REQUIRE(hipStreamSynchronize(stream) == hipSuccess);
+  CHECK(looked.seen == 9);
+  CHECK(hipLaunchHostFunc(stream, nullptr, nullptr) == hipErrorInvalidValue);
+  CHECK(hipStreamDestroy(stream) == hipSuccess);
+  CHECK(hipHostFree(host) == hipSuccess);
+  CHECK(hipFree(memory) == hipSuccess);
+}

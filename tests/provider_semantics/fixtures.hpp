@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <vector>
+
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+
+inline constexpr auto posix = hipMemHandleTypePosixFileDescriptor;
+
+inline hipMemAllocationProp pinned_on(int device,
+                                      hipMemAllocationHandleType type = hipMemHandleTypeNone) {
+  hipMemAllocationProp wanted{};
+  wanted.type = hipMemAllocationTypePinned;
+  wanted.location = {hipMemLocationTypeDevice, device};
+  wanted.requestedHandleType = type;
+  return wanted;
+}
+
+inline hipMemAccessDesc open_to(int device,
+                                hipMemAccessFlags flags = hipMemAccessFlagsProtReadWrite) {
+  return {{hipMemLocationTypeDevice, device}, flags};
+}
+
+/// A chunk of `granules` granules.
+class chunk {
+ public:
+  explicit chunk(std::size_t granules = 1, int device = 0,
+                 hipMemAllocationHandleType type = hipMemHandleTypeNone) {
+    const hipMemAllocationProp wanted = pinned_on(device, type);
+    REQUIRE(hipMemCreate(&handle_, granules * granule(), &wanted, 0) == hipSuccess);
+  }
+  ~chunk() { release(); }
+  chunk(const chunk&) = delete;
+  chunk& operator=(const chunk&) = delete;
+
+  void release() {
+    if (handle_ != nullptr) CHECK(hipMemRelease(handle_) == hipSuccess);
+    handle_ = nullptr;
+  }
+  [[nodiscard]] hipMemGenericAllocationHandle_t get() const { return handle_; }
+
+ private:
+  hipMemGenericAllocationHandle_t handle_ = nullptr;
+};
+
+/// Reserved addresses, in granules.
+class addresses {
+ public:
+  explicit addresses(std::size_t granules) : bytes_{granules * granule()} {
+    REQUIRE(hipMemAddressReserve(&base_, bytes_, 0, nullptr, 0) == hipSuccess);
+  }
+  ~addresses() { CHECK(hipMemAddressFree(base_, bytes_) == hipSuccess); }
+  addresses(const addresses&) = delete;
+  addresses& operator=(const addresses&) = delete;
+
+  [[nodiscard]] std::byte* at(std::size_t granules, std::size_t bytes = 0) const {
+    return static_cast<std::byte*>(base_) + granules * granule() + bytes;
+  }
+
+ private:
+  void* base_ = nullptr;
+  std::size_t bytes_;
+};
+
+/// Chunks of one granule each, mapped side by side in addresses with room behind them.
+class mapped {
+ public:
+  explicit mapped(std::size_t count, std::size_t room = 0, int device = 0,
+                  hipMemAllocationHandleType type = hipMemHandleTypeNone)
+      : count_{count}, place_{count + room}, chunks_(count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const hipMemAllocationProp wanted = pinned_on(device, type);
+      REQUIRE(hipMemCreate(&chunks_[i], granule(), &wanted, 0) == hipSuccess);
+      REQUIRE(hipMemMap(place_.at(i), granule(), 0, chunks_[i], 0) == hipSuccess);
+    }
+  }
+  ~mapped() {
+    for (std::size_t i = 0; i < count_; ++i) {
+      CHECK(hipMemUnmap(place_.at(i), granule()) == hipSuccess);
+      CHECK(hipMemRelease(chunks_[i]) == hipSuccess);
+    }
+  }
+  mapped(const mapped&) = delete;
+  mapped& operator=(const mapped&) = delete;
+
+  void open(int device = 0, hipMemAccessFlags flags = hipMemAccessFlagsProtReadWrite) {
+    const hipMemAccessDesc wanted = open_to(device, flags);
+    REQUIRE(hipMemSetAccess(place_.at(0), count_ * granule(), &wanted, 1) == hipSuccess);
+  }
+  [[nodiscard]] std::byte* at(std::size_t granules = 0, std::size_t bytes = 0) const {
+    return place_.at(granules, bytes);
+  }
+  [[nodiscard]] hipMemGenericAllocationHandle_t handle(std::size_t index = 0) const {
+    return chunks_[index];
+  }
+
+ private:
+  std::size_t count_;
+  addresses place_;
+  std::vector<hipMemGenericAllocationHandle_t> chunks_;
+};
+
+/// Memory of hipMalloc.
+class allocation {
+ public:
+  explicit allocation(std::size_t bytes) { REQUIRE(hipMalloc(&start_, bytes) == hipSuccess); }
+  ~allocation() { CHECK(hipFree(start_) == hipSuccess); }
+  allocation(const allocation&) = delete;
+  allocation& operator=(const allocation&) = delete;
+  [[nodiscard]] std::byte* get() const { return static_cast<std::byte*>(start_); }
+
+ private:
+  void* start_ = nullptr;
+};
+
+class own_stream {
+ public:
+  explicit own_stream(unsigned flags = hipStreamDefault) {
+    REQUIRE(hipStreamCreateWithFlags(&stream_, flags) == hipSuccess);
+  }
+  ~own_stream() { CHECK(hipStreamDestroy(stream_) == hipSuccess); }
+  own_stream(const own_stream&) = delete;
+  own_stream& operator=(const own_stream&) = delete;
+  [[nodiscard]] hipStream_t get() const { return stream_; }
+
+ private:
+  hipStream_t stream_ = nullptr;
+};
+
+class own_event {
+ public:
+  explicit own_event(unsigned flags = hipEventDefault) {
+    REQUIRE(hipEventCreateWithFlags(&event_, flags) == hipSuccess);
+  }
+  ~own_event() { CHECK(hipEventDestroy(event_) == hipSuccess); }
+  own_event(const own_event&) = delete;
+  own_event& operator=(const own_event&) = delete;
+  [[nodiscard]] hipEvent_t get() const { return event_; }
+
+ private:
+  hipEvent_t event_ = nullptr;
+};
+
+/// Holds a stream back: a callback in it waits until this ends. hipLaunchHostFunc would do as well,
+/// but HIP 5.2 declares it and has none.
+class held {
+ public:
+  explicit held(hipStream_t stream) : go_{released_.get_future()} {
+    REQUIRE(hipStreamAddCallback(stream, wait, &go_, 0) == hipSuccess);
+    stream_ = stream;
+  }
+  ~held() { release(); }
+  held(const held&) = delete;
+  held& operator=(const held&) = delete;
+
+  /// Lets the stream go on and waits for it, so that nobody reads what is about to end.
+  void release() {
+    if (done_) return;
+    done_ = true;
+    released_.set_value();
+    CHECK(hipStreamSynchronize(stream_) == hipSuccess);
+  }
+
+ private:
+  static void wait(hipStream_t, hipError_t, void* go) {
+    static_cast<std::future<void>*>(go)->wait();
+  }
+
+  std::promise<void> released_;
+  std::future<void> go_;
+  hipStream_t stream_ = nullptr;
+  bool done_ = false;
+};
+
+inline int device_count() {
+  int count = 0;
+  REQUIRE(hipGetDeviceCount(&count) == hipSuccess);
+  return count;
+}
+
+/// A device number that no machine has.
+inline constexpr int no_device = 99;
+
+/// hipMemset returns before device memory is filled: for bytes that others look at next.
+inline hipError_t fill_and_wait(void* start, int value, std::size_t bytes) {
+  const hipError_t error = hipMemset(start, value, bytes);
+  return error != hipSuccess ? error : hipStreamSynchronize(nullptr);
+}
+
+/// The byte at a device address.
+inline unsigned char byte_at(const void* address) {
+  unsigned char value = 0;
+  REQUIRE(hipMemcpy(&value, address, 1, hipMemcpyDeviceToHost) == hipSuccess);
+  return value;
+}
+
+}  // namespace hipvmm::test

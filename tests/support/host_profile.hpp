@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace hipvmm::test {
+
+/// The release that the host provider imitates (HIPVMM_HOST_PROFILE).
+inline std::string_view host_profile() {
+  const char* const value = std::getenv("HIPVMM_HOST_PROFILE");
+  return value == nullptr ? "strict" : value;
+}
+
+/// A rule by which some profiles differ from strict, in words, and which they are. One for each
+/// line of docs/providers.md, "Profiles", that a test has to know of.
+struct quirk {
+  const char* what;
+  std::array<std::string_view, 6> profiles;  // empty names beyond the last
+
+  [[nodiscard]] bool holds() const {
+    for (const std::string_view each : profiles) {
+      if (each == host_profile()) return true;
+    }
+    return false;
+  }
+};
+
+namespace quirks {
+
+inline constexpr quirk no_virtual_memory{"there is no virtual memory management", {"rocm-5.7"}};
+inline constexpr quirk no_sharing{"chunks cannot be shared", {"rocm-5.7"}};
+inline constexpr quirk alignment_ignored{"reservations ignore the alignment",
+                                         {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk reserve_out_of_memory{"bad sizes of reservations are hipErrorOutOfMemory",
+                                             {"rocm-5.7", "rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk free_ignores_size{"hipMemAddressFree ignores the size",
+                                         {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk mapped_addresses_are_lost{
+    "hipMemAddressFree gives up addresses that are mapped", {"rocm-6.2"}};
+inline constexpr quirk mapped_addresses_are_unknown{
+    "hipMemAddressFree calls mapped addresses hipErrorUnknown",
+    {"rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk unknown_addresses_crash{"addresses that HIP does not know are followed",
+                                               {"rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk stale_handles_crash{
+    "handles that are not alive are followed",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk bad_device_is_value{"hipMemCreate on no device is hipErrorInvalidValue",
+                                           {"rocm-5.7", "rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk map_reports_success{"hipMemMap reports success when it fails",
+                                           {"rocm-6.2", "rocm-6.4", "rocm-7.1"}};
+inline constexpr quirk whole_chunks_only{"a chunk can only be mapped whole", {"cuda-13"}};
+inline constexpr quirk one_unmap_each{"each mapping must be unmapped alone, and no size is checked",
+                                      {"rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk unmap_waits{"hipMemUnmap waits for all streams", {"rocm-7.14", "cuda-13"}};
+inline constexpr quirk memory_kept{"memory goes back only with the addresses",
+                                   {"rocm-6.2", "rocm-6.4", "rocm-7.1"}};
+inline constexpr quirk no_tail_access{"a mapping behind another cannot be granted alone",
+                                      {"rocm-7.1"}};
+inline constexpr quirk lax_access{
+    "hipMemSetAccess looks at no place and not at the end of the range", {"rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk access_one_by_one{"entries before a bad one are applied",
+                                         {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk unlinked_is_value{"access without a link is hipErrorInvalidValue",
+                                         {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk host_may_not_touch{"host code may not touch mapped memory", {"cuda-13"}};
+inline constexpr quirk host_has_memory{"the host is a place for chunks", {"rocm-7.14", "cuda-13"}};
+inline constexpr quirk retain_adds_nothing{"hipMemRetainAllocationHandle takes no reference",
+                                           {"rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk descriptor_by_address{"chunks are imported by a pointer to the descriptor",
+                                             {"rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk one_import_form{
+    "descriptors are taken in one form only",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14", "cuda-13"}};
+inline constexpr quirk null_is_a_descriptor{"null is descriptor 0", {"cuda-13"}};
+inline constexpr quirk imports_to_current{"an imported chunk is said to be of the current device",
+                                          {"rocm-6.2", "rocm-6.4", "rocm-7.1"}};
+inline constexpr quirk stream_is_value{"pools call a bad stream hipErrorInvalidValue",
+                                       {"rocm-5.7"}};
+inline constexpr quirk null_free_passes{"hipFreeAsync takes null", {"rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk threshold_ignored{"a pool that is mostly idle gives memory back at once",
+                                         {"rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk any_reuse{"a stream gets its own memory again, however large",
+                                 {"rocm-5.7", "rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk never_waits_for_memory{
+    "no stream is made to wait for another's free",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk one_pool_descriptor{
+    "every export of a pool is the same descriptor",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk pool_rights_noted{
+    "rights to a pool are noted, not enforced",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk early_pool_access{
+    "a pool's rights cannot be taken away, its own may be reduced, "
+    "and entries before a bad one are applied",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk unknown_pointer_is_memory{
+    "an unknown pointer is hipErrorOutOfMemory",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk stream_is_context{
+    "managed memory calls a bad stream "
+    "hipErrorContextIsDestroyed",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk itself_unchecked{
+    "a device is not its own peer, whether it exists or not",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk ranks_in_order{"links are ranked in order", {"cuda-13"}};
+inline constexpr quirk no_device_everywhere{"every call says hipErrorNoDevice", {"cuda-13"}};
+inline constexpr quirk success_clears_error{"success clears the last error",
+                                            {"rocm-5.7", "rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk imports_lend_nothing{"an imported pool gives no memory and no rights",
+                                            {"cuda-13"}};
+inline constexpr quirk version_of_its_own{
+    "the version is that of the release",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14", "cuda-13"}};
+
+}  // namespace quirks
+
+/// What a call gives where the quirk holds, and elsewhere.
+template <class Code>
+Code under(const quirk& which, Code there, Code elsewhere) {
+  return which.holds() ? there : elsewhere;
+}
+
+}  // namespace hipvmm::test
+
+namespace hipvmm::test {
+
+/// Whether the host provider judges the order of work (HIPVMM_HOST_CHECK).
+inline bool order_checker_is_on() {
+  const char* const value = std::getenv("HIPVMM_HOST_CHECK");
+  return value != nullptr && std::string_view{value} == "1";
+}
+
+}  // namespace hipvmm::test
+
+/// Ends the case where the order checker is on, saying what of it the case cannot bear.
+#define HIPVMM_SKIP_UNDER_ORDER_CHECKER(why)             \
+  do {                                                   \
+    if (::hipvmm::test::order_checker_is_on()) {         \
+      MESSAGE("skipped under the order checker: ", why); \
+      return;                                            \
+    }                                                    \
+  } while (false)
+
+/// Ends the case, saying why, where the profile has the quirk.
+#define HIPVMM_SKIP_UNDER(name)                                                    \
+  do {                                                                             \
+    if (::hipvmm::test::quirks::name.holds()) {                                    \
+      MESSAGE("skipped under ", std::string{::hipvmm::test::host_profile()}, ": ", \
+              ::hipvmm::test::quirks::name.what);                                  \
+      return;                                                                      \
+    }                                                                              \
+  } while (false)
