@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "core/background_thread.hpp"
+
+#include <system_error>
+
+#include "core/check.hpp"
+
+namespace hipvmm::detail {
+
+bool background_thread::start() noexcept {
+  const std::lock_guard lock{mutex_};
+  if (stopped_) return false;
+  if (thread_.joinable()) return true;
+  try {
+    thread_ = std::jthread{[this](const std::stop_token& stop) {
+      // Otherwise a capture in global mode forbids this thread to query and to free, and is lost
+      // when it does.
+      hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
+      report(hipThreadExchangeStreamCaptureMode(&mode), "hipThreadExchangeStreamCaptureMode");
+      work_(stop);
+    }};
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+
+void background_thread::stop() noexcept {
+  std::jthread ending;
+  {
+    const std::lock_guard lock{mutex_};
+    stopped_ = true;
+    ending = std::move(thread_);
+  }
+  // Outside the lock, for the work may want to start the thread.
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+namespace hipvmm::detail {
+
+/// A thread of the process that works behind its callers' backs, started when first wanted. Its
+/// owner registers an exit handler with std::atexit that calls stop(): registered after the first
+/// HIP call, it runs before HIP's own. Thread-safe.
+class background_thread {
+ public:
+  /// `body` runs in the thread; it must return soon after its stop_token asks for it, and must not
+  /// throw. HIP calls in it disturb no stream capture of another thread.
+  using body = std::function<void(std::stop_token)>;
+
+  explicit background_thread(body work) : work_{std::move(work)} {}
+
+  /// Starts the thread unless it runs. Returns false when the process is exiting or the system
+  /// refuses a thread: the caller must then do the work itself.
+  bool start() noexcept;
+  /// Asks the thread to end and waits for it; start() does nothing from then on.
+  void stop() noexcept;
+
+ private:
+  body work_;
+  std::mutex mutex_;
+  std::jthread thread_;
+  bool stopped_ = false;
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/region_state.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm {
+namespace {
+
+/// Reserves `wanted` bytes, or halves of it down to one granule.
+address_reservation reserve_most(std::size_t wanted, std::size_t granularity) {
+  for (std::size_t bytes = wanted;; bytes = align_up(bytes / 2, granularity)) {
+    try {
+      return address_reservation{bytes};
+    } catch (const out_of_memory&) {
+      if (bytes <= granularity) throw;
+    }
+  }
+}
+
+/// Where the neighbouring mappings begin that end at `offset` within one reservation, by the
+/// backings of `maps`, which are all mapped in `range`.
+std::size_t run_start(const address_range& range, std::initializer_list<const backing_map*> maps,
+                      std::size_t offset) {
+  const std::size_t part = range.part_start(offset);
+  while (offset > part) {
+    std::size_t start = offset;
+    for (const backing_map* const map : maps) {
+      const auto at = map->lower_bound(offset);
+      if (at == map->begin()) continue;
+      const auto& [first, before] = *std::prev(at);
+      if (first + before.bytes() == offset) start = first;
+    }
+    if (start == offset) break;
+    offset = start;
+  }
+  return offset;
+}
+
+/// Makes `change(address, bytes)`, a call of hipMemSetAccess, for the mapping at `offset`.
+/// ROCm 7.0 to 7.2 may refuse a mapping behind another and take all of them from the first on
+/// (ROCm/rocm-systems#6977); these have the same rights, so naming them again changes nothing.
+/// May go when no supported release does so.
+template <class Change>
+void change_access(const address_range& range, std::initializer_list<const backing_map*> maps,
+                   std::size_t offset, std::size_t bytes, Change change) {
+  const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
+  try {
+    change(at(offset), bytes);
+  } catch (const hip_error& error) {
+    if (error.code() != hipErrorInvalidValue) throw;
+    const std::size_t run = run_start(range, maps, offset);
+    if (run == offset) throw;
+    change(at(run), offset + bytes - run);
+  }
+}
+
+}  // namespace
+
+region::state::state(device_ref owner, std::size_t max_bytes, const region_options& chosen)
+    : device{owner},
+      options{chosen},
+      granularity{granularity_of(owner).minimum},
+      addresses{reserve_most(align_up(max_bytes, granularity), granularity)},
+      rights{owner} {}
+
+region::state::~state() {
+  for (auto& entry : backings) {
+    // A chunk that HIP will not unmap must not be used again; ~mapping tries once more.
+    detail::report_exceptions([&] {
+      entry.second.map.unmap();
+      cache().recycle(std::move(entry.second.chunk));
+    });
+  }
+}
+
+void region::state::require_units(const char* function, std::size_t offset,
+                                  std::size_t bytes) const {
+  if (offset % granularity != 0 || bytes % granularity != 0)
+    throw std::invalid_argument{std::string{"region::"} + function + ": offset " +
+                                std::to_string(offset) + " and size " + std::to_string(bytes) +
+                                " must be multiples of the granularity, " +
+                                std::to_string(granularity) + " bytes"};
+  require_within(function, offset, bytes);
+}
+
+void region::state::require_within(const char* function, std::size_t offset,
+                                   std::size_t bytes) const {
+  if (offset > addresses.bytes() || bytes > addresses.bytes() - offset)
+    throw std::out_of_range{std::string{"region::"} + function + ": " + std::to_string(bytes) +
+                            " bytes at offset " + std::to_string(offset) +
+                            " exceed the region of " + std::to_string(addresses.bytes()) +
+                            " bytes"};
+}
+
+void region::state::apply_rights(const address_range& range, std::size_t offset, std::size_t bytes,
+                                 const backing_map& made) const {
+  change_access(range, {&backings, &made}, offset, bytes,
+                [this](void* start, std::size_t length) { rights.apply(start, length); });
+}
+
+void region::state::set_right(std::size_t offset, std::size_t bytes, access_desc desc) const {
+  change_access(addresses, {&backings}, offset, bytes,
+                [desc](void* start, std::size_t length) { set_access(start, length, desc); });
+}
+
+mapping region::state::map_with_rights(const address_range& range, std::size_t offset,
+                                       const physical_chunk& chunk, const backing_map& made) const {
+  mapping result = range.map(offset, chunk);
+  apply_rights(range, offset, result.bytes(), made);
+  return result;
+}
+
+backing_map region::state::make_missing(const address_range& range, std::size_t offset,
+                                        std::size_t bytes) const {
+  backing_map made;
+  const std::size_t end = offset + bytes;
+  auto next = backings.upper_bound(offset);
+  if (next != backings.begin()) {
+    const auto previous = std::prev(next);
+    offset = std::max(offset, previous->first + previous->second.bytes());
+  }
+  while (offset < end) {
+    const std::size_t gap_end = next == backings.end() ? end : std::min(end, next->first);
+    while (offset < gap_end) {
+      const std::size_t size = std::min(gap_end - offset, range.longest_at(offset));
+      physical_chunk chunk = cache().acquire(device, size, options.shareable);
+      mapping map = map_with_rights(range, offset, chunk, made);
+      made.try_emplace(offset, backing{std::move(chunk), std::move(map)});
+      offset += size;
+    }
+    if (next != backings.end()) {
+      offset = next->first + next->second.bytes();
+      ++next;
+    }
+  }
+  return made;
+}
+
+backing_map region::state::make_missing_or_explain(const address_range& range, std::size_t offset,
+                                                   std::size_t bytes) const {
+  try {
+    return make_missing(range, offset, bytes);
+  } catch (const out_of_memory& error) {
+    throw out_of_memory{
+        error.resource(), error.device(), error.bytes_requested(), error.bytes_free(),
+        "the region holds " + format_bytes(committed) + " in " + std::to_string(backings.size()) +
+            " chunks, was asked to hold " + format_bytes(bytes) + " from offset " +
+            std::to_string(offset) + ", and stays as it was"};
+  }
+}
+
+void region::state::merge(backing_map& made) noexcept {
+  for (const auto& entry : made) committed += entry.second.bytes();
+  backings.merge(made);
+}
+
+void region::state::restore(backing_map::iterator entry) noexcept {
+  detail::report_exceptions(
+      [&] { entry->second.map = map_with_rights(addresses, entry->first, entry->second.chunk); });
+  if (entry->second.map.empty()) {
+    committed -= entry->second.bytes();
+    backings.erase(entry);
+  }
+}
+
+void region::state::replace_straddler(std::size_t end, stream_ref stream) {
+  auto at = backings.lower_bound(end);
+  if (at == backings.begin()) return;
+  --at;
+  auto& [offset, old] = *at;
+  if (offset + old.bytes() <= end || offset + old.bytes() - end <= end / 8) return;
+  // Without a right to read, no stream of the owner can carry the bytes over.
+  if (rights.get(device) != access_right::read_write) return;
+
+  const std::size_t kept = end - offset;
+  backing fresh;
+  try {
+    fresh.chunk = cache().acquire(device, kept, options.shareable);
+    address_range elsewhere{address_reservation{kept}};
+    const mapping temporary = map_with_rights(elsewhere, 0, fresh.chunk);
+    copy_async(stream, temporary.get(), old.map.get(), kept);
+    try {
+      stream.synchronize();
+    } catch (...) {
+      // The copy may be under way, and must not outlive the mapping it writes to.
+      detail::report_exceptions([&] { device.synchronize(); });
+      throw;
+    }
+  } catch (const out_of_memory&) {
+    return;
+  }
+  old.map.unmap();
+  try {
+    fresh.map = map_with_rights(addresses, offset, fresh.chunk);
+  } catch (...) {
+    restore(at);
+    throw;
+  }
+  committed -= old.bytes() - kept;
+  std::swap(old, fresh);
+  cache().recycle(std::move(fresh.chunk));
+}
+
+}  // namespace hipvmm

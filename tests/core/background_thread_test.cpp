@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#include "core/background_thread.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <future>
+
+namespace hipvmm::test {
+namespace {
+
+using detail::background_thread;
+
+TEST_CASE("background_thread: works in a thread of its own until stopped") {
+  std::promise<std::thread::id> running;
+  std::atomic<bool> ended{false};
+  background_thread thread{[&](const std::stop_token& stop) {
+    running.set_value(std::this_thread::get_id());
+    while (!stop.stop_requested()) std::this_thread::yield();
+    ended = true;
+  }};
+  REQUIRE(thread.start());
+  CHECK(running.get_future().get() != std::this_thread::get_id());
+  CHECK_FALSE(ended);
+  thread.stop();
+  CHECK(ended);
+}
+
+TEST_CASE("background_thread: a second start leaves the one thread as it is") {
+  std::atomic<int> starts{0};
+  background_thread thread{[&](const std::stop_token&) { ++starts; }};
+  REQUIRE(thread.start());
+  REQUIRE(thread.start());
+  thread.stop();
+  CHECK(starts == 1);
+}
+
+TEST_CASE("background_thread: does not start any more once stopped") {
+  background_thread thread{[](const std::stop_token&) { FAIL("started"); }};
+  thread.stop();
+  CHECK_FALSE(thread.start());
+}
+
+}  // namespace
+}  // namespace hipvmm::test
