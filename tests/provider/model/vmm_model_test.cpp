@@ -61,6 +61,18 @@ std::size_t operations_asked_for() {
   return chosen_rules().name == "strict" ? 120'000 : 20'000;
 }
 
+/// What is always refused, or never, is agreed on too easily.
+bool is_one_sided(const kind_counts& effects, const kind_counts& refusals, std::size_t i) {
+  return static_cast<kind>(i) != kind::close_descriptor && (effects[i] == 0 || refusals[i] == 0);
+}
+
+bool any_is_one_sided(const kind_counts& effects, const kind_counts& refusals) {
+  for (std::size_t i = 0; i < kinds; ++i) {
+    if (is_one_sided(effects, refusals, i)) return true;
+  }
+  return false;
+}
+
 /// What differed between the provider and the model of one of several threads.
 std::optional<std::string> run_on_own_addresses(std::uint32_t seed, std::size_t length) try {
   lockstep both{chosen_machine(), chosen_rules(), provider_use::shared};
@@ -91,7 +103,10 @@ TEST_CASE("model: the provider and the model agree on random sequences of calls"
   std::size_t made = 0;
   kind_counts effects = {};
   kind_counts refusals = {};
-  for (const std::size_t all = operations_asked_for(); made < all;) {
+  const std::size_t asked_for = operations_asked_for();
+  // A profile may leave a kind so few ways to be refused that 20,000 calls at times have none.
+  const std::size_t most = chosen_rules().has_virtual_memory ? 20 * asked_for : asked_for;
+  while (made < asked_for || (made < most && any_is_one_sided(effects, refusals))) {
     const auto seed = static_cast<std::uint32_t>(seeds());
     const outcome ended = runner.generated(seed, length);
     // Not those that were left out.
@@ -108,14 +123,11 @@ TEST_CASE("model: the provider and the model agree on random sequences of calls"
   MESSAGE(made, " calls, of which ", sum(effects), " had an effect and ", sum(refusals),
           " were refused");
   if (!chosen_rules().has_virtual_memory) return;
-  // What is always refused, or never, is agreed on too easily.
   for (std::size_t i = 0; i < kinds; ++i) {
     operation example;
     example.what = static_cast<kind>(i);
-    if (example.what == kind::close_descriptor) continue;
     CAPTURE(text_of(example));
-    CHECK(effects[i] > 0);
-    CHECK(refusals[i] > 0);
+    CHECK_FALSE(is_one_sided(effects, refusals, i));
   }
   CHECK(sum(effects) > made / 4);
 }
