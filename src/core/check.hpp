@@ -22,10 +22,12 @@ void report(hipError_t result, const char* call) noexcept;
 /// application's next hipGetLastError.
 void clear_last_error() noexcept;
 
-/// Throws out_of_memory for `bytes` bytes that `device` refused, naming the process's file
-/// descriptors as the cause when none is left: on ROCm 7.14 every chunk costs one, and the
-/// runtime reports their end as lack of memory (ROCm/rocm-systems#10604).
-[[noreturn]] void throw_out_of_memory(device_ref device, std::size_t bytes);
+/// As check, for a call that takes `bytes` of `device` or file descriptors for them: throws
+/// out_of_memory where HIP says so, and for any failure of a process that has hardly a descriptor
+/// left, naming these as the cause. On ROCm 7.14 every chunk costs one, and the runtime reports
+/// their end as lack of memory (ROCm/rocm-systems#10604).
+void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
+                     std::source_location where = std::source_location::current());
 
 /// Runs `body` and tells the error handler of a hip_error instead of throwing it.
 void report_exceptions_of(void (*body)(void*), void* argument) noexcept;

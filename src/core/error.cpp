@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/error.hpp>
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
+#include "core/descriptors.hpp"
 
 namespace hipvmm {
 namespace {
@@ -33,9 +30,11 @@ std::string describe(exhausted resource, int device, std::size_t requested, std:
              " is to be had; reserve less (growth_options::max_bytes)";
       break;
     case exhausted::descriptors:
-      text = "descriptor limit reached: no file descriptor is left for a chunk of " +
+      text = "descriptor limit reached: too few file descriptors are left for a chunk of " +
              format_bytes(requested) + " on device " + std::to_string(device) + ", which has " +
-             format_bytes(free) + " free; raise `ulimit -n` or use larger chunks";
+             format_bytes(free) +
+             " free; raise `ulimit -n`, use larger chunks (growth_options::granule_bytes) or trim "
+             "chunk_cache";
       break;
   }
   return context.empty() ? text : text + "; " + context;
@@ -47,14 +46,6 @@ void write_to_stderr(const char* call, int code, const char* message) noexcept {
 }
 
 std::atomic<error_handler> current_handler{write_to_stderr};
-
-// Asks the system rather than counting: limits differ by process and may change at any time.
-bool descriptors_exhausted() {
-  const int probe = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (probe < 0) return errno == EMFILE || errno == ENFILE;
-  ::close(probe);
-  return false;
-}
 
 }  // namespace
 
@@ -73,6 +64,11 @@ out_of_memory::out_of_memory(exhausted resource, int device, std::size_t bytes_r
       bytes_free_{bytes_free},
       message_{std::make_shared<const std::string>(
           describe(resource, device, bytes_requested, bytes_free, context))} {}
+
+out_of_memory::out_of_memory(const out_of_memory& cause, const std::string& context)
+    : out_of_memory{cause} {
+  message_ = std::make_shared<const std::string>(*cause.message_ + "; " + context);
+}
 
 error_handler set_error_handler(error_handler handler) noexcept {
   return current_handler.exchange(handler != nullptr ? handler : write_to_stderr);
@@ -105,10 +101,21 @@ void report_exceptions_of(void (*body)(void*), void* argument) noexcept {
   }
 }
 
-void throw_out_of_memory(device_ref device, std::size_t bytes) {
+void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
+                     std::source_location where) {
+  if (result == hipSuccess) return;
+  // A call may need several and has closed what it got when it fails: one or two left are too few.
+  constexpr std::size_t enough = 4;
+  const std::size_t limit = descriptor_limit();
+  const std::size_t left = free_descriptors(limit, enough);
+  if (result != hipErrorOutOfMemory && left == enough) check(result, call, where);
   clear_last_error();
-  const auto resource = descriptors_exhausted() ? exhausted::descriptors : exhausted::device_memory;
-  throw out_of_memory{resource, device.ordinal(), bytes, device.free_memory(), {}};
+  if (left == enough)
+    throw out_of_memory{
+        exhausted::device_memory, device.ordinal(), bytes, device.free_memory(), {}};
+  throw out_of_memory{exhausted::descriptors, device.ordinal(), bytes, device.free_memory(),
+                      std::to_string(limit - left) + " of the " + std::to_string(limit) +
+                          " descriptors that this process may have are open"};
 }
 
 }  // namespace detail

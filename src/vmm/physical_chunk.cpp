@@ -54,7 +54,6 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, handle_type
   const hipMemAllocationProp wanted = properties(device, shareable);
   hipMemGenericAllocationHandle_t handle = nullptr;
   const hipError_t result = hipMemCreate(&handle, bytes, &wanted, 0);
-  if (result == hipErrorOutOfMemory) detail::throw_out_of_memory(device, bytes);
   if (result == hipErrorInvalidValue) {
     detail::clear_last_error();
     const std::size_t unit = granularity_of(device).minimum;
@@ -64,7 +63,7 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, handle_type
                                   ": the size must be a multiple of its granularity, " +
                                   std::to_string(unit) + " bytes, and not zero"};
   }
-  check(result, "hipMemCreate");
+  detail::check_resources(result, "hipMemCreate", device, bytes);
   handle_ = handle;
   creation_index_ = next_creation_index();
 }

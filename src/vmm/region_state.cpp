@@ -151,11 +151,10 @@ backing_map region::state::make_missing_or_explain(const address_range& range, s
   try {
     return make_missing(range, offset, bytes);
   } catch (const out_of_memory& error) {
-    throw out_of_memory{
-        error.resource(), error.device(), error.bytes_requested(), error.bytes_free(),
-        "the region holds " + format_bytes(committed) + " in " + std::to_string(backings.size()) +
-            " chunks, was asked to hold " + format_bytes(bytes) + " from offset " +
-            std::to_string(offset) + ", and stays as it was"};
+    throw out_of_memory{error, "the region holds " + format_bytes(committed) + " in " +
+                                   std::to_string(backings.size()) + " chunks, was asked to hold " +
+                                   format_bytes(bytes) + " from offset " + std::to_string(offset) +
+                                   ", and stays as it was"};
   }
 }
 

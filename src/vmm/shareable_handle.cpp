@@ -23,8 +23,7 @@ shareable_handle::shareable_handle(physical_chunk& chunk) {
   int descriptor = -1;
   const hipError_t result = hipMemExportToShareableHandle(&descriptor, chunk.get(),
                                                           hipMemHandleTypePosixFileDescriptor, 0);
-  if (result == hipErrorOutOfMemory) detail::throw_out_of_memory(chunk.device(), chunk.bytes());
-  check(result, "hipMemExportToShareableHandle");
+  detail::check_resources(result, "hipMemExportToShareableHandle", chunk.device(), chunk.bytes());
   descriptor_ = descriptor;
   bytes_ = chunk.bytes();
   chunk.shared_ = true;
@@ -53,8 +52,9 @@ physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {
                              ? reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor))
                              : static_cast<void*>(&descriptor);
   hipMemGenericAllocationHandle_t imported = nullptr;
-  check(hipMemImportFromShareableHandle(&imported, argument, hipMemHandleTypePosixFileDescriptor),
-        "hipMemImportFromShareableHandle");
+  const hipError_t result =
+      hipMemImportFromShareableHandle(&imported, argument, hipMemHandleTypePosixFileDescriptor);
+  detail::check_resources(result, "hipMemImportFromShareableHandle", device, handle.bytes());
   return physical_chunk{imported, device, handle.bytes()};
 }
 

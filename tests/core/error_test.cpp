@@ -63,6 +63,16 @@ TEST_CASE("out_of_memory: the context continues the sentence") {
              "the vector holds 7 MiB"));
 }
 
+TEST_CASE("out_of_memory: a caller's context follows what the cause says") {
+  const out_of_memory cause{exhausted::descriptors, 2, 4 * MiB, GiB, "9 of the 9 are open"};
+  const out_of_memory error{cause, "the vector holds 7 MiB"};
+  CHECK(std::string{error.what()} == std::string{cause.what()} + "; the vector holds 7 MiB");
+  CHECK(error.resource() == exhausted::descriptors);
+  CHECK(error.device() == 2);
+  CHECK(error.bytes_requested() == 4 * MiB);
+  CHECK(error.bytes_free() == GiB);
+}
+
 TEST_CASE("out_of_memory: a copy keeps text and figures") {
   const auto original =
       std::make_unique<out_of_memory>(exhausted::descriptors, 2, 4 * MiB, GiB, "context");

@@ -1,40 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include <hip/hip_runtime_api.h>
 
+#include <string>
 #include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
 
 namespace hipvmm::test {
 namespace {
-
-/// Leaves this process no descriptor to open while it lives.
-class no_descriptors_left {
- public:
-  no_descriptors_left() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    ::close(next);
-    rlimit none = before_;
-    none.rlim_cur = static_cast<rlim_t>(next);
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-    REQUIRE(::open("/dev/null", O_RDONLY | O_CLOEXEC) == -1);
-  }
-  ~no_descriptors_left() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  no_descriptors_left(const no_descriptors_left&) = delete;
-  no_descriptors_left& operator=(const no_descriptors_left&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 template <typename Operation>
 void check_descriptors_are_named(Operation operation) {
@@ -44,7 +24,11 @@ void check_descriptors_are_named(Operation operation) {
     FAIL("the operation needed no descriptor");
   } catch (const out_of_memory& error) {
     CHECK(error.resource() == exhausted::descriptors);
-    CHECK(std::string{error.what()}.find("ulimit -n") != std::string::npos);
+    const std::string text = error.what();
+    CAPTURE(text);
+    CHECK(text.find("descriptor limit") != std::string::npos);
+    CHECK(text.find("ulimit -n") != std::string::npos);
+    CHECK(text.find("granule_bytes") != std::string::npos);
   }
   CHECK(live_objects() == before);
 }
@@ -70,6 +54,45 @@ TEST_CASE("shareable_handle: a lack of descriptors throws out_of_memory that say
   check_descriptors_are_named([&] { const shareable_handle handle{chunk}; });
 }
 
+TEST_CASE("import_chunk: a lack of descriptors throws out_of_memory that says so") {
+  physical_chunk chunk{first_device, granule(), handle_type::posix_fd};
+  const shareable_handle handle{chunk};
+  const no_descriptors_left limit;
+  check_descriptors_are_named([&] { static_cast<void>(import_chunk(handle, first_device)); });
+}
+
+TEST_CASE("physical_chunk: a lack of descriptors is told with the limit and the number open") {
+  const physical_chunk warm_up{first_device, granule()};
+  const std::size_t open = lowest_free_descriptor();
+  const no_descriptors_left limit;
+  try {
+    const physical_chunk chunk{first_device, granule(), handle_type::posix_fd};
+    FAIL("the chunk needed no descriptor");
+  } catch (const out_of_memory& error) {
+    const std::string number = std::to_string(open);
+    CAPTURE(error.what());
+    CHECK(std::string{error.what()}.find(number + " of the " + number + " descriptors") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("physical_chunk: what fails with two descriptors left failed for lack of them") {
+  const physical_chunk warm_up{first_device, granule()};
+  const descriptor_limit limit{lowest_free_descriptor() + 2};
+  const planned_fault fault{"hipMemCreate", 1, hipErrorOutOfMemory};
+  check_descriptors_are_named([] { const physical_chunk chunk{first_device, granule()}; });
+}
+
+TEST_CASE("physical_chunk: what fails with many descriptors left is told as what it is") {
+  const planned_fault fault{"hipMemCreate", 1, hipErrorOutOfMemory};
+  try {
+    const physical_chunk chunk{first_device, granule()};
+    FAIL("the planned fault did not strike");
+  } catch (const out_of_memory& error) {
+    CHECK(error.resource() == exhausted::device_memory);
+  }
+}
+
 TEST_CASE("region: a lack of descriptors leaves what was committed") {
   region_options options;
   options.shareable = handle_type::posix_fd;
@@ -77,6 +100,9 @@ TEST_CASE("region: a lack of descriptors leaves what was committed") {
   region.commit(0, granule());
   const no_descriptors_left limit;
   check_descriptors_are_named([&] { region.commit(granule(), granule()); });
+  CHECK_THROWS_WITH_AS(region.commit(granule(), granule()),
+                       doctest::Contains("that this process may have are open; the region holds"),
+                       out_of_memory);
   CHECK(region.committed_bytes() == granule());
 }
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#include "core/descriptors.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace hipvmm::detail {
+
+std::size_t descriptor_limit() noexcept {
+  rlimit limit{};
+  // Fails for no reason that could apply here; without an answer nothing is bounded.
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<std::size_t>::max();
+  return limit.rlim_cur;
+}
+
+// /proc/self/fd would need a descriptor, and poll() would take events from the GPU driver's files.
+std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept {
+  const std::size_t end = std::min<std::size_t>(limit, std::numeric_limits<int>::max());
+  std::size_t found = 0;
+  for (std::size_t number = 0; number < end && found < enough; ++number)
+    if (::fcntl(static_cast<int>(number), F_GETFD) == -1) ++found;
+  return found;
+}
+
+}  // namespace hipvmm::detail
