@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/chunk_cache.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 #include <compare>
 #include <mutex>
-#include <tuple>
+#include <new>
 
 #include <hipvmm/core/error.hpp>
+#include "core/descriptors.hpp"
 
 namespace hipvmm {
 namespace {
 
 namespace intrusive = boost::intrusive;
 
-/// Where a kept chunk stands: by what it is, then in the order of creation.
+/// Where a kept chunk of a device stands: by what it is, then in the order of creation.
 struct position {
-  int device;
   handle_type shareable;
   std::size_t bytes;
   std::uint64_t creation_index;
@@ -33,7 +35,7 @@ struct position_of {
   using type = position;
   position operator()(const kept_chunk& kept) const {
     const physical_chunk& chunk = kept.chunk;
-    return {chunk.device().ordinal(), chunk.shareable(), chunk.bytes(), chunk.creation_index()};
+    return {chunk.shareable(), chunk.bytes(), chunk.creation_index()};
   }
 };
 
@@ -53,41 +55,143 @@ class departing {
   by_age chunks_;
 };
 
-}  // namespace
+constexpr std::size_t cache_line = 64;
 
-struct chunk_cache::state {
-  explicit state(std::size_t limit) : byte_limit{limit} {}
+/// What is held of one device. What follows the mutex is guarded by it; what precedes it never
+/// changes, and stands apart so that threads of other devices can pass by without waiting for it.
+struct device_cache {
+  device_cache(device_ref owner, device_cache* following) noexcept
+      : device{owner}, next{following} {}
 
-  void take_out(kept_chunk& kept) {
-    chunks.erase(chunks.iterator_to(kept));
-    ages.erase(ages.iterator_to(kept));
-    statistics.bytes -= kept.chunk.bytes();
-    --statistics.chunks;
+  std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable) {
+    const std::lock_guard lock{mutex};
+    const auto at = chunks.lower_bound(position{shareable, bytes, 0});
+    if (at == chunks.end() || at->chunk.bytes() != bytes || at->chunk.shareable() != shareable) {
+      ++statistics.misses;
+      return nullptr;
+    }
+    ++statistics.hits;
+    return std::unique_ptr<kept_chunk>{&take_out(*at)};
   }
-  void drop(kept_chunk& kept, departing& out) {
-    take_out(kept);
-    out.add(kept);
-    ++statistics.dropped;
+  void keep(std::unique_ptr<kept_chunk> kept, const std::atomic<std::size_t>& limit,
+            departing& out) {
+    const std::lock_guard lock{mutex};
+    // Read under the lock: who lowers it trims afterwards, and must not miss this chunk.
+    const std::size_t byte_limit = limit;
+    if (kept->chunk.bytes() > byte_limit) {
+      ++statistics.dropped;
+      return out.add(*kept.release());
+    }
+    statistics.bytes += kept->chunk.bytes();
+    ++statistics.chunks;
+    chunks.insert(*kept);
+    ages.push_back(*kept.release());
+    while (statistics.bytes > byte_limit) drop(ages.front(), out);
+    statistics.peak_bytes = std::max(statistics.peak_bytes, statistics.bytes);
+    statistics.peak_chunks = std::max(statistics.peak_chunks, statistics.chunks);
   }
-  /// Takes out what exceeds `bytes_to_keep`, those kept longest first; returns its bytes.
+  /// Drops what exceeds `bytes_to_keep`, those kept longest first; returns its bytes.
   std::size_t drop_down_to(std::size_t bytes_to_keep, departing& out) {
+    const std::lock_guard lock{mutex};
     const std::size_t before = statistics.bytes;
     while (statistics.bytes > bytes_to_keep) drop(ages.front(), out);
     return before - statistics.bytes;
   }
-  /// Takes out all chunks of a device.
-  void drop_device(device_ref device, departing& out) {
-    for (auto at = ages.begin(); at != ages.end();) {
-      kept_chunk& kept = *at++;
-      if (kept.chunk.device() == device) drop(kept, out);
-    }
+  void count(std::size_t chunk_cache_statistics::*what) {
+    const std::lock_guard lock{mutex};
+    ++(statistics.*what);
   }
 
-  mutable std::mutex mutex;
+  const device_ref device;
+  device_cache* const next;
+  alignas(cache_line) mutable std::mutex mutex;
   by_position chunks;
   by_age ages;
   chunk_cache_statistics statistics{};
-  std::size_t byte_limit;
+
+ private:
+  kept_chunk& take_out(kept_chunk& kept) {
+    chunks.erase(chunks.iterator_to(kept));
+    ages.erase(ages.iterator_to(kept));
+    statistics.bytes -= kept.chunk.bytes();
+    --statistics.chunks;
+    return kept;
+  }
+  void drop(kept_chunk& kept, departing& out) {
+    out.add(take_out(kept));
+    ++statistics.dropped;
+  }
+};
+
+void add_up(chunk_cache_statistics& sum, const chunk_cache_statistics& each) {
+  sum.bytes += each.bytes;
+  sum.chunks += each.chunks;
+  sum.peak_bytes += each.peak_bytes;
+  sum.peak_chunks += each.peak_chunks;
+  sum.hits += each.hits;
+  sum.misses += each.misses;
+  sum.refused += each.refused;
+  sum.dropped += each.dropped;
+}
+
+}  // namespace
+
+struct chunk_cache::state {
+  explicit state(std::size_t limit) noexcept : byte_limit{limit} {}
+  ~state() {
+    for (device_cache* each = first; each != nullptr;) delete std::exchange(each, each->next);
+  }
+
+  template <typename Body>
+  void for_each(Body body) const {
+    for (device_cache* each = first.load(std::memory_order_acquire); each != nullptr;
+         each = each->next)
+      body(*each);
+  }
+  [[nodiscard]] device_cache* find(device_ref device) const noexcept {
+    device_cache* each = first.load(std::memory_order_acquire);
+    while (each != nullptr && each->device != device) each = each->next;
+    return each;
+  }
+  /// What is held of a device that exists; nullptr when the host's memory is exhausted.
+  device_cache* find_or_add(device_ref device) noexcept {
+    if (device_cache* const found = find(device)) return found;
+    const std::lock_guard lock{adding};
+    if (device_cache* const found = find(device)) return found;
+    auto* const added = new (std::nothrow) device_cache{device, first};
+    if (added != nullptr) first.store(added, std::memory_order_release);
+    return added;
+  }
+  /// Throws: std::invalid_argument when there is no such device.
+  device_cache& of(device_ref device) {
+    if (device_cache* const found = find(device)) return *found;
+    require_device(device);
+    if (device_cache* const added = find_or_add(device)) return *added;
+    throw std::bad_alloc{};
+  }
+  /// Gives back to the driver what `wanting` lacks; returns whether anything came back to it since
+  /// `seen`, by this thread or another: the same creation may then succeed.
+  bool give_back(exhausted resource, const device_cache& wanting, std::uint64_t seen) {
+    // A thread that finds nothing left to give back waits here for those that are giving it back.
+    const std::lock_guard one_at_a_time{giving_back};
+    std::size_t bytes = 0;
+    {
+      departing out;
+      for_each([&](device_cache& each) {
+        if (&each == &wanting || resource == exhausted::descriptors)
+          bytes += each.drop_down_to(0, out);
+      });
+    }
+    if (bytes != 0) ++times_given_back;
+    return times_given_back != seen;
+  }
+
+  std::atomic<device_cache*> first{nullptr};  // the newest; none is removed
+  std::atomic<std::size_t> byte_limit;
+  std::atomic<std::uint64_t> times_given_back{0};
+  std::mutex adding;
+  // Recursive: a release that fails tells the error handler, which may acquire.
+  std::recursive_mutex giving_back;
 };
 
 chunk_cache& chunk_cache::shared() {
@@ -101,70 +205,66 @@ chunk_cache::chunk_cache(std::size_t byte_limit) : state_{std::make_unique<state
 chunk_cache::~chunk_cache() { trim(); }
 
 physical_chunk chunk_cache::acquire(device_ref device, std::size_t bytes, handle_type shareable) {
-  {
-    const std::lock_guard lock{state_->mutex};
-    const auto at = state_->chunks.lower_bound(position{device.ordinal(), shareable, bytes, 0});
-    if (at != state_->chunks.end() && at->chunk.device() == device && at->chunk.bytes() == bytes &&
-        at->chunk.shareable() == shareable) {
-      state_->take_out(*at);
-      ++state_->statistics.hits;
-      const std::unique_ptr<kept_chunk> kept{&*at};
-      return std::move(kept->chunk);
-    }
-    ++state_->statistics.misses;
-  }
-  try {
-    return physical_chunk{device, bytes, shareable};
-  } catch (const out_of_memory&) {
-    departing full_device;
-    {
-      const std::lock_guard lock{state_->mutex};
-      const std::size_t before = state_->statistics.bytes;
-      state_->drop_device(device, full_device);
-      if (state_->statistics.bytes == before) throw;
+  device_cache& cache = state_->of(device);
+  if (const auto kept = cache.take(bytes, shareable)) return std::move(kept->chunk);
+  while (true) {
+    const std::uint64_t seen = state_->times_given_back;
+    try {
+      return physical_chunk{device, bytes, shareable};
+    } catch (const out_of_memory& error) {
+      if (state_->give_back(error.resource(), cache, seen)) continue;
+      cache.count(&chunk_cache_statistics::refused);
+      throw;
     }
   }
-  return physical_chunk{device, bytes, shareable};
 }
 
 void chunk_cache::recycle(physical_chunk chunk) noexcept {
-  if (chunk.empty() || chunk.shared()) return;
+  if (chunk.empty()) return;
+  device_cache* const cache = state_->find_or_add(chunk.device());
+  if (cache == nullptr) return;
+  if (chunk.shared()) {
+    cache->count(&chunk_cache_statistics::dropped);
+    return;
+  }
   auto kept = std::unique_ptr<kept_chunk>{new (std::nothrow) kept_chunk{std::move(chunk)}};
   if (!kept) return;
   departing out;
-  const std::lock_guard lock{state_->mutex};
-  if (kept->chunk.bytes() > state_->byte_limit) {
-    ++state_->statistics.dropped;
-    return out.add(*kept.release());
-  }
-  state_->statistics.bytes += kept->chunk.bytes();
-  ++state_->statistics.chunks;
-  state_->chunks.insert(*kept);
-  state_->ages.push_back(*kept.release());
-  state_->drop_down_to(state_->byte_limit, out);
+  cache->keep(std::move(kept), state_->byte_limit, out);
 }
 
 std::size_t chunk_cache::trim(std::size_t bytes_to_keep) noexcept {
   departing out;
-  const std::lock_guard lock{state_->mutex};
-  return state_->drop_down_to(bytes_to_keep, out);
+  std::size_t bytes = 0;
+  state_->for_each([&](device_cache& each) { bytes += each.drop_down_to(bytes_to_keep, out); });
+  return bytes;
+}
+
+std::size_t chunk_cache::trim(device_ref device, std::size_t bytes_to_keep) {
+  departing out;
+  return state_->of(device).drop_down_to(bytes_to_keep, out);
 }
 
 void chunk_cache::set_byte_limit(std::size_t byte_limit) noexcept {
-  departing out;
-  const std::lock_guard lock{state_->mutex};
   state_->byte_limit = byte_limit;
-  state_->drop_down_to(byte_limit, out);
+  trim(byte_limit);
 }
 
-std::size_t chunk_cache::byte_limit() const noexcept {
-  const std::lock_guard lock{state_->mutex};
-  return state_->byte_limit;
-}
+std::size_t chunk_cache::byte_limit() const noexcept { return state_->byte_limit; }
 
 chunk_cache_statistics chunk_cache::statistics() const noexcept {
-  const std::lock_guard lock{state_->mutex};
-  return state_->statistics;
+  chunk_cache_statistics sum{};
+  state_->for_each([&](const device_cache& each) {
+    const std::lock_guard lock{each.mutex};
+    add_up(sum, each.statistics);
+  });
+  return sum;
+}
+
+chunk_cache_statistics chunk_cache::statistics(device_ref device) const {
+  const device_cache& cache = state_->of(device);
+  const std::lock_guard lock{cache.mutex};
+  return cache.statistics;
 }
 
 }  // namespace hipvmm

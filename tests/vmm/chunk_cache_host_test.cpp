@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <thread>
+#include <vector>
+
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
@@ -39,6 +43,7 @@ TEST_CASE("chunk_cache: never keeps a chunk that was exported") {
   { const shareable_handle handle{chunk}; }
   cache.recycle(std::move(chunk));
   CHECK(cache.statistics().chunks == 0);
+  CHECK(cache.statistics().dropped == 1);
   CHECK(live_objects().handles == live - 1);
 }
 
@@ -70,6 +75,61 @@ TEST_CASE("chunk_cache: a device that stays full throws out_of_memory") {
   chunk_cache cache{64 * GiB};
   const physical_chunk all{first_device, align_down(first_device.free_memory(), granule())};
   CHECK_THROWS_AS(static_cast<void>(cache.acquire(first_device, granule())), out_of_memory);
+  CHECK(cache.statistics().refused == 1);
+  CHECK(cache.statistics().misses == 1);
+}
+
+TEST_CASE("chunk_cache: an acquisition that the returned chunks made possible is not refused") {
+  chunk_cache cache{64 * GiB};
+  const std::size_t half = align_down(first_device.free_memory() / 2, granule());
+  cache.recycle(cache.acquire(first_device, half));
+  static_cast<void>(cache.acquire(first_device, 2 * half));
+  CHECK(cache.statistics().refused == 0);
+  CHECK(cache.statistics().misses == 2);
+}
+
+TEST_CASE("chunk_cache: threads that fill a device at once all get what the cache gives back") {
+  // Together the threads want what the cache holds. Who finds the device full while another thread
+  // gives the chunks back has to wait for it, not to fail.
+  constexpr std::size_t workers = 4;
+  for (int round = 0; round < 50; ++round) {
+    chunk_cache cache{64 * GiB};
+    const std::size_t share = align_down(first_device.free_memory() / (2 * workers), granule());
+    {
+      std::vector<physical_chunk> chunks;
+      for (std::size_t i = 0; i < 2 * workers; ++i)
+        chunks.push_back(cache.acquire(first_device, share));
+      for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
+    }
+    std::array<physical_chunk, workers> got;
+    std::vector<std::thread> threads;
+    for (physical_chunk& each : got)
+      threads.emplace_back([&] { each = cache.acquire(first_device, 2 * share); });
+    for (std::thread& thread : threads) thread.join();
+    REQUIRE(cache.statistics().refused == 0);
+    for (const physical_chunk& each : got) REQUIRE(each.bytes() == 2 * share);
+  }
+}
+
+TEST_CASE("chunk_cache: the error handler may acquire while chunks are given back") {
+  static chunk_cache* used = nullptr;
+  static bool refused = false;
+  chunk_cache cache{GiB};
+  used = &cache;
+  cache.recycle(cache.acquire(first_device, granule()));
+  const physical_chunk rest{first_device, align_down(first_device.free_memory(), granule())};
+  const error_handler previous = set_error_handler([](const char*, int, const char*) noexcept {
+    try {
+      static_cast<void>(used->acquire(first_device, 2 * granule()));
+    } catch (const out_of_memory&) {
+      refused = true;
+    }
+  });
+  const planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};
+  CHECK_THROWS_AS(static_cast<void>(cache.acquire(first_device, 2 * granule())), out_of_memory);
+  set_error_handler(previous);
+  CHECK(fault.struck());
+  CHECK(refused);
 }
 
 TEST_CASE("chunk_cache: an acquisition that fails changes nothing that other devices hold") {

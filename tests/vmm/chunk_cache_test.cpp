@@ -86,6 +86,76 @@ TEST_CASE("chunk_cache: the device must match") {
   CHECK(cache.statistics().hits == 0);
 }
 
+TEST_CASE("chunk_cache: each device has the limit to itself") {
+  if (device_count() < 2) {
+    MESSAGE("skipped: this machine has no second device");
+    return;
+  }
+  const device_ref second{1};
+  chunk_cache cache{2 * granule()};
+  cache.recycle(cache.acquire(second, granule()));
+  std::vector<physical_chunk> chunks;
+  for (int i = 0; i < 4; ++i) chunks.push_back(cache.acquire(first_device, granule()));
+  for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
+  CHECK(cache.statistics(first_device).chunks == 2);
+  CHECK(cache.statistics(first_device).dropped == 2);
+  CHECK(cache.statistics(second).chunks == 1);
+  CHECK(cache.statistics(second).dropped == 0);
+  CHECK(cache.statistics().chunks == 3);
+  CHECK(cache.statistics().misses == 5);
+}
+
+TEST_CASE("chunk_cache: trim of a device leaves the others") {
+  if (device_count() < 2) {
+    MESSAGE("skipped: this machine has no second device");
+    return;
+  }
+  const device_ref second{1};
+  chunk_cache cache{8 * granule()};
+  for (const device_ref device : {first_device, second}) {
+    physical_chunk chunk = cache.acquire(device, granule());
+    cache.recycle(cache.acquire(device, 2 * granule()));
+    cache.recycle(std::move(chunk));
+  }
+  CHECK(cache.trim(first_device, granule()) == 2 * granule());
+  CHECK(cache.trim(first_device) == granule());
+  CHECK(cache.statistics(first_device).bytes == 0);
+  CHECK(cache.statistics(second).bytes == 3 * granule());
+  CHECK(cache.trim(granule()) == 2 * granule());
+}
+
+TEST_CASE("chunk_cache: a device that it has not seen has nothing") {
+  chunk_cache cache{8 * granule()};
+  CHECK(cache.trim(first_device) == 0);
+  CHECK(cache.statistics(first_device).misses == 0);
+}
+
+TEST_CASE("chunk_cache: a device that does not exist throws invalid_argument") {
+  chunk_cache cache{8 * granule()};
+  const device_ref missing{device_count()};
+  CHECK_THROWS_AS(cache.trim(missing), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(cache.statistics(missing)), std::invalid_argument);
+}
+
+TEST_CASE("chunk_cache: remembers the most that it held") {
+  chunk_cache cache{64 * granule()};
+  std::vector<physical_chunk> chunks;
+  for (int i = 0; i < 3; ++i) chunks.push_back(cache.acquire(first_device, 2 * granule()));
+  for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
+  cache.trim();
+  cache.recycle(cache.acquire(first_device, granule()));
+  CHECK(cache.statistics().peak_bytes == 6 * granule());
+  CHECK(cache.statistics().peak_chunks == 3);
+}
+
+TEST_CASE("chunk_cache: a full cache never held more than its limit") {
+  chunk_cache cache{2 * granule()};
+  std::vector<physical_chunk> chunks;
+  for (int i = 0; i < 4; ++i) chunks.push_back(cache.acquire(first_device, granule()));
+  for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
+  CHECK(cache.statistics().peak_bytes == 2 * granule());
+}
+
 TEST_CASE("chunk_cache: never holds more than its limit") {
   chunk_cache cache{4 * granule()};
   std::vector<physical_chunk> chunks;
@@ -159,34 +229,59 @@ TEST_CASE("chunk_cache: the shared one is the same every time") {
   CHECK(&chunk_cache::shared() == &chunk_cache::shared());
 }
 
+/// Body(worker) in four threads at once.
+template <typename Body>
+void in_threads(Body body) {
+  std::vector<std::thread> workers;
+  for (std::size_t worker = 0; worker < 4; ++worker)
+    workers.emplace_back([&body, worker] { body(worker); });
+  for (std::thread& worker : workers) worker.join();
+}
+
 TEST_CASE("chunk_cache: threads never get the same chunk at the same time") {
   constexpr int rounds = 100;
   chunk_cache cache{16 * granule()};
-  std::array<std::vector<ihipMemGenericAllocationHandle*>, 4> held;
   for (int round = 0; round < rounds; ++round) {
     std::array<std::vector<physical_chunk>, 4> chunks;
-    std::vector<std::thread> workers;
-    for (std::size_t worker = 0; worker < held.size(); ++worker)
-      workers.emplace_back([&, worker] {
-        for (std::size_t i = 1; i <= 3; ++i)
-          chunks[worker].push_back(cache.acquire(first_device, i * granule()));
-      });
-    for (std::thread& worker : workers) worker.join();
+    in_threads([&](std::size_t worker) {
+      for (std::size_t i = 1; i <= 3; ++i)
+        chunks[worker].push_back(cache.acquire(first_device, i * granule()));
+    });
     std::set<ihipMemGenericAllocationHandle*> distinct;
     for (const auto& mine : chunks)
       for (const physical_chunk& chunk : mine) distinct.insert(chunk.get());
     REQUIRE(distinct.size() == 12);
-    workers.clear();
-    for (auto& mine : chunks)
-      workers.emplace_back([&] {
-        for (physical_chunk& chunk : mine) cache.recycle(std::move(chunk));
-      });
-    for (std::thread& worker : workers) worker.join();
+    in_threads([&](std::size_t worker) {
+      for (physical_chunk& chunk : chunks[worker]) cache.recycle(std::move(chunk));
+    });
     REQUIRE(cache.statistics().bytes <= cache.byte_limit());
   }
   const chunk_cache_statistics statistics = cache.statistics();
   CHECK(statistics.hits + statistics.misses == rounds * 12);
   CHECK(statistics.hits > 0);
+}
+
+TEST_CASE("chunk_cache: threads of all devices may acquire, recycle, trim and ask at once") {
+  constexpr std::size_t rounds = 500;
+  chunk_cache cache{4 * granule()};
+  const auto devices = static_cast<std::size_t>(device_count());
+  in_threads([&](std::size_t worker) {
+    const device_ref device{static_cast<int>(worker % devices)};
+    for (std::size_t round = 0; round < rounds; ++round) {
+      physical_chunk chunk = cache.acquire(device, (1 + round % 3) * granule());
+      cache.recycle(cache.acquire(device, granule()));
+      cache.recycle(std::move(chunk));
+      if (round % 16 == worker) cache.trim(device, granule());
+      if (round % 64 == worker) cache.set_byte_limit((2 + worker) * granule());
+      static_cast<void>(cache.statistics());
+    }
+  });
+  const chunk_cache_statistics statistics = cache.statistics();
+  CHECK(statistics.hits + statistics.misses == 4 * rounds * 2);
+  // Whatever was created is held or was given back.
+  CHECK(statistics.misses == statistics.chunks + statistics.dropped);
+  for (std::size_t device = 0; device < devices; ++device)
+    CHECK(cache.statistics(device_ref{static_cast<int>(device)}).bytes <= cache.byte_limit());
 }
 
 }  // namespace

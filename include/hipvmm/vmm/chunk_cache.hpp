@@ -8,31 +8,40 @@
 
 namespace hipvmm {
 
-/// What a chunk_cache holds and did.
+/// What a chunk_cache holds and did. It helps as far as `hits` exceed `misses`; where `dropped`
+/// grows as fast as `misses`, its limit is too low for what the program gives back and wants again.
 struct chunk_cache_statistics {
-  std::size_t bytes;    ///< bytes held now
-  std::size_t chunks;   ///< chunks held now
-  std::size_t hits;     ///< acquisitions served from the cache
-  std::size_t misses;   ///< acquisitions that created a chunk
-  std::size_t dropped;  ///< chunks given back to the driver: over the limit, or by trim
+  std::size_t bytes;        ///< bytes held now
+  std::size_t chunks;       ///< chunks held now
+  std::size_t peak_bytes;   ///< most bytes held at a time; for all devices the sum of their peaks
+  std::size_t peak_chunks;  ///< most chunks held at a time, as peak_bytes
+  std::size_t hits;         ///< acquisitions served from the cache
+  std::size_t misses;       ///< acquisitions that had to create a chunk
+  std::size_t refused;      ///< of these: for which memory or descriptors were lacking to the end
+  std::size_t dropped;      ///< chunks given back to the driver: shared with another process, over
+                            ///< the byte limit or the descriptor budget, by trim, by a full device
 };
 
 /// Keeps unmapped chunks for reuse, by device, bytes and handle type, and hands them out in the
 /// order they were created: chunks mapped in physical order keep address translation cheap
-/// (docs/growth_design.md). Thread-safe; HIP is called outside its lock.
+/// (docs/growth_design.md). Devices do not meet: each has the byte limit to itself, and a lock.
+/// Where chunks cost file descriptors (shareable ones, on ROCm 7.14 all), the cache gives chunks
+/// back rather than keep half of the process's limit, `ulimit -n`, in use. Thread-safe; HIP is
+/// called outside these locks.
 class chunk_cache {
  public:
   /// The cache every region of this process uses.
   [[nodiscard]] static chunk_cache& shared();
 
-  /// A cache of its own that holds at most `byte_limit` bytes; zero keeps nothing.
+  /// A cache of its own that holds at most `byte_limit` bytes of each device; zero keeps nothing.
   explicit chunk_cache(std::size_t byte_limit = 0);
   ~chunk_cache();
   chunk_cache(const chunk_cache&) = delete;
   chunk_cache& operator=(const chunk_cache&) = delete;
 
   /// A chunk of exactly these properties, cached or new. When the device is full, what the cache
-  /// holds of it is given back to the driver and the creation is tried once more.
+  /// holds of it is given back to the driver and the creation is tried again; when the process is
+  /// out of descriptors, what it holds of all devices.
   /// Throws: as the constructor of physical_chunk.
   [[nodiscard]] physical_chunk acquire(device_ref device, std::size_t bytes,
                                        handle_type shareable = handle_type::none);
@@ -41,12 +50,18 @@ class chunk_cache {
   void recycle(physical_chunk chunk) noexcept;
 
   /// Gives chunks back to the driver, those recycled first going first, until at most
-  /// `bytes_to_keep` are held; returns the bytes given back.
+  /// `bytes_to_keep` are held of each device; returns the bytes given back.
   std::size_t trim(std::size_t bytes_to_keep = 0) noexcept;
-  /// Changes the limit and trims to it.
+  /// Same, for one device. Throws: std::invalid_argument when there is no such device.
+  std::size_t trim(device_ref device, std::size_t bytes_to_keep = 0);
+  /// Changes the limit, which each device has to itself, and trims to it.
   void set_byte_limit(std::size_t byte_limit) noexcept;
+  /// Most bytes held of each device.
   [[nodiscard]] std::size_t byte_limit() const noexcept;
+  /// The sums over all devices.
   [[nodiscard]] chunk_cache_statistics statistics() const noexcept;
+  /// Those of one device. Throws: std::invalid_argument when there is no such device.
+  [[nodiscard]] chunk_cache_statistics statistics(device_ref device) const;
 
  private:
   struct state;
