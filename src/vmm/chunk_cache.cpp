@@ -55,7 +55,14 @@ class departing {
   by_age chunks_;
 };
 
-constexpr std::size_t cache_line = 64;
+/// Kept chunks may spend half of the process's descriptors, if they cost any; the other half is for
+/// chunks in use and for the program's own files, which fail less gracefully. Each device has an
+/// equal share, so that none pushes out what another holds.
+struct descriptor_budget {
+  std::size_t devices;
+  std::size_t limit = detail::descriptor_limit();
+  std::size_t share = limit / 2 / devices;
+};
 
 /// What is held of one device. What follows the mutex is guarded by it; what precedes it never
 /// changes, and stands apart so that threads of other devices can pass by without waiting for it.
@@ -73,14 +80,16 @@ struct device_cache {
     ++statistics.hits;
     return std::unique_ptr<kept_chunk>{&take_out(*at)};
   }
-  void keep(std::unique_ptr<kept_chunk> kept, const std::atomic<std::size_t>& limit,
-            departing& out) {
+  /// Returns whether what is held now may cost more descriptors than the budget has.
+  bool keep(std::unique_ptr<kept_chunk> kept, const std::atomic<std::size_t>& limit,
+            const descriptor_budget& budget, departing& out) {
     const std::lock_guard lock{mutex};
     // Read under the lock: who lowers it trims afterwards, and must not miss this chunk.
     const std::size_t byte_limit = limit;
     if (kept->chunk.bytes() > byte_limit) {
       ++statistics.dropped;
-      return out.add(*kept.release());
+      out.add(*kept.release());
+      return false;
     }
     statistics.bytes += kept->chunk.bytes();
     ++statistics.chunks;
@@ -89,6 +98,21 @@ struct device_cache {
     while (statistics.bytes > byte_limit) drop(ages.front(), out);
     statistics.peak_bytes = std::max(statistics.peak_bytes, statistics.bytes);
     statistics.peak_chunks = std::max(statistics.peak_chunks, statistics.chunks);
+    if (budget.share != share) share = harmless = budget.share;
+    return statistics.chunks > harmless;
+  }
+  /// Counts the process's descriptors, and drops what exceeds the device's share if half are open.
+  void drop_unless_harmless(const descriptor_budget& budget, departing& out) {
+    const std::size_t open = budget.limit - detail::free_descriptors(budget.limit, budget.limit);
+    const std::lock_guard lock{mutex};
+    if (open < budget.limit / 2) {
+      // Even if each chunk more costs one, and other devices do the same, half stays the bound.
+      harmless = statistics.chunks + (budget.limit / 2 - open) / budget.devices;
+      return;
+    }
+    harmless = budget.share;
+    // An eighth more than need be, so that not every recycled chunk leads to a count.
+    while (statistics.chunks > budget.share - budget.share / 8) drop(ages.front(), out);
   }
   /// Drops what exceeds `bytes_to_keep`, those kept longest first; returns its bytes.
   std::size_t drop_down_to(std::size_t bytes_to_keep, departing& out) {
@@ -104,10 +128,12 @@ struct device_cache {
 
   const device_ref device;
   device_cache* const next;
-  alignas(cache_line) mutable std::mutex mutex;
+  alignas(64) mutable std::mutex mutex;  // a cache line of its own
   by_position chunks;
   by_age ages;
   chunk_cache_statistics statistics{};
+  std::size_t share = 0;     // of the budget, when it was last looked at
+  std::size_t harmless = 0;  // so many chunks are known not to spend it
 
  private:
   kept_chunk& take_out(kept_chunk& kept) {
@@ -124,14 +150,11 @@ struct device_cache {
 };
 
 void add_up(chunk_cache_statistics& sum, const chunk_cache_statistics& each) {
-  sum.bytes += each.bytes;
-  sum.chunks += each.chunks;
-  sum.peak_bytes += each.peak_bytes;
-  sum.peak_chunks += each.peak_chunks;
-  sum.hits += each.hits;
-  sum.misses += each.misses;
-  sum.refused += each.refused;
-  sum.dropped += each.dropped;
+  using figures = chunk_cache_statistics;
+  for (const auto figure :
+       {&figures::bytes, &figures::chunks, &figures::peak_bytes, &figures::peak_chunks,
+        &figures::hits, &figures::misses, &figures::refused, &figures::dropped})
+    sum.*figure += each.*figure;
 }
 
 }  // namespace
@@ -159,7 +182,10 @@ struct chunk_cache::state {
     const std::lock_guard lock{adding};
     if (device_cache* const found = find(device)) return found;
     auto* const added = new (std::nothrow) device_cache{device, first};
-    if (added != nullptr) first.store(added, std::memory_order_release);
+    if (added != nullptr) {
+      ++devices;
+      first.store(added, std::memory_order_release);
+    }
     return added;
   }
   /// Throws: std::invalid_argument when there is no such device.
@@ -187,6 +213,7 @@ struct chunk_cache::state {
   }
 
   std::atomic<device_cache*> first{nullptr};  // the newest; none is removed
+  std::atomic<std::size_t> devices{0};
   std::atomic<std::size_t> byte_limit;
   std::atomic<std::uint64_t> times_given_back{0};
   std::mutex adding;
@@ -230,7 +257,9 @@ void chunk_cache::recycle(physical_chunk chunk) noexcept {
   auto kept = std::unique_ptr<kept_chunk>{new (std::nothrow) kept_chunk{std::move(chunk)}};
   if (!kept) return;
   departing out;
-  cache->keep(std::move(kept), state_->byte_limit, out);
+  const descriptor_budget budget{state_->devices};
+  if (cache->keep(std::move(kept), state_->byte_limit, budget, out))
+    cache->drop_unless_harmless(budget, out);
 }
 
 std::size_t chunk_cache::trim(std::size_t bytes_to_keep) noexcept {

@@ -10,6 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/host_provider.hpp"
@@ -104,7 +105,12 @@ TEST_CASE("chunk_cache: threads that fill a device at once all get what the cach
     std::array<physical_chunk, workers> got;
     std::vector<std::thread> threads;
     for (physical_chunk& each : got)
-      threads.emplace_back([&] { each = cache.acquire(first_device, 2 * share); });
+      threads.emplace_back([&] {
+        try {
+          each = cache.acquire(first_device, 2 * share);
+        } catch (const out_of_memory&) {  // counted as refused
+        }
+      });
     for (std::thread& thread : threads) thread.join();
     REQUIRE(cache.statistics().refused == 0);
     for (const physical_chunk& each : got) REQUIRE(each.bytes() == 2 * share);
@@ -130,6 +136,77 @@ TEST_CASE("chunk_cache: the error handler may acquire while chunks are given bac
   set_error_handler(previous);
   CHECK(fault.struck());
   CHECK(refused);
+}
+
+/// Takes `count` chunks of a granule from the cache and brings them back.
+void fill(chunk_cache& cache, device_ref device, std::size_t count, handle_type shareable) {
+  std::vector<physical_chunk> chunks;
+  for (std::size_t i = 0; i < count; ++i)
+    chunks.push_back(cache.acquire(device, granule(), shareable));
+  for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
+}
+
+TEST_CASE("chunk_cache: keeps no more chunks that cost descriptors than half of the limit") {
+  chunk_cache cache{GiB};
+  const std::size_t most = 2 * (lowest_free_descriptor() + 40);
+  const descriptor_limit limit{most};
+  const std::uint64_t before = live_objects().descriptors;
+  fill(cache, first_device, most / 2 + 10, handle_type::posix_fd);
+  CHECK(cache.statistics().chunks <= most / 2);
+  CHECK(cache.statistics().chunks > 0);
+  CHECK(live_objects().descriptors == before + cache.statistics().chunks);
+}
+
+TEST_CASE("chunk_cache: keeps chunks that cost no descriptor beyond half of the limit") {
+  chunk_cache cache{GiB};
+  const std::size_t most = 2 * (lowest_free_descriptor() + 10);
+  const descriptor_limit limit{most};
+  fill(cache, first_device, 2 * most, handle_type::none);
+  CHECK(cache.statistics().chunks == 2 * most);
+  CHECK(cache.statistics().dropped == 0);
+}
+
+TEST_CASE("chunk_cache: a limit of descriptors that the program lowers holds from then on") {
+  chunk_cache cache{GiB};
+  fill(cache, first_device, 60, handle_type::posix_fd);
+  CHECK(cache.statistics().chunks == 60);
+  const descriptor_limit limit{80};
+  cache.recycle(cache.acquire(first_device, 2 * granule(), handle_type::none));
+  CHECK(cache.statistics().chunks <= 40);
+  CHECK(cache.statistics().chunks > 20);
+}
+
+TEST_CASE("chunk_cache: each device has a share of the descriptors") {
+  chunk_cache cache{GiB};
+  const std::size_t most = 4 * (lowest_free_descriptor() + 20);
+  const descriptor_limit limit{most};
+  fill(cache, device_ref{1}, most / 8, handle_type::posix_fd);
+  fill(cache, first_device, most / 2, handle_type::posix_fd);
+  CHECK(cache.statistics().chunks <= most / 2);
+  CHECK(cache.statistics(device_ref{1}).chunks == most / 8);
+}
+
+TEST_CASE("chunk_cache: a lack of descriptors takes what it holds of all devices") {
+  chunk_cache cache{GiB};
+  cache.recycle(cache.acquire(device_ref{1}, granule(), handle_type::posix_fd));
+  const no_descriptors_left limit;
+  const physical_chunk chunk = cache.acquire(first_device, granule(), handle_type::posix_fd);
+  CHECK_FALSE(chunk.empty());
+  CHECK(cache.statistics().chunks == 0);
+  CHECK(cache.statistics().refused == 0);
+}
+
+TEST_CASE("chunk_cache: a lack of descriptors to the end throws out_of_memory that says so") {
+  chunk_cache cache{GiB};
+  const physical_chunk warm_up = cache.acquire(first_device, granule(), handle_type::posix_fd);
+  const no_descriptors_left limit;
+  try {
+    static_cast<void>(cache.acquire(first_device, granule(), handle_type::posix_fd));
+    FAIL("the chunk needed no descriptor");
+  } catch (const out_of_memory& error) {
+    CHECK(error.resource() == exhausted::descriptors);
+  }
+  CHECK(cache.statistics().refused == 1);
 }
 
 TEST_CASE("chunk_cache: an acquisition that fails changes nothing that other devices hold") {
