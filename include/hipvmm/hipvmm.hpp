@@ -2,6 +2,9 @@
 #pragma once
 
 // Everything hipvmm offers.
+#include <hipvmm/container/append_slots.hpp>
+#include <hipvmm/container/device_appender.hpp>
+#include <hipvmm/container/device_appender_ref.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/growable_storage.hpp>

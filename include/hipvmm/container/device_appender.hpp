@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/container/append_slots.hpp>
+#include <hipvmm/container/device_appender_ref.hpp>
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm {
+
+/// What becomes of the elements that fitted when others did not.
+enum class on_overflow {
+  discard,  ///< they are dropped: the whole run is made again, for kernels that remember nothing
+  keep,     ///< they stay: kernels remember whose push was false, and append those alone next time
+};
+
+/// What device_appender::commit found; the sum is the number of slots that the run took.
+struct append_result {
+  std::size_t appended;  ///< elements that the vector has got
+  std::size_t missed;    ///< elements that it has not, for which the kernel must be run again
+};
+
+/// Lets kernels append to a growable_device_vector when nobody knows how many elements will come.
+/// From prepare to commit is a run, whose kernels, on the vector's device, take slots behind the
+/// last element; other kernels may go on using the elements before, also while the vector grows.
+/// What a run appended is dense and in no order; it becomes visible with commit. Owns the counters,
+/// a chunk of the smallest size. The vector must outlive it, stay where it is, and be left alone
+/// during a run; commit finds most of the breaches. Same thread rules as std::vector; can neither
+/// be copied nor moved. docs/growth_design.md has an example.
+template <typename T>
+class device_appender {
+ public:
+  using value_type = T;
+  using size_type = std::size_t;
+
+  /// Throws: as the constructor and reserve of growable_device_vector.
+  explicit device_appender(growable_device_vector<T>& target)
+      : target_{target}, counters_{target.device(), one_granule(target.device())} {
+    counters_.resize_uninitialized(1);
+  }
+  /// Waits for all work on the device: kernels of a run may still count.
+  ~device_appender() = default;
+  device_appender(const device_appender&) = delete;
+  device_appender& operator=(const device_appender&) = delete;
+
+  /// Begins a run with room for `count` elements or more, growing as append does. The counters are
+  /// zero in the order of `stream`: kernels of other streams wait for an event behind this.
+  /// Throws: std::logic_error when a run is open; as reserve; hip_error.
+  [[nodiscard]] device_appender_ref<T> prepare(size_type count, stream_ref stream) {
+    if (run_)
+      throw std::logic_error{
+          "device_appender::prepare: the run before has not ended; call commit or discard first"};
+    make_room(count);
+    fill_async(stream, counters_.data(), 0, sizeof(append_counters));
+    const size_type size = target_.size();
+    run_ = run{target_.data(), size, target_.capacity() - size};
+    return {target_.end(), run_->room, counters_.data()};
+  }
+
+  /// Ends the run, waiting for `stream`. The size grows by what was appended; where not everything
+  /// fitted, there is room for what was missed when this returns. Throws: hip_error; as reserve;
+  /// the run stays open then, and commit may be tried again; std::logic_error without a run, or
+  /// when the vector was changed during it. Pre: all kernels of the run are ordered before this
+  /// call in `stream`.
+  [[nodiscard]] append_result commit(stream_ref stream,
+                                     on_overflow overflow = on_overflow::discard) {
+    require_run();
+    append_counters found;
+    copy(stream, &found, counters_.data(), sizeof(found));
+    const auto taken = static_cast<size_type>(found.taken);
+    const size_type fitted = std::min(taken, run_->room) - static_cast<size_type>(found.unused);
+    if (fitted != taken) make_room(taken);
+    const size_type appended = fitted == taken || overflow == on_overflow::keep ? fitted : 0;
+    target_.resize_uninitialized(target_.size() + appended);
+    run_.reset();
+    return {appended, taken - appended};
+  }
+
+  /// Ends the run, if there is one, without an element, for instance when a kernel could not be
+  /// launched. Pre: kernels of the run have finished, or precede the next prepare in its stream.
+  void discard() noexcept { run_.reset(); }
+
+ private:
+  /// The vector as prepare left it.
+  struct run {
+    const T* data;
+    size_type size;
+    size_type room;
+  };
+
+  static growth_options one_granule(device_ref device) {
+    growth_options result;
+    result.max_bytes = granularity_of(device).minimum;
+    result.granule_bytes = result.max_bytes;
+    return result;
+  }
+
+  // With slack, unlike reserve: one run may follow another as one append another.
+  void make_room(size_type count) {
+    const size_type size = target_.size();
+    target_.resize_uninitialized(add_bytes(size, count));
+    target_.resize_uninitialized(size);
+  }
+
+  void require_run() const {
+    if (!run_)
+      throw std::logic_error{"device_appender::commit: no run is open; call prepare first"};
+    if (target_.data() != run_->data || target_.size() != run_->size ||
+        target_.capacity() < run_->size + run_->room)
+      throw std::logic_error{
+          "device_appender::commit: the vector was changed during the run; it had " +
+          std::to_string(run_->size) + " elements and has " + std::to_string(target_.size()) +
+          ", or its memory changed. Call discard, and leave the vector alone until commit"};
+  }
+
+  growable_device_vector<T>& target_;
+  growable_device_vector<append_counters> counters_;
+  std::optional<run> run_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/device_appender.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <type_traits>
+
+#include "support/devices.hpp"
+#include "support/element.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using value = element<12>;
+
+static_assert(!std::is_copy_constructible_v<device_appender<int>>);
+static_assert(!std::is_move_constructible_v<device_appender<int>>);
+
+struct subject {
+  hipvmm::stream stream;
+  growable_device_vector<value> vector;
+  device_appender<value> appender{vector};
+
+  explicit subject(std::size_t size = 1000) {
+    vector.append(series<value>(0, size), stream);
+    stream.synchronize();
+  }
+  void check_unchanged(std::size_t size = 1000) const {
+    CHECK(vector.size() == size);
+    CHECK(vector.copy_to_host(stream) == series<value>(0, size));
+  }
+};
+
+TEST_CASE("device_appender: prepare makes room behind the last element and leaves the size") {
+  subject subject;
+  const auto ref = subject.appender.prepare(1'000'000, subject.stream);
+  CHECK(ref.capacity() >= 1'000'000);
+  CHECK(ref.capacity() == subject.vector.capacity() - subject.vector.size());
+  CHECK(ref.base() == subject.vector.end());
+  subject.check_unchanged();
+}
+
+TEST_CASE("device_appender: prepare of nothing offers the room there is") {
+  subject subject;
+  const std::size_t room = subject.vector.capacity() - subject.vector.size();
+  CHECK(subject.appender.prepare(0, subject.stream).capacity() == room);
+}
+
+TEST_CASE("device_appender: a vector that backs nothing has room for nothing") {
+  const hipvmm::stream stream;
+  growable_device_vector<value> vector;
+  device_appender<value> appender{vector};
+  CHECK(appender.prepare(0, stream).capacity() == 0);
+  CHECK(appender.commit(stream).missed == 0);
+  CHECK(vector.capacity() == 0);
+}
+
+TEST_CASE("device_appender: a run that appends nothing changes nothing") {
+  subject subject;
+  for (const on_overflow overflow : {on_overflow::discard, on_overflow::keep}) {
+    static_cast<void>(subject.appender.prepare(10, subject.stream));
+    const append_result result = subject.appender.commit(subject.stream, overflow);
+    CHECK(result.appended == 0);
+    CHECK(result.missed == 0);
+    subject.check_unchanged();
+  }
+}
+
+TEST_CASE("device_appender: prepare refuses to begin a run within a run") {
+  subject subject;
+  static_cast<void>(subject.appender.prepare(10, subject.stream));
+  CHECK_THROWS_WITH_AS(static_cast<void>(subject.appender.prepare(10, subject.stream)),
+                       doctest::Contains("call commit or discard first"), std::logic_error);
+  CHECK(subject.appender.commit(subject.stream).missed == 0);
+}
+
+TEST_CASE("device_appender: commit without a run throws logic_error") {
+  subject subject;
+  CHECK_THROWS_WITH_AS(static_cast<void>(subject.appender.commit(subject.stream)),
+                       doctest::Contains("call prepare first"), std::logic_error);
+  static_cast<void>(subject.appender.prepare(10, subject.stream));
+  subject.appender.discard();
+  CHECK_THROWS_AS(static_cast<void>(subject.appender.commit(subject.stream)), std::logic_error);
+  subject.check_unchanged();
+}
+
+TEST_CASE("device_appender: a run may follow one that was discarded") {
+  subject subject;
+  subject.appender.discard();
+  static_cast<void>(subject.appender.prepare(10, subject.stream));
+  subject.appender.discard();
+  static_cast<void>(subject.appender.prepare(10, subject.stream));
+  CHECK(subject.appender.commit(subject.stream).missed == 0);
+  subject.check_unchanged();
+}
+
+TEST_CASE("device_appender: commit refuses a vector that was changed during the run") {
+  subject subject;
+  static_cast<void>(subject.appender.prepare(10'000'000, subject.stream));
+  SUBCASE("by an element more") { subject.vector.push_back(numbered<value>(1), subject.stream); }
+  SUBCASE("by an element less") { subject.vector.pop_back(); }
+  SUBCASE("by giving memory back") { subject.vector.shrink_to_fit(subject.stream); }
+  SUBCASE("by moving its elements away") {
+    const growable_device_vector<value> taken = std::move(subject.vector);
+    CHECK(taken.size() == 1000);
+  }
+  const std::size_t size = subject.vector.size();
+  CHECK_THROWS_WITH_AS(static_cast<void>(subject.appender.commit(subject.stream)),
+                       doctest::Contains("was changed during the run; it had 1000 elements"),
+                       std::logic_error);
+  CHECK(subject.vector.size() == size);
+  subject.appender.discard();
+  static_cast<void>(subject.appender.prepare(10, subject.stream));
+  CHECK(subject.appender.commit(subject.stream).missed == 0);
+}
+
+TEST_CASE("device_appender: more elements than addresses throw length_error and begin no run") {
+  subject subject;
+  CHECK_THROWS_AS(static_cast<void>(subject.appender.prepare(~std::size_t{0}, subject.stream)),
+                  std::length_error);
+  CHECK_THROWS_AS(static_cast<void>(subject.appender.prepare(~std::size_t{0} / 16, subject.stream)),
+                  std::length_error);
+  CHECK_THROWS_AS(static_cast<void>(subject.appender.commit(subject.stream)), std::logic_error);
+  subject.check_unchanged();
+}
+
+TEST_CASE("device_appender: works on a vector of another device") {
+  if (device_count() < 2) {
+    MESSAGE("skipped: this machine has no second device");
+    return;
+  }
+  const device_ref second{1};
+  const hipvmm::stream stream{second};
+  growable_device_vector<value> vector{second};
+  device_appender<value> appender{vector};
+  CHECK(appender.prepare(10, stream).capacity() >= 10);
+  CHECK(appender.commit(stream).missed == 0);
+  CHECK(device_ref::current() == first_device);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
