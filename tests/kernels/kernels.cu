@@ -36,6 +36,17 @@ __global__ void write(unsigned* element, unsigned value) { *element = value; }
 
 __global__ void read(const unsigned* element, unsigned* result) { *result = *element; }
 
+__global__ void number(unsigned* elements, std::size_t first, std::size_t end) {
+  const std::size_t i = first + blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
+  if (i < end) elements[i] = static_cast<unsigned>(i);
+}
+
+__global__ void copy(uint4* destination, const uint4* source, std::size_t count) {
+  const std::size_t step = gridDim.x * std::size_t{blockDim.x};
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < count; i += step)
+    destination[i] = source[i];
+}
+
 cudaStream_t native(ihipStream_t* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
 }  // namespace
@@ -53,6 +64,18 @@ int launch_write(unsigned* element, unsigned value, ihipStream_t* stream) {
 
 int launch_read(const unsigned* element, unsigned* result, ihipStream_t* stream) {
   read<<<1, 1, 0, native(stream)>>>(element, result);
+  return cudaGetLastError();
+}
+
+int launch_number(unsigned* elements, std::size_t first, std::size_t end, ihipStream_t* stream) {
+  const auto blocks = static_cast<unsigned>((end - first + 255) / 256);
+  number<<<blocks, 256, 0, native(stream)>>>(elements, first, end);
+  return cudaGetLastError();
+}
+
+int launch_copy(void* destination, const void* source, std::size_t bytes, ihipStream_t* stream) {
+  copy<<<4096, 256, 0, native(stream)>>>(static_cast<uint4*>(destination),
+                                         static_cast<const uint4*>(source), bytes / sizeof(uint4));
   return cudaGetLastError();
 }
 

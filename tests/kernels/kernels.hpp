@@ -7,7 +7,7 @@ struct ihipStream_t;
 
 namespace hipvmm::test {
 
-/// Both give the CUDA runtime's code: 0 is success.
+/// All give the CUDA runtime's code: 0 is success.
 
 /// Adds 1 to each of `count` elements again and again, until the word at `stop`, in pinned memory,
 /// is not 0 or some seconds have passed; `rounds[0]` tells how often.
@@ -19,5 +19,11 @@ int launch_write(unsigned* element, unsigned value, ihipStream_t* stream);
 
 /// Reads one element into another.
 int launch_read(const unsigned* element, unsigned* result, ihipStream_t* stream);
+
+/// Writes i to each element i of [first, end).
+int launch_number(unsigned* elements, std::size_t first, std::size_t end, ihipStream_t* stream);
+
+/// Copies `bytes` bytes, a multiple of 16, as fast as a plain kernel can.
+int launch_copy(void* destination, const void* source, std::size_t bytes, ihipStream_t* stream);
 
 }  // namespace hipvmm::test
