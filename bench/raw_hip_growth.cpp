@@ -3,20 +3,14 @@
 
 #include <hip/hip_runtime_api.h>
 
-#include <chrono>
 #include <cstdio>
 #include <utility>
+#include <vector>
 
-#include <hipvmm/core/error.hpp>
+#include "measure.hpp"
 
 namespace bench {
 namespace {
-
-using clock = std::chrono::steady_clock;
-
-double seconds_since(clock::time_point start) {
-  return std::chrono::duration<double>(clock::now() - start).count();
-}
 
 void require(hipError_t result, const char* call) {
   if (result != hipSuccess)
@@ -31,7 +25,7 @@ void report(hipError_t result, const char* call) {
 class raw_stream {
  public:
   raw_stream() {
-    require(hipStreamCreateWithFlags(&value_, hipStreamNonBlocking), "hipStreamCreate");
+    require(hipStreamCreateWithFlags(&value_, hipStreamNonBlocking), "hipStreamCreateWithFlags");
   }
   ~raw_stream() { report(hipStreamDestroy(value_), "hipStreamDestroy"); }
   raw_stream(const raw_stream&) = delete;
@@ -44,17 +38,24 @@ class raw_stream {
   hipStream_t value_ = nullptr;
 };
 
-/// A reservation and the chunks in it, with nothing between the caller and HIP but this array.
-class raw_chunks {
+hipMemAccessDesc open_to(hipvmm::device_ref device) {
+  return {{hipMemLocationTypeDevice, device.ordinal()}, hipMemAccessFlagsProtReadWrite};
+}
+
+/// A reservation and the chunks in it, with nothing between the caller and HIP but two arrays.
+class raw_chunks final : public grower {
  public:
-  raw_chunks(int device, std::size_t max_bytes, std::size_t max_chunks) : max_bytes_{max_bytes} {
+  raw_chunks(hipvmm::device_ref device, std::size_t max_bytes, std::size_t max_steps,
+             std::optional<hipvmm::device_ref> peer)
+      : max_bytes_{max_bytes}, access_{open_to(device)} {
     property_.type = hipMemAllocationTypePinned;
-    property_.location = {hipMemLocationTypeDevice, device};
-    access_ = {property_.location, hipMemAccessFlagsProtReadWrite};
-    chunks_.reserve(max_chunks);
+    property_.location = access_.front().location;
+    // The owner last, for ROCm 7.14 corrupts the mapping otherwise (openxla/xla#46576).
+    if (peer) access_.insert(access_.begin(), open_to(*peer));
+    chunks_.reserve(max_steps);
     require(hipMemAddressReserve(&base_, max_bytes, 0, nullptr, 0), "hipMemAddressReserve");
   }
-  ~raw_chunks() {
+  ~raw_chunks() override {
     std::size_t offset = 0;
     for (const auto& [handle, bytes] : chunks_) {
       report(hipMemUnmap(at(offset), bytes), "hipMemUnmap");
@@ -63,99 +64,147 @@ class raw_chunks {
     }
     report(hipMemAddressFree(base_, max_bytes_), "hipMemAddressFree");
   }
-  raw_chunks(const raw_chunks&) = delete;
-  raw_chunks& operator=(const raw_chunks&) = delete;
 
-  void add(std::size_t bytes) {
+  void grow(std::size_t bytes) override {
     hipMemGenericAllocationHandle_t handle = nullptr;
-    require(hipMemCreate(&handle, bytes, &property_, 0), "hipMemCreate");
-    require(hipMemMap(at(committed_), bytes, 0, handle, 0), "hipMemMap");
-    require(hipMemSetAccess(at(committed_), bytes, &access_, 1), "hipMemSetAccess");
-    chunks_.emplace_back(handle, bytes);
-    committed_ += bytes;
+    const std::size_t added = bytes - committed_;
+    require(hipMemCreate(&handle, added, &property_, 0), "hipMemCreate");
+    require(hipMemMap(at(committed_), added, 0, handle, 0), "hipMemMap");
+    require(hipMemSetAccess(at(committed_), added, access_.data(), access_.size()),
+            "hipMemSetAccess");
+    chunks_.emplace_back(handle, added);
+    committed_ = bytes;
   }
+  void* data() override { return base_; }
 
  private:
   void* at(std::size_t offset) const { return static_cast<char*>(base_) + offset; }
 
   hipMemAllocationProp property_ = {};
-  hipMemAccessDesc access_ = {};
   std::size_t max_bytes_;
   std::size_t committed_ = 0;
   void* base_ = nullptr;
+  std::vector<hipMemAccessDesc> access_;
   std::vector<std::pair<hipMemGenericAllocationHandle_t, std::size_t>> chunks_;
 };
 
 /// Plain device memory that is replaced as a whole to grow.
-class copied_memory {
+class copied_memory final : public grower {
  public:
-  copied_memory() = default;
-  ~copied_memory() { report(hipFree(memory_), "hipFree"); }
-  copied_memory(const copied_memory&) = delete;
-  copied_memory& operator=(const copied_memory&) = delete;
+  explicit copied_memory(peak_hook at_peak = {}) : at_peak_{std::move(at_peak)} {}
+  ~copied_memory() override { report(hipFree(memory_), "hipFree"); }
 
-  void grow(std::size_t bytes, hipStream_t stream) {
+  void grow(std::size_t bytes) override {
     void* larger = nullptr;
     require(hipMalloc(&larger, bytes), "hipMalloc");
     if (bytes_ != 0) {
-      require(hipMemcpyAsync(larger, memory_, bytes_, hipMemcpyDeviceToDevice, stream),
+      require(hipMemcpyAsync(larger, memory_, bytes_, hipMemcpyDeviceToDevice, stream_),
               "hipMemcpyAsync");
-      require(hipStreamSynchronize(stream), "hipStreamSynchronize");
+      stream_.synchronize();
     }
+    if (at_peak_) at_peak_();
     require(hipFree(std::exchange(memory_, larger)), "hipFree");
     bytes_ = bytes;
   }
-  void* at(std::size_t offset) const { return static_cast<char*>(memory_) + offset; }
+  void* data() override { return memory_; }
   std::size_t bytes() const { return bytes_; }
 
  private:
+  raw_stream stream_;
+  peak_hook at_peak_;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
 };
 
+/// The same in the order of a stream.
+class async_copied_memory final : public grower {
+ public:
+  explicit async_copied_memory(peak_hook at_peak) : at_peak_{std::move(at_peak)} {}
+  ~async_copied_memory() override {
+    if (memory_ != nullptr) report(hipFreeAsync(memory_, stream_), "hipFreeAsync");
+    report(hipStreamSynchronize(stream_), "hipStreamSynchronize");
+  }
+
+  void grow(std::size_t bytes) override {
+    void* larger = nullptr;
+    require(hipMallocAsync(&larger, bytes, stream_), "hipMallocAsync");
+    if (bytes_ != 0) {
+      require(hipMemcpyAsync(larger, memory_, bytes_, hipMemcpyDeviceToDevice, stream_),
+              "hipMemcpyAsync");
+      if (at_peak_) at_peak_();
+      require(hipFreeAsync(memory_, stream_), "hipFreeAsync");
+    }
+    memory_ = larger;
+    bytes_ = bytes;
+    stream_.synchronize();
+  }
+  void* data() override { return memory_; }
+
+ private:
+  raw_stream stream_;
+  peak_hook at_peak_;
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Every allocation that there was; data() is the newest.
+class allocations final : public grower {
+ public:
+  ~allocations() override {
+    for (void* const memory : all_) report(hipFree(memory), "hipFree");
+  }
+  void grow(std::size_t bytes) override {
+    all_.reserve(all_.size() + 1);
+    void* memory = nullptr;
+    require(hipMalloc(&memory, bytes), "hipMalloc");
+    all_.push_back(memory);
+  }
+  void* data() override { return all_.empty() ? nullptr : all_.back(); }
+
+ private:
+  std::vector<void*> all_;
+};
+
 }  // namespace
 
-double grow_by_raw_calls(hipvmm::device_ref device, const std::vector<std::size_t>& sizes) {
-  const hipvmm::scoped_device scope{device};
-  raw_chunks chunks{device.ordinal(), sizes.back(), sizes.size()};
-  std::size_t before = 0;
-  const clock::time_point start = clock::now();
-  for (const std::size_t size : sizes) chunks.add(size - std::exchange(before, size));
-  return seconds_since(start);
+bool is_out_of_memory(const hipvmm::hip_error& error) {
+  return error.code() == hipErrorOutOfMemory;
 }
 
-double grow_by_copy(hipvmm::device_ref device, const std::vector<std::size_t>& sizes) {
-  const hipvmm::scoped_device scope{device};
-  const raw_stream stream;
-  copied_memory memory;
-  double seconds = 0;
-  for (const std::size_t size : sizes) {
-    const std::size_t before = memory.bytes();
-    const clock::time_point start = clock::now();
-    memory.grow(size, stream);
-    seconds += seconds_since(start);
-    require(hipMemsetAsync(memory.at(before), 1, size - before, stream), "hipMemsetAsync");
-    stream.synchronize();
-  }
-  return seconds;
+std::unique_ptr<grower> make_raw_calls(hipvmm::device_ref device, std::size_t max_bytes,
+                                       std::size_t max_steps,
+                                       std::optional<hipvmm::device_ref> peer) {
+  return std::make_unique<raw_chunks>(device, max_bytes, max_steps, peer);
 }
 
-double append_one_by_one(hipvmm::device_ref device, const void* element, std::size_t element_bytes,
-                         std::size_t count, std::size_t first_bytes) {
-  const hipvmm::scoped_device scope{device};
+std::unique_ptr<grower> make_copy(peak_hook at_peak) {
+  return std::make_unique<copied_memory>(std::move(at_peak));
+}
+
+std::unique_ptr<grower> make_async_copy(peak_hook at_peak) {
+  return std::make_unique<async_copied_memory>(std::move(at_peak));
+}
+
+std::unique_ptr<grower> make_allocation() { return std::make_unique<allocations>(); }
+
+double append_one_by_one(const void* element, std::size_t element_bytes, std::size_t count,
+                         std::size_t first_bytes) {
   const raw_stream stream;
   copied_memory memory;
-  memory.grow(first_bytes, stream);
+  memory.grow(first_bytes);
   const std::size_t total = element_bytes * count;
-  const clock::time_point start = clock::now();
+  const stopwatch watch;
   for (std::size_t offset = 0; offset < total; offset += element_bytes) {
-    if (offset + element_bytes > memory.bytes()) memory.grow(2 * memory.bytes(), stream);
-    require(
-        hipMemcpyAsync(memory.at(offset), element, element_bytes, hipMemcpyHostToDevice, stream),
-        "hipMemcpyAsync");
+    if (offset + element_bytes > memory.bytes()) {
+      stream.synchronize();
+      memory.grow(2 * memory.bytes());
+    }
+    require(hipMemcpyAsync(static_cast<char*>(memory.data()) + offset, element, element_bytes,
+                           hipMemcpyHostToDevice, stream),
+            "hipMemcpyAsync");
   }
   stream.synchronize();
-  return seconds_since(start);
+  return watch.seconds();
 }
 
 }  // namespace bench

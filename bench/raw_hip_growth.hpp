@@ -2,28 +2,39 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
+#include <memory>
+#include <optional>
 
 #include <hipvmm/core/device.hpp>
+#include <hipvmm/core/error.hpp>
+#include "grower.hpp"
 
 namespace bench {
 
-// What growth costs without the library. The growing functions start from nothing, hold sizes[0]
-// bytes after the first step, sizes[1] after the second and so on, give everything back and return
-// the seconds that the steps took; setting up and giving back are not in them.
+// Growth without the library. Pre, for all: the device is current, and stays so.
 
-/// One chunk a step, made, mapped and opened to the device, in one reservation.
-[[nodiscard]] double grow_by_raw_calls(hipvmm::device_ref device,
-                                       const std::vector<std::size_t>& sizes);
+/// One chunk a step, made, mapped and opened to the device and, if there is one, to a peer in the
+/// same call, in one reservation. At most `max_steps` steps.
+[[nodiscard]] std::unique_ptr<grower> make_raw_calls(hipvmm::device_ref device,
+                                                     std::size_t max_bytes, std::size_t max_steps,
+                                                     std::optional<hipvmm::device_ref> peer = {});
 
-/// A new allocation a step, to which all bytes are copied before the old one is freed. Between the
-/// steps, and outside the time, the new bytes are written: what is copied is data.
-[[nodiscard]] double grow_by_copy(hipvmm::device_ref device, const std::vector<std::size_t>& sizes);
+/// hipMalloc of the new size, a copy of all bytes, hipFree of the old memory.
+[[nodiscard]] std::unique_ptr<grower> make_copy(peak_hook at_peak = {});
+
+/// hipMallocAsync, a copy and hipFreeAsync in one stream, from the device's default pool as it is,
+/// and a wait for the stream: the step ends when the bytes are there.
+[[nodiscard]] std::unique_ptr<grower> make_async_copy(peak_hook at_peak = {});
+
+/// hipMalloc alone: the old memory is neither copied nor freed until the end.
+[[nodiscard]] std::unique_ptr<grower> make_allocation();
+
+/// Whether HIP said that the device is full.
+[[nodiscard]] bool is_out_of_memory(const hipvmm::hip_error& error);
 
 /// Seconds to append `count` elements of `element_bytes` bytes one by one: one copy from the host
 /// each, into memory that doubles by copying from `first_bytes` on whenever it is full.
-[[nodiscard]] double append_one_by_one(hipvmm::device_ref device, const void* element,
-                                       std::size_t element_bytes, std::size_t count,
-                                       std::size_t first_bytes);
+[[nodiscard]] double append_one_by_one(const void* element, std::size_t element_bytes,
+                                       std::size_t count, std::size_t first_bytes);
 
 }  // namespace bench

@@ -69,6 +69,13 @@ std::string number(double value, int decimals) {
   return text;
 }
 
+std::string in_us(double seconds, int decimals) { return number(seconds * microseconds, decimals); }
+
+void require_written(std::ofstream& file, const std::string& path) {
+  if (!file.flush())
+    throw std::system_error{errno, std::generic_category(), "cannot write '" + path + "'"};
+}
+
 template <typename Value, typename Write>
 std::string if_known(const std::optional<Value>& value, Write write) {
   return value ? write(*value) : std::string{};
@@ -84,24 +91,57 @@ summary summarize(std::vector<double> samples) {
   return {median, samples.front(), samples.back()};
 }
 
+const measurement* row_of(const std::vector<measurement>& rows, const std::string& scenario,
+                          const std::string& method) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const measurement& row) {
+    return row.scenario == scenario && row.method == method && !row.seconds.empty();
+  });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+std::optional<step_summary> summarize_steps(const measurement& row) {
+  std::vector<double> medians;
+  std::vector<double> worst;
+  for (const std::vector<double>& steps : row.step_seconds) {
+    if (steps.size() != row.steps) return std::nullopt;
+    const summary of_sample = summarize(steps);
+    medians.push_back(of_sample.median);
+    worst.push_back(of_sample.max);
+  }
+  if (medians.empty()) return std::nullopt;
+  return step_summary{summarize(medians), summarize(worst)};
+}
+
 origin describe_origin(const std::string& provider, int argc, char** argv) {
   return {today(), describe_machine(), provider, describe_command(argc, argv)};
 }
 
 void print_table(const std::vector<measurement>& rows) {
-  std::printf("%-12s %-10s %7s %10s %12s %12s %12s %11s %9s %7s %7s\n", "scenario", "method",
-              "steps", "bytes", "median us", "min us", "max us", "us a step", "x baseline", "calls",
-              "copies");
+  std::printf("%-34s %-24s %7s %10s %7s %12s %12s %12s %11s %10s %12s %12s %10s %7s %7s\n",
+              "scenario", "method", "steps", "bytes", "samples", "median us", "min us", "max us",
+              "us a step", "x baseline", "median step", "worst step", "peak", "calls", "copies");
   for (const measurement& row : rows) {
+    const std::string at_start = row.note.empty() ? "" : " (" + row.note + ")";
+    if (row.seconds.empty()) {
+      std::printf("%-34s %-24s%s\n", row.scenario.c_str(), row.method.c_str(), at_start.c_str());
+      continue;
+    }
     const summary time = summarize(row.seconds);
-    std::printf("%-12s %-10s %7zu %10s %12.1f %12.1f %12.1f %11.3f %9s %7s %7s\n",
-                row.scenario.c_str(), row.method.c_str(), row.steps,
-                hipvmm::format_bytes(row.bytes).c_str(), time.median * microseconds,
-                time.min * microseconds, time.max * microseconds,
-                time.median * microseconds / static_cast<double>(row.steps),
-                if_known(row.ratio, [](double ratio) { return number(ratio, 3); }).c_str(),
-                if_known(row.calls, [](call_count c) { return std::to_string(c.all); }).c_str(),
-                if_known(row.calls, [](call_count c) { return std::to_string(c.copies); }).c_str());
+    const auto steps = summarize_steps(row);
+    const auto count = [](std::uint64_t value) { return std::to_string(value); };
+    std::printf(
+        "%-34s %-24s %7zu %10s %7zu %12.1f %12.1f %12.1f %11.3f %10s %12s %12s %10s %7s %7s%s\n",
+        row.scenario.c_str(), row.method.c_str(), row.steps,
+        hipvmm::format_bytes(row.bytes).c_str(), row.seconds.size(), time.median * microseconds,
+        time.min * microseconds, time.max * microseconds,
+        time.median * microseconds / static_cast<double>(row.steps),
+        if_known(row.ratio, [](double ratio) { return number(ratio, 3); }).c_str(),
+        if_known(steps, [](const step_summary& s) { return in_us(s.median.median, 2); }).c_str(),
+        if_known(steps, [](const step_summary& s) { return in_us(s.worst.median, 1); }).c_str(),
+        if_known(row.peak_bytes, hipvmm::format_bytes).c_str(),
+        if_known(row.calls, [&](call_count c) { return count(c.all); }).c_str(),
+        if_known(row.calls, [&](call_count c) { return count(c.copies); }).c_str(),
+        at_start.c_str());
   }
 }
 
@@ -109,21 +149,56 @@ void write_csv(const std::string& path, const origin& origin,
                const std::vector<measurement>& rows) {
   std::ofstream csv{path};
   csv << "date,machine,provider,command,scenario,method,steps,bytes,samples,median_us,min_us,"
-         "max_us,median_us_per_step,ratio_to_baseline,hip_calls,hip_copies\n";
+         "max_us,median_us_per_step,ratio_to_baseline,hip_calls,hip_copies,median_step_us,"
+         "worst_step_us,worst_step_max_us,peak_bytes,share_of_free,gb_per_s,note\n";
+  const auto decimal = [](int decimals) {
+    return [decimals](double value) { return number(value, decimals); };
+  };
   for (const measurement& row : rows) {
-    const summary time = summarize(row.seconds);
     csv << origin.date << ',' << quoted(origin.machine) << ',' << quoted(origin.provider) << ','
         << quoted(origin.command) << ',' << quoted(row.scenario) << ',' << quoted(row.method) << ','
-        << row.steps << ',' << row.bytes << ',' << row.seconds.size() << ','
-        << number(time.median * microseconds, 3) << ',' << number(time.min * microseconds, 3) << ','
-        << number(time.max * microseconds, 3) << ','
-        << number(time.median * microseconds / static_cast<double>(row.steps), 4) << ','
-        << if_known(row.ratio, [](double ratio) { return number(ratio, 4); }) << ','
+        << row.steps << ',' << row.bytes << ',' << row.seconds.size() << ',';
+    if (row.seconds.empty()) {
+      csv << ",,,,";
+    } else {
+      const summary time = summarize(row.seconds);
+      csv << in_us(time.median, 3) << ',' << in_us(time.min, 3) << ',' << in_us(time.max, 3) << ','
+          << in_us(time.median / static_cast<double>(row.steps), 4) << ',';
+    }
+    const auto steps = summarize_steps(row);
+    csv << if_known(row.ratio, decimal(4)) << ','
         << if_known(row.calls, [](call_count c) { return std::to_string(c.all); }) << ','
-        << if_known(row.calls, [](call_count c) { return std::to_string(c.copies); }) << '\n';
+        << if_known(row.calls, [](call_count c) { return std::to_string(c.copies); }) << ','
+        << if_known(steps, [](const step_summary& s) { return in_us(s.median.median, 3); }) << ','
+        << if_known(steps, [](const step_summary& s) { return in_us(s.worst.median, 3); }) << ','
+        << if_known(steps, [](const step_summary& s) { return in_us(s.worst.max, 3); }) << ','
+        << if_known(row.peak_bytes, [](std::size_t bytes) { return std::to_string(bytes); }) << ','
+        << if_known(row.share, decimal(5)) << ',' << if_known(row.gigabytes_per_second, decimal(1))
+        << ',' << quoted(row.note) << '\n';
   }
-  if (!csv.flush())
-    throw std::system_error{errno, std::generic_category(), "cannot write '" + path + "'"};
+  require_written(csv, path);
+}
+
+void write_steps_csv(const std::string& path, const std::vector<measurement>& rows) {
+  std::ofstream csv{path};
+  csv << "scenario,method,step,bytes,median_us,min_us,max_us,total_us,held_bytes\n";
+  for (const measurement& row : rows) {
+    if (row.step_bytes.empty() || !summarize_steps(row)) continue;
+    std::vector<double> totals(row.step_seconds.size());
+    for (std::size_t step = 0; step < row.steps; ++step) {
+      std::vector<double> samples;
+      for (std::size_t i = 0; i < totals.size(); ++i) {
+        samples.push_back(row.step_seconds[i][step]);
+        totals[i] += samples.back();
+      }
+      const summary time = summarize(samples);
+      csv << quoted(row.scenario) << ',' << quoted(row.method) << ',' << step + 1 << ','
+          << row.step_bytes[step] << ',' << in_us(time.median, 3) << ',' << in_us(time.min, 3)
+          << ',' << in_us(time.max, 3) << ',' << in_us(summarize(totals).median, 3) << ','
+          << (step < row.step_held.size() ? std::to_string(row.step_held[step]) : "") << '\n';
+    }
+  }
+  require_written(csv, path);
 }
 
 }  // namespace bench

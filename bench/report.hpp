@@ -28,7 +28,28 @@ struct measurement {
   std::vector<double> seconds = {};      ///< of all steps, one for each sample
   std::optional<double> ratio = {};      ///< of the median to that of the scenario's baseline
   std::optional<call_count> calls = {};  ///< of one sample
+  std::vector<std::vector<double>> step_seconds = {};  ///< of each step, one list a sample
+  std::vector<std::size_t> step_bytes = {};            ///< held after each step
+  std::vector<std::size_t> step_held = {};     ///< most memory taken from the device in each step
+  std::optional<std::size_t> peak_bytes = {};  ///< the most of these
+  std::optional<double> share = {};            ///< of `bytes` in the memory free at the start
+  std::optional<double> gigabytes_per_second = {};  ///< 10^9 bytes, read and written
+  std::string note = {};                            ///< such as why there are no samples
+  bool failed = false;                              ///< the note says how
 };
+
+/// The row of a method in a scenario; nullptr where it was not measured or has no samples.
+[[nodiscard]] const measurement* row_of(const std::vector<measurement>& rows,
+                                        const std::string& scenario, const std::string& method);
+
+/// Seconds of single steps, over the samples: of each sample its median step, and its worst.
+struct step_summary {
+  summary median;
+  summary worst;
+};
+
+/// None where steps were not timed one by one.
+[[nodiscard]] std::optional<step_summary> summarize_steps(const measurement& row);
 
 /// Where figures come from; they mean nothing without it.
 struct origin {
@@ -44,5 +65,9 @@ void print_table(const std::vector<measurement>& rows);
 
 /// Throws: std::system_error when the file cannot be written.
 void write_csv(const std::string& path, const origin& origin, const std::vector<measurement>& rows);
+
+/// One line for each step of each method that times its steps: for a plot.
+/// Throws: std::system_error when the file cannot be written.
+void write_steps_csv(const std::string& path, const std::vector<measurement>& rows);
 
 }  // namespace bench

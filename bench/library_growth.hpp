@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include "grower.hpp"
+
+namespace bench {
+
+/// region::commit, each chunk created anew: the chunk cache is off. A peer is granted access before
+/// the first step.
+[[nodiscard]] std::unique_ptr<grower> make_region(hipvmm::device_ref device, std::size_t max_bytes,
+                                                  std::optional<hipvmm::device_ref> peer = {});
+
+/// growable_device_vector of bytes, by resize_uninitialized.
+[[nodiscard]] std::unique_ptr<grower> make_vector(hipvmm::device_ref device,
+                                                  const hipvmm::growth_options& options = {},
+                                                  std::optional<hipvmm::device_ref> peer = {});
+
+/// One chunk of exactly the missing bytes for each step, as the raw calls make theirs.
+[[nodiscard]] hipvmm::growth_options exact_steps();
+
+/// Chunks for steps of `step_bytes` made ready by a thread in the background; none where the
+/// library does not offer it.
+[[nodiscard]] std::optional<hipvmm::growth_options> ahead_options(std::size_t step_bytes);
+
+/// Returns when the memory of what was destroyed is the device's again.
+void wait_for_returned_memory(hipvmm::device_ref device);
+
+}  // namespace bench
