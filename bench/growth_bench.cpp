@@ -33,6 +33,7 @@ struct options {
   int device = 0;
   bool enforce = false;
   std::vector<std::string> only;
+  std::string machine;
   std::string csv;
   std::string steps_csv;
   std::string markdown;
@@ -151,10 +152,11 @@ class results {
 int run(const options& chosen, int argc, char** argv) {
   const bench::settings settings = settings_of(chosen);
   const hipvmm::device_ref device = settings.device;
-  const bench::origin origin = bench::describe_origin(
+  bench::origin origin = bench::describe_origin(
       std::string{HIPVMM_PROVIDER_NAME} + ", device " + std::to_string(device.ordinal()) + " (" +
           device.name() + ") with " + hipvmm::format_bytes(device.total_memory()),
       argc, argv);
+  if (!chosen.machine.empty()) origin.machine += ", " + chosen.machine;
   std::printf("%s | %s | %s\n%s\n\n", origin.date.c_str(), origin.machine.c_str(),
               origin.provider.c_str(), origin.command.c_str());
   warm_up(device);
@@ -196,6 +198,8 @@ int main(int argc, char** argv) {
   app.add_option("--only", chosen.only, "Scenarios to measure, with commas between them")
       ->delimiter(',')
       ->check(CLI::IsMember(scenario_names()));
+  app.add_option("--machine", chosen.machine,
+                 "What else the files are to say of the machine, such as its driver");
   app.add_option("--csv", chosen.csv, "Write the figures to this file");
   app.add_option("--steps-csv", chosen.steps_csv, "Write the figures of each step to this file");
   app.add_option("--markdown", chosen.markdown, "Write tables for a page to this file");
