@@ -69,10 +69,10 @@ class raw_chunks final : public grower {
     hipMemGenericAllocationHandle_t handle = nullptr;
     const std::size_t added = bytes - committed_;
     require(hipMemCreate(&handle, added, &property_, 0), "hipMemCreate");
+    chunks_.emplace_back(handle, added);  // now, so that it is released whatever fails
     require(hipMemMap(at(committed_), added, 0, handle, 0), "hipMemMap");
     require(hipMemSetAccess(at(committed_), added, access_.data(), access_.size()),
             "hipMemSetAccess");
-    chunks_.emplace_back(handle, added);
     committed_ = bytes;
   }
   void* data() override { return base_; }
@@ -88,32 +88,47 @@ class raw_chunks final : public grower {
   std::vector<std::pair<hipMemGenericAllocationHandle_t, std::size_t>> chunks_;
 };
 
+struct free_plain {
+  void operator()(void* memory) const { report(hipFree(memory), "hipFree"); }
+};
+using plain_memory = std::unique_ptr<void, free_plain>;
+
+plain_memory allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  require(hipMalloc(&memory, bytes), "hipMalloc");
+  return plain_memory{memory};
+}
+
 /// Plain device memory that is replaced as a whole to grow.
 class copied_memory final : public grower {
  public:
   explicit copied_memory(peak_hook at_peak = {}) : at_peak_{std::move(at_peak)} {}
-  ~copied_memory() override { report(hipFree(memory_), "hipFree"); }
 
   void grow(std::size_t bytes) override {
-    void* larger = nullptr;
-    require(hipMalloc(&larger, bytes), "hipMalloc");
+    plain_memory larger = allocate(bytes);
     if (bytes_ != 0) {
-      require(hipMemcpyAsync(larger, memory_, bytes_, hipMemcpyDeviceToDevice, stream_),
+      require(hipMemcpyAsync(larger.get(), memory_.get(), bytes_, hipMemcpyDeviceToDevice, stream_),
               "hipMemcpyAsync");
       stream_.synchronize();
     }
     if (at_peak_) at_peak_();
-    require(hipFree(std::exchange(memory_, larger)), "hipFree");
+    memory_.swap(larger);
     bytes_ = bytes;
+    require(hipFree(larger.release()), "hipFree");
   }
-  void* data() override { return memory_; }
+  void* data() override { return memory_.get(); }
   std::size_t bytes() const { return bytes_; }
 
  private:
   raw_stream stream_;
   peak_hook at_peak_;
-  void* memory_ = nullptr;
+  plain_memory memory_;
   std::size_t bytes_ = 0;
+};
+
+struct free_in_order {
+  hipStream_t stream;
+  void operator()(void* memory) const { report(hipFreeAsync(memory, stream), "hipFreeAsync"); }
 };
 
 /// The same in the order of a stream.
@@ -121,48 +136,43 @@ class async_copied_memory final : public grower {
  public:
   explicit async_copied_memory(peak_hook at_peak) : at_peak_{std::move(at_peak)} {}
   ~async_copied_memory() override {
-    if (memory_ != nullptr) report(hipFreeAsync(memory_, stream_), "hipFreeAsync");
+    memory_.reset();
     report(hipStreamSynchronize(stream_), "hipStreamSynchronize");
   }
 
   void grow(std::size_t bytes) override {
-    void* larger = nullptr;
-    require(hipMallocAsync(&larger, bytes, stream_), "hipMallocAsync");
+    void* memory = nullptr;
+    require(hipMallocAsync(&memory, bytes, stream_), "hipMallocAsync");
+    ordered_memory larger{memory, {stream_}};
     if (bytes_ != 0) {
-      require(hipMemcpyAsync(larger, memory_, bytes_, hipMemcpyDeviceToDevice, stream_),
+      require(hipMemcpyAsync(larger.get(), memory_.get(), bytes_, hipMemcpyDeviceToDevice, stream_),
               "hipMemcpyAsync");
       if (at_peak_) at_peak_();
-      require(hipFreeAsync(memory_, stream_), "hipFreeAsync");
     }
-    memory_ = larger;
+    memory_.swap(larger);
     bytes_ = bytes;
+    if (larger) require(hipFreeAsync(larger.release(), stream_), "hipFreeAsync");
     stream_.synchronize();
   }
-  void* data() override { return memory_; }
+  void* data() override { return memory_.get(); }
 
  private:
+  using ordered_memory = std::unique_ptr<void, free_in_order>;
+
   raw_stream stream_;
   peak_hook at_peak_;
-  void* memory_ = nullptr;
+  ordered_memory memory_{nullptr, {stream_}};
   std::size_t bytes_ = 0;
 };
 
 /// Every allocation that there was; data() is the newest.
 class allocations final : public grower {
  public:
-  ~allocations() override {
-    for (void* const memory : all_) report(hipFree(memory), "hipFree");
-  }
-  void grow(std::size_t bytes) override {
-    all_.reserve(all_.size() + 1);
-    void* memory = nullptr;
-    require(hipMalloc(&memory, bytes), "hipMalloc");
-    all_.push_back(memory);
-  }
-  void* data() override { return all_.empty() ? nullptr : all_.back(); }
+  void grow(std::size_t bytes) override { all_.push_back(allocate(bytes)); }
+  void* data() override { return all_.empty() ? nullptr : all_.back().get(); }
 
  private:
-  std::vector<void*> all_;
+  std::vector<plain_memory> all_;
 };
 
 }  // namespace
