@@ -13,17 +13,19 @@
 namespace bench {
 namespace {
 
-/// Three digits, which is more than most figures are worth.
+/// Three digits, which is more than most figures are worth, and never 1e+05.
 std::string digits(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.*f", value >= 100 ? 0 : value >= 10 ? 1 : 2, value);
+  const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 4;
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
   return text;
 }
 
 std::string duration(double seconds) {
   if (seconds >= 1) return digits(seconds) + " s";
   if (seconds >= 1e-3) return digits(seconds * 1e3) + " ms";
-  return digits(seconds * 1e6) + " µs";
+  if (seconds >= 1e-6) return digits(seconds * 1e6) + " µs";
+  return digits(seconds * 1e9) + " ns";
 }
 
 /// One column of a scenario's table: its cell is empty where a row has nothing to say.

@@ -42,7 +42,7 @@ growth_method ahead_method(const char* called, bool writes, const settings& chos
 }  // namespace
 
 std::string scenario::steps(const settings& chosen) {
-  return "+" + hipvmm::format_bytes(chosen.step_bytes);
+  return std::string{"+"}.append(hipvmm::format_bytes(chosen.step_bytes));
 }
 
 std::vector<growth_method> common_methods(const settings& chosen,

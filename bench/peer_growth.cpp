@@ -3,7 +3,6 @@
 //
 // Above 1.10 times the raw calls that open each chunk to both devices at once, granting would have
 // to be one call for all devices instead of one for each.
-#include <hipvmm/core/bytes.hpp>
 #include "growth_scenarios.hpp"
 #include "library_growth.hpp"
 #include "raw_hip_growth.hpp"
@@ -21,9 +20,7 @@ std::optional<hipvmm::device_ref> peer_of(hipvmm::device_ref device) {
 
 }  // namespace
 
-std::string scenario::peers(const settings& chosen) {
-  return "+" + hipvmm::format_bytes(chosen.step_bytes) + " with a peer";
-}
+std::string scenario::peers(const settings& chosen) { return steps(chosen) + " with a peer"; }
 
 std::vector<measurement> measure_peers(const settings& chosen) {
   const hipvmm::device_ref device = chosen.device;
