@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <boost/intrusive/list_hook.hpp>
+#include <functional>
+#include <utility>
+
+namespace hipvmm::detail {
+
+/// Work that its owner hands, again and again, to the one background worker of the process, which
+/// takes tasks in the order they were submitted. One thread at a time uses a task. What the body
+/// writes belongs to the worker while pending(), and to the owner else. Submitting and settling
+/// allocate nothing; the body runs outside locks.
+class background_task : public boost::intrusive::list_base_hook<> {
+ public:
+  /// `body` runs in the worker, for which background_thread's rules hold: it must not throw.
+  explicit background_task(std::function<void()> body) : body_{std::move(body)} {}
+  /// Settles it. What the body uses must still be there.
+  ~background_task() { settle(); }
+  background_task(const background_task&) = delete;
+  background_task& operator=(const background_task&) = delete;
+
+  /// Queues the body to run once. Returns false, and the body will not run, when the process is
+  /// exiting or the system refuses a thread. Pre: not pending().
+  bool submit() noexcept;
+  /// Takes the task back if it has not begun, and waits for its end if it has.
+  void settle() noexcept;
+  /// Whether it was submitted and has neither ended nor been taken back.
+  [[nodiscard]] bool pending() const noexcept {
+    return stage_.load(std::memory_order_acquire) != stage::idle;
+  }
+
+ private:
+  friend class background_worker;
+  enum class stage { idle, queued, running };
+
+  std::function<void()> body_;
+  std::atomic<stage> stage_{stage::idle};  // changed under the worker's lock
+};
+
+/// Waits until the worker has done all that was submitted before and meanwhile: tests look then at
+/// what has come of it.
+void wait_for_background_tasks();
+
+}  // namespace hipvmm::detail

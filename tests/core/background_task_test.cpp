@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+#include "core/background_task.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <atomic>
+#include <future>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "support/held_worker.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using detail::background_task;
+
+TEST_CASE("background_task: runs its body once, in another thread") {
+  std::promise<std::thread::id> ran;
+  background_task task{[&] { ran.set_value(std::this_thread::get_id()); }};
+  REQUIRE(task.submit());
+  CHECK(ran.get_future().get() != std::this_thread::get_id());
+}
+
+TEST_CASE("background_task: is pending until its body has ended") {
+  int written = 0;
+  background_task task{[&] { ++written; }};
+  CHECK_FALSE(task.pending());
+  for (int round = 1; round <= 3; ++round) {
+    held_worker held;
+    REQUIRE(task.submit());
+    CHECK(task.pending());
+    held.release();
+    detail::wait_for_background_tasks();
+    CHECK_FALSE(task.pending());
+    CHECK(written == round);
+  }
+}
+
+TEST_CASE("background_task: settling before it began takes it back") {
+  bool ran = false;
+  background_task task{[&] { ran = true; }};
+  {
+    const held_worker held;
+    REQUIRE(task.submit());
+    task.settle();
+    CHECK_FALSE(task.pending());
+  }
+  detail::wait_for_background_tasks();
+  CHECK_FALSE(ran);
+}
+
+TEST_CASE("background_task: settling after it began waits for its end") {
+  std::promise<void> begun;
+  std::atomic<bool> settling{false};
+  bool ended = false;
+  background_task task{[&] {
+    begun.set_value();
+    while (!settling) std::this_thread::yield();
+    ended = true;
+  }};
+  REQUIRE(task.submit());
+  begun.get_future().wait();
+  settling = true;
+  task.settle();
+  CHECK(ended);
+}
+
+TEST_CASE("background_task: tasks run in the order they were submitted") {
+  std::vector<int> order;
+  std::list<background_task> tasks;
+  {
+    const held_worker held;
+    for (int index = 0; index < 20; ++index) {
+      tasks.emplace_back([&order, index] { order.push_back(index); });
+      REQUIRE(tasks.back().submit());
+    }
+    std::next(tasks.begin(), 7)->settle();
+  }
+  detail::wait_for_background_tasks();
+  CHECK(order ==
+        std::vector<int>{0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19});
+}
+
+TEST_CASE("background_task: many threads submit, settle and destroy their own") {
+  std::array<std::thread, 4> threads;
+  std::atomic<int> wrong{0};
+  for (std::thread& thread : threads)
+    thread = std::thread{[&wrong] {
+      for (int round = 0; round < 200; ++round) {
+        int runs = 0;
+        background_task task{[&runs] { ++runs; }};
+        if (!task.submit()) ++wrong;
+        if (round % 3 == 0) std::this_thread::yield();
+        if (round % 2 == 0) {
+          task.settle();
+          if (runs > 1 || task.pending()) ++wrong;
+        }
+      }
+    }};
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
