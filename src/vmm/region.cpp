@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -33,13 +34,20 @@ region::state& region::live() const {
 void region::commit(std::size_t offset, std::size_t bytes) {
   state& self = live();
   self.require_units("commit", offset, bytes);
-  backing_map made = self.make_missing_or_explain(self.addresses, offset, bytes);
+  self.preparation.settle();
+  std::optional<state::adoption> prepared;
+  if (self.is_prepared_within(offset, bytes)) prepared.emplace(self);
+  backing_map made = self.make_ordered(offset, bytes);
+  if (made.empty()) made = self.make_missing_or_explain(self.addresses, offset, bytes);
   self.merge(made);
+  if (prepared) prepared->keep();
+  self.may_prepare = true;
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
   state& self = live();
   self.require_units("decommit", offset, bytes);
+  self.drop_prepared();
   const std::size_t end = offset + bytes;
   auto& backings = self.backings;
   const auto first = backings.lower_bound(offset);
@@ -69,6 +77,8 @@ void region::grant(device_ref device, access_right right) {
   state& self = live();
   access_map next = self.rights;
   next.set(device, right);
+  // What is ready gets the right together with the rest.
+  const state::adoption prepared{self};
   const access_right before = self.rights.get(device);
   auto& backings = self.backings;
   const auto give = [&](const backing_map::value_type& entry, access_right given) {
@@ -117,6 +127,7 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
     return false;
   }
 
+  self.preparation.settle();
   try {
     address_reservation behind{wanted - present, 0, self.addresses.end()};
     if (behind.get() == self.addresses.end()) {
@@ -134,6 +145,7 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   }
 
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
+  state::adoption prepared{self};
   address_range larger{address_reservation{wanted}};
   boost::container::small_vector<mapping, 8> moved;
   moved.reserve(self.backings.size());
@@ -146,6 +158,9 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   for (auto& [offset, held] : self.backings) std::swap(held.map, *next++);
   std::swap(self.addresses, larger);
   self.merge(made);
+  prepared.keep();
+  self.ordered.reset();
+  self.may_prepare = true;
   return true;
 }
 

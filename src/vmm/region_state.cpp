@@ -74,6 +74,8 @@ region::state::state(device_ref owner, std::size_t max_bytes, const region_optio
       rights{owner} {}
 
 region::state::~state() {
+  preparation.settle();
+  merge(prepared);
   for (auto& entry : backings) {
     // A chunk that HIP will not unmap must not be used again; ~mapping tries once more.
     detail::report_exceptions([&] {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <map>
+#include <optional>
 
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/region.hpp>
+#include "core/background_task.hpp"
 #include "vmm/address_range.hpp"
 
 namespace hipvmm {
@@ -55,6 +58,17 @@ struct region::state {
   void merge(backing_map& made) noexcept;
   /// Maps a chunk again where it was; what HIP refuses is reported, and the bytes are then lost.
   void restore(backing_map::iterator entry) noexcept;
+  /// End of the last backing.
+  [[nodiscard]] std::size_t end() const noexcept;
+  /// Whether the chunk that was prepared lies partly in [offset, offset + bytes), where nothing
+  /// else can be mapped then. Pre, for all that follows: nothing is pending.
+  [[nodiscard]] bool is_prepared_within(std::size_t offset, std::size_t bytes) const noexcept;
+  /// New backings for [offset, offset + bytes) and an order that was taken back there; none when
+  /// there is no such order or no memory for all of it. Voids the order.
+  [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes);
+  /// Gives back what is prepared or on its way, and allows to prepare again.
+  void drop_prepared();
+  void note_failed_preparation() noexcept;
   /// The chunk that begins before `end` and reaches beyond makes place for one that ends there.
   void replace_straddler(std::size_t end, stream_ref stream);
 
@@ -66,6 +80,40 @@ struct region::state {
   backing_map backings;
   access_map rights;
   std::size_t committed = 0;
+
+  /// What was prepared, as a part of the region while this lives, and for good once kept.
+  class adoption;
+  struct preparation_order {
+    std::size_t offset;
+    std::size_t bytes;
+    ahead how;
+  };
+  /// The body of `preparation`. Reads what else the region owns: whoever changes that settles
+  /// first.
+  void prepare() noexcept;
+
+  // Set while pending, and from the time when an order is taken back until it is filled or void.
+  std::optional<preparation_order> ordered;
+  // At most one chunk, not counted in `committed`, mapped or not. The node is what `backings` gets.
+  backing_map prepared;
+  bool may_prepare = true;  // not after a failure
+  std::atomic<std::size_t> failed_preparations{0};
+  // Last, for it is to be settled before anything it uses goes.
+  detail::background_task preparation{[this] { prepare(); }};
+};
+
+class region::state::adoption {
+ public:
+  /// Settles, and maps the chunk if it is not yet.
+  explicit adoption(state& owner);
+  ~adoption();
+  adoption(const adoption&) = delete;
+  adoption& operator=(const adoption&) = delete;
+  void keep() noexcept { offset_.reset(); }
+
+ private:
+  state& owner_;
+  std::optional<std::size_t> offset_;
 };
 
 }  // namespace hipvmm

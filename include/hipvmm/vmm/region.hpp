@@ -12,6 +12,13 @@ namespace hipvmm {
 
 class chunk_cache;
 
+/// How far the chunk behind the last one is made before commit() asks for it.
+enum class ahead {
+  off,      ///< not at all
+  created,  ///< its memory is there; commit() maps it and applies the rights
+  mapped,   ///< it is mapped with all rights; commit() only takes note of it
+};
+
 /// How a region makes its chunks.
 struct region_options {
   /// Whether its chunks can be exported to other processes.
@@ -38,11 +45,26 @@ class region {
   region& operator=(region&& other) noexcept;
 
   /// Backs [offset, offset + bytes) with one new chunk for each gap in it and applies the access
-  /// map. Bytes already backed stay untouched. Waits for nothing.
+  /// map. Bytes already backed stay untouched. Waits for nothing. Takes what prepare() ordered in
+  /// the range, as a whole, so that more may be backed than was asked for.
   /// Pre: `offset` and `bytes` are multiples of granularity(), within max_bytes().
   /// Throws: std::invalid_argument, std::out_of_range for a bad range; out_of_memory with what was
   /// held; on any exception nothing changed.
   void commit(std::size_t offset, std::size_t bytes);
+
+  /// Has a background thread of the process make the chunk behind the last one backed, of `bytes`
+  /// bytes or as many as have room there. A commit() that reaches it takes it whole, or makes it if
+  /// the thread has not begun; decommit() and trim() give it back. Does nothing while one is ready
+  /// or on its way, and after a failure until the next commit(). Every operation that changes the
+  /// region first takes back what has not begun and waits for what has: the HIP calls for one
+  /// chunk. Pre: `bytes` is a multiple of granularity(). Throws: std::invalid_argument.
+  void prepare(std::size_t bytes, ahead how);
+  /// Takes back what prepare() ordered if it has not begun, else waits; returns prepared_bytes().
+  std::size_t settle() noexcept;
+  /// Bytes that are ready and not backed yet; zero while they are being made.
+  [[nodiscard]] std::size_t prepared_bytes() const noexcept;
+  /// How many preparations came to nothing: HIP refused, or the system a thread.
+  [[nodiscard]] std::size_t failed_preparations() const noexcept;
 
   /// Unmaps and gives back every chunk that lies wholly in [offset, offset + bytes) and returns
   /// their bytes; chunks that reach outside stay. Pre: nothing in flight uses the bytes.

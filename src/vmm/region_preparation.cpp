@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// The part of region that makes chunks ahead of commit().
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/region.hpp>
+#include "vmm/region_state.hpp"
+
+namespace hipvmm {
+
+void region::prepare(std::size_t bytes, ahead how) {
+  state& self = live();
+  self.require_units("prepare", 0, bytes);
+  if (how == ahead::off || self.preparation.pending() || !self.prepared.empty() ||
+      !self.may_prepare)
+    return;
+  const std::size_t end = self.end();
+  if (bytes == 0 || end == max_bytes()) return;
+  self.ordered = {end, std::min(bytes, self.addresses.longest_at(end)), how};
+  if (!self.preparation.submit()) self.note_failed_preparation();
+}
+
+std::size_t region::settle() noexcept {
+  if (state_) state_->preparation.settle();
+  return prepared_bytes();
+}
+
+std::size_t region::prepared_bytes() const noexcept {
+  if (!state_ || state_->preparation.pending() || state_->prepared.empty()) return 0;
+  return state_->prepared.begin()->second.bytes();
+}
+
+std::size_t region::failed_preparations() const noexcept {
+  return state_ ? state_->failed_preparations.load() : 0;
+}
+
+std::size_t region::state::end() const noexcept {
+  if (backings.empty()) return 0;
+  const auto& [offset, last] = *backings.rbegin();
+  return offset + last.bytes();
+}
+
+bool region::state::is_prepared_within(std::size_t offset, std::size_t bytes) const noexcept {
+  if (prepared.empty()) return false;
+  const auto& [first, held] = *prepared.begin();
+  return first < offset + bytes && offset < first + held.bytes();
+}
+
+backing_map region::state::make_ordered(std::size_t offset, std::size_t bytes) {
+  const auto order = std::exchange(ordered, std::nullopt);
+  if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
+  const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
+  try {
+    return make_missing(addresses, offset, end - offset);
+  } catch (const out_of_memory&) {
+    return {};
+  }
+}
+
+void region::state::drop_prepared() {
+  preparation.settle();
+  if (!prepared.empty()) {
+    backing& held = prepared.begin()->second;
+    held.map.unmap();
+    cache().recycle(std::move(held.chunk));
+    prepared.clear();
+  }
+  ordered.reset();
+  may_prepare = true;
+}
+
+void region::state::note_failed_preparation() noexcept {
+  ordered.reset();
+  may_prepare = false;
+  ++failed_preparations;
+}
+
+void region::state::prepare() noexcept {
+  try {
+    const scoped_device scope{device};
+    backing made;
+    made.chunk = cache().acquire(device, ordered->bytes, options.shareable);
+    if (ordered->how == ahead::mapped)
+      made.map = map_with_rights(addresses, ordered->offset, made.chunk);
+    prepared.try_emplace(ordered->offset, std::move(made));
+    ordered.reset();
+  } catch (...) {
+    // The commit that needs the chunk meets the same failure, or finds it gone.
+    note_failed_preparation();
+  }
+}
+
+region::state::adoption::adoption(state& owner) : owner_{owner} {
+  owner.preparation.settle();
+  if (owner.prepared.empty()) return;
+  auto& [offset, held] = *owner.prepared.begin();
+  if (held.map.empty()) held.map = owner.map_with_rights(owner.addresses, offset, held.chunk);
+  offset_ = offset;
+  owner.merge(owner.prepared);
+}
+
+region::state::adoption::~adoption() {
+  if (!offset_) return;
+  auto node = owner_.backings.extract(*offset_);
+  owner_.committed -= node.mapped().bytes();
+  owner_.prepared.insert(std::move(node));
+}
+
+}  // namespace hipvmm
