@@ -32,6 +32,17 @@ region reserve_region(device_ref device, const growth_options& options) {
   return result;
 }
 
+/// What the options say, unless they contradict themselves.
+const growth_options& checked(const growth_options& options) {
+  const grow_ahead_policy& policy = options.grow_ahead;
+  if (policy.budget_bytes != 0 && policy.watermark_bytes > policy.budget_bytes)
+    throw std::invalid_argument{"grow_ahead_policy::watermark_bytes is " +
+                                std::to_string(policy.watermark_bytes) +
+                                "; it must be at most budget_bytes, " +
+                                std::to_string(policy.budget_bytes) + ", or that must be zero"};
+  return options;
+}
+
 std::size_t granule_of(device_ref device, const growth_options& options) {
   const allocation_granularity unit = granularity_of(device);
   if (options.granule_bytes == 0)
@@ -51,9 +62,26 @@ std::size_t growth_target(std::size_t committed_bytes, std::size_t needed_bytes,
   return std::min(std::max(align_up(needed_bytes, granule), committed_bytes + slack), max_bytes);
 }
 
+std::size_t ahead_target(std::size_t committed_bytes, std::size_t needed_bytes,
+                         std::size_t max_bytes, std::size_t granule, std::size_t step_limit,
+                         const grow_ahead_policy& policy) {
+  if (needed_bytes == 0) return 0;
+  std::size_t budget = policy.budget_bytes;
+  if (budget == 0) {
+    budget = std::max({std::min(committed_bytes / 8, step_limit),
+                       std::min(256 * MiB, max_bytes / 64), policy.watermark_bytes, granule});
+  }
+  const std::size_t watermark = policy.watermark_bytes != 0 ? policy.watermark_bytes : budget / 2;
+  const std::size_t unused = committed_bytes - needed_bytes;
+  if (unused >= watermark) return 0;
+  const std::size_t room = max_bytes - committed_bytes;
+  const std::size_t missing = budget - unused;
+  return missing >= room ? room : std::min(align_up(missing, granule), room);
+}
+
 growable_storage::growable_storage(device_ref device, const growth_options& options)
     : device_{device},
-      options_{options},
+      options_{checked(options)},
       granule_{granule_of(device, options)},
       region_{reserve_region(device, options)} {}
 
@@ -66,7 +94,9 @@ growable_storage::growable_storage(growable_storage&& other) noexcept
       region_{std::exchange(other.region_, std::nullopt)},
       growth_steps_{std::exchange(other.growth_steps_, 0)},
       base_moves_{std::exchange(other.base_moves_, 0)},
-      peak_bytes_{std::exchange(other.peak_bytes_, 0)} {}
+      peak_bytes_{std::exchange(other.peak_bytes_, 0)},
+      ahead_hits_{std::exchange(other.ahead_hits_, 0)},
+      ahead_misses_{std::exchange(other.ahead_misses_, 0)} {}
 
 growable_storage& growable_storage::operator=(growable_storage&& other) noexcept {
   if (this == &other) return *this;
@@ -78,6 +108,8 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
   growth_steps_ = std::exchange(other.growth_steps_, 0);
   base_moves_ = std::exchange(other.base_moves_, 0);
   peak_bytes_ = std::exchange(other.peak_bytes_, 0);
+  ahead_hits_ = std::exchange(other.ahead_hits_, 0);
+  ahead_misses_ = std::exchange(other.ahead_misses_, 0);
   return *this;
 }
 
@@ -92,13 +124,17 @@ void growable_storage::give_back() noexcept {
 }
 
 void growable_storage::grow(std::size_t bytes) {
-  if (bytes <= capacity_bytes()) return;
+  if (bytes > capacity_bytes()) add(bytes);
+  look_ahead(bytes);
+}
+
+void growable_storage::add(std::size_t bytes) {
   require_room(bytes);
   const std::size_t exact = exact_for(bytes);
-  const std::size_t target =
-      bytes > max_bytes()
-          ? exact
-          : growth_target(capacity_bytes(), bytes, max_bytes(), granule_, options_.step_limit);
+  std::size_t target = exact;
+  // Slack is for chunks that are yet to be made.
+  if (bytes <= max_bytes() && bytes > capacity_bytes() + region_->settle())
+    target = growth_target(capacity_bytes(), bytes, max_bytes(), granule_, options_.step_limit);
   try {
     commit(target);
   } catch (const out_of_memory&) {
@@ -121,12 +157,15 @@ std::size_t growable_storage::exact_for(std::size_t bytes) const {
 }
 
 void growable_storage::commit(std::size_t bytes) {
+  const std::size_t backed = capacity_bytes();
+  const bool is_ready = bytes <= backed + region_->settle();
   if (bytes > max_bytes()) {
     move_to_hold(bytes);
   } else {
-    region_->commit(0, bytes);
+    region_->commit(backed, bytes - backed);
   }
   ++growth_steps_;
+  if (options_.grow_ahead.prepare != ahead::off) ++(is_ready ? ahead_hits_ : ahead_misses_);
   peak_bytes_ = std::max(peak_bytes_, capacity_bytes());
 }
 
@@ -151,6 +190,13 @@ void growable_storage::move_to_hold(std::size_t bytes) {
   if (moved) ++base_moves_;
 }
 
+void growable_storage::look_ahead(std::size_t bytes) {
+  if (options_.grow_ahead.prepare == ahead::off || !region_) return;
+  const std::size_t wanted = ahead_target(capacity_bytes(), bytes, max_bytes(), granule_,
+                                          options_.step_limit, options_.grow_ahead);
+  if (wanted != 0) region_->prepare(wanted, options_.grow_ahead.prepare);
+}
+
 void growable_storage::shrink(std::size_t bytes, stream_ref stream) {
   if (region_) region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream);
 }
@@ -165,7 +211,14 @@ access_right growable_storage::access(device_ref device) const noexcept {
 }
 
 growth_statistics growable_storage::statistics() const noexcept {
-  return {growth_steps_, base_moves_, region_ ? region_->chunk_count() : 0, peak_bytes_};
+  return {growth_steps_,
+          base_moves_,
+          region_ ? region_->chunk_count() : 0,
+          peak_bytes_,
+          region_ ? region_->prepared_bytes() : 0,
+          ahead_hits_,
+          ahead_misses_,
+          region_ ? region_->failed_preparations() : 0};
 }
 
 growable_storage growable_storage::empty_copy() const {

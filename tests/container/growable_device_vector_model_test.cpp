@@ -135,5 +135,23 @@ TEST_CASE(
   subject.compare();
 }
 
+TEST_CASE("growable_device_vector: random calls with memory made ahead agree with std::vector") {
+  for (const ahead how : {ahead::created, ahead::mapped}) {
+    for (const std::size_t max_bytes : {std::size_t{0}, granule()}) {
+      growth_options options;
+      options.max_bytes = max_bytes;
+      options.granule_bytes = granule();
+      options.grow_ahead = {how, 0, 2 * MiB};
+      twins<element<24>> subject{options};
+      for (int step = 0; step < 200; ++step) {
+        CAPTURE(step);
+        subject.step();
+        if (step % 10 == 0) subject.compare();
+      }
+      subject.compare();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hipvmm::test

@@ -16,6 +16,20 @@ enum class past_max_size {
   refuse,  ///< throw std::length_error: data() is the same for life
 };
 
+/// Memory that a background thread makes ready before a growable vector needs it, so that growth
+/// costs its caller about a microsecond. It belongs to the vector, beside capacity(), until growth
+/// takes it, shrink_to_fit gives it back or the vector dies. One chunk at a time.
+struct grow_ahead_policy {
+  ahead prepare = ahead::off;
+  /// Growth that leaves fewer bytes than this unused, or ready, has the next chunk made. Zero: half
+  /// of the budget.
+  std::size_t watermark_bytes = 0;
+  /// The chunk is made so large that this many bytes are unused then: should hold several of the
+  /// program's growth steps. Zero: an eighth of what is backed, at most growth_options::step_limit,
+  /// but no less than 256 MiB or a 64th of max_size(), whichever is less.
+  std::size_t budget_bytes = 0;
+};
+
 /// How a growable vector reserves and grows. The defaults suit most programs.
 struct growth_options {
   /// Addresses to reserve in bytes. Zero: the total memory of the device, or 64/n of it while n >
@@ -29,16 +43,22 @@ struct growth_options {
   /// that is more. Less saves memory for many small vectors where the minimum is 4 KiB (ROCm before
   /// 7.15), and makes more chunks, each of which may cost a file descriptor there.
   std::size_t granule_bytes = 0;
+  /// What is made ready before it is needed; nothing by default.
+  grow_ahead_policy grow_ahead = {};
   /// Kind and source of the chunks.
   region_options chunks = {};
 };
 
 /// What growth has done since construction.
 struct growth_statistics {
-  std::size_t growth_steps;  ///< times memory was added
-  std::size_t base_moves;    ///< times data() changed, only ever past max_size
-  std::size_t chunks;        ///< chunks mapped now
-  std::size_t peak_bytes;    ///< most bytes backed at one time
+  std::size_t growth_steps;    ///< times memory was added
+  std::size_t base_moves;      ///< times data() changed, only ever past max_size
+  std::size_t chunks;          ///< chunks mapped now
+  std::size_t peak_bytes;      ///< most bytes backed at one time
+  std::size_t ahead_bytes;     ///< bytes ready now beyond those backed
+  std::size_t ahead_hits;      ///< growth steps that found all they needed ready
+  std::size_t ahead_misses;    ///< growth steps that did not, though grow_ahead is on
+  std::size_t ahead_failures;  ///< preparations that came to nothing; the next step made its own
 };
 
 /// Bytes to back so that `needed_bytes` fit: exact, or `committed_bytes` and an eighth, bounded by
@@ -48,10 +68,19 @@ struct growth_statistics {
                                         std::size_t max_bytes, std::size_t granule,
                                         std::size_t step_limit);
 
+/// Bytes to make ready behind `committed_bytes` of which `needed_bytes` are in use: zero while as
+/// many as the watermark are unused, else what raises them to the budget, in multiples of `granule`
+/// as far as `max_bytes` allows. Nothing for an empty vector.
+/// Pre: needed_bytes <= committed_bytes <= max_bytes.
+[[nodiscard]] std::size_t ahead_target(std::size_t committed_bytes, std::size_t needed_bytes,
+                                       std::size_t max_bytes, std::size_t granule,
+                                       std::size_t step_limit, const grow_ahead_policy& policy);
+
 /// The untyped half of growable_device_vector: a region backed from its start, and the policy of
 /// how much to add when. Sizes are bytes. Same thread rules as std::vector.
 class growable_storage {
  public:
+  /// Throws: std::invalid_argument for options that contradict themselves; as region.
   growable_storage(device_ref device, const growth_options& options);
   /// Gives the memory back after all work on every device with access has finished.
   ~growable_storage();
@@ -59,11 +88,13 @@ class growable_storage {
   growable_storage(growable_storage&& other) noexcept;
   growable_storage& operator=(growable_storage&& other) noexcept;
 
-  /// Makes at least `bytes` backed, with the slack the options allow.
+  /// Makes at least `bytes` backed, with the slack the options allow, and has the next chunk made
+  /// ready as they say. Takes what is ready first and whole.
   /// Throws: std::length_error past the maximum when moving is refused; out_of_memory; unsupported;
   /// hip_error; on any exception nothing changed.
   void grow(std::size_t bytes);
-  /// Makes at least `bytes` backed, in whole granules and without slack. Throws: as grow.
+  /// Makes at least `bytes` backed, in whole granules and without slack, but for a chunk that was
+  /// ready: that is taken whole. Makes nothing ready itself. Throws: as grow.
   void reserve(std::size_t bytes);
   /// Gives back what lies behind the first `bytes`, after `stream` has passed. Throws: hip_error.
   void shrink(std::size_t bytes, stream_ref stream);
@@ -88,8 +119,10 @@ class growable_storage {
  private:
   [[nodiscard]] std::size_t exact_for(std::size_t bytes) const;
   void require_room(std::size_t bytes);
+  void add(std::size_t bytes);
   void commit(std::size_t bytes);
   void move_to_hold(std::size_t bytes);
+  void look_ahead(std::size_t bytes);
   void give_back() noexcept;
 
   device_ref device_;
@@ -99,6 +132,8 @@ class growable_storage {
   std::size_t growth_steps_ = 0;
   std::size_t base_moves_ = 0;
   std::size_t peak_bytes_ = 0;
+  std::size_t ahead_hits_ = 0;
+  std::size_t ahead_misses_ = 0;
 };
 
 }  // namespace hipvmm

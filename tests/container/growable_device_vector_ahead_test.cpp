@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "core/background_task.hpp"
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/held_worker.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using detail::wait_for_background_tasks;
+
+using granule_element = element<2 * MiB>;
+using device_vector = growable_device_vector<granule_element>;
+using value = element<12>;
+
+constexpr ahead both_ways[] = {ahead::created, ahead::mapped};
+
+/// Sixteen granules ahead, once fewer than eight are.
+growth_options options(ahead how) {
+  growth_options result;
+  result.max_bytes = 512 * MiB;
+  result.step_limit = 0;
+  result.grow_ahead = {how, 16 * MiB, 32 * MiB};
+  return result;
+}
+
+TEST_CASE("growable_device_vector: without grow_ahead nothing is made ahead") {
+  device_vector vector;
+  for (std::size_t count = 1; count <= 40; ++count) vector.resize_uninitialized(count);
+  wait_for_background_tasks();
+  CHECK(vector.statistics().ahead_bytes == 0);
+  CHECK(vector.statistics().ahead_hits == 0);
+  CHECK(vector.statistics().ahead_misses == 0);
+}
+
+TEST_CASE("growable_device_vector: growth has the next chunk made and the next growth takes it") {
+  for (const ahead how : both_ways) {
+    device_vector vector{first_device, options(how)};
+    wait_for_background_tasks();
+    CHECK(vector.statistics().ahead_bytes == 0);
+    vector.resize_uninitialized(4);
+    wait_for_background_tasks();
+    CHECK(vector.capacity() == 4);
+    CHECK(vector.statistics().ahead_bytes == 32 * MiB);
+    CHECK(vector.statistics().ahead_misses == 1);
+    CHECK(vector.statistics().peak_bytes == 8 * MiB);
+
+    vector.resize_uninitialized(5);
+    wait_for_background_tasks();
+    CHECK(vector.capacity() == 20);
+    CHECK(vector.statistics().ahead_hits == 1);
+    CHECK(vector.statistics().ahead_misses == 1);
+    CHECK(vector.statistics().ahead_bytes == 0);
+    CHECK(vector.statistics().growth_steps == 2);
+
+    // Eight unused granules are the watermark.
+    vector.resize_uninitialized(12);
+    wait_for_background_tasks();
+    CHECK(vector.statistics().ahead_bytes == 0);
+    vector.resize_uninitialized(13);
+    wait_for_background_tasks();
+    CHECK(vector.capacity() == 20);
+    CHECK(vector.statistics().ahead_bytes == 18 * MiB);
+    CHECK(vector.statistics().ahead_failures == 0);
+  }
+}
+
+TEST_CASE("growable_device_vector: elements in memory made ahead are as any others") {
+  const stream stream;
+  for (const ahead how : both_ways) {
+    growable_device_vector<value> vector{first_device, options(how)};
+    const auto* const data = vector.data();
+    const std::vector<value> block = series<value>(0, 100'000);
+    std::vector<value> expected;
+    for (int round = 0; round < 36; ++round) {
+      vector.append(block, stream);
+      expected.insert(expected.end(), block.begin(), block.end());
+      if (round % 3 != 0) wait_for_background_tasks();
+    }
+    CHECK(vector.data() == data);
+    CHECK(vector.copy_to_host(stream) == expected);
+    CHECK(vector.statistics().ahead_hits > 0);
+  }
+}
+
+TEST_CASE("growable_device_vector: a growth beyond what is ready makes the rest") {
+  for (const ahead how : both_ways) {
+    device_vector vector{first_device, options(how)};
+    vector.resize_uninitialized(4);
+    wait_for_background_tasks();
+    vector.resize_uninitialized(30);
+    CHECK(vector.capacity() == 30);
+    CHECK(vector.statistics().chunks == 3);
+    CHECK(vector.statistics().ahead_misses == 2);
+    CHECK(vector.statistics().ahead_hits == 0);
+  }
+}
+
+TEST_CASE("growable_device_vector: growth itself makes the chunk that no one has begun") {
+  device_vector vector{first_device, options(ahead::mapped)};
+  const held_worker held;
+  vector.resize_uninitialized(4);
+  CHECK(vector.capacity() == 4);
+  vector.resize_uninitialized(5);
+  CHECK(vector.capacity() == 20);
+  CHECK(vector.statistics().chunks == 2);
+  vector.resize_uninitialized(16);
+  vector.resize_uninitialized(50);
+  CHECK(vector.capacity() == 50);
+  CHECK(vector.statistics().chunks == 3);
+  CHECK(vector.statistics().ahead_misses == 3);
+  CHECK(vector.statistics().ahead_hits == 0);
+}
+
+TEST_CASE("growable_device_vector: reserve takes what is ready and has nothing made") {
+  device_vector vector{first_device, options(ahead::mapped)};
+  vector.reserve(4);
+  wait_for_background_tasks();
+  CHECK(vector.capacity() == 4);
+  CHECK(vector.statistics().ahead_bytes == 0);
+  vector.resize_uninitialized(4);
+  wait_for_background_tasks();
+  CHECK(vector.statistics().ahead_bytes == 32 * MiB);
+  vector.reserve(6);
+  wait_for_background_tasks();
+  CHECK(vector.capacity() == 20);
+  CHECK(vector.statistics().ahead_bytes == 0);
+}
+
+TEST_CASE("growable_device_vector: nothing is made ahead of an empty vector") {
+  device_vector vector{first_device, options(ahead::mapped)};
+  vector.resize_uninitialized(0);
+  vector.reserve(1);
+  vector.resize_uninitialized(0);
+  wait_for_background_tasks();
+  CHECK(vector.statistics().ahead_bytes == 0);
+}
+
+TEST_CASE("growable_device_vector: nothing is made ahead past the maximum") {
+  for (const ahead how : both_ways) {
+    growth_options small = options(how);
+    small.max_bytes = 20 * MiB;
+    device_vector vector{first_device, small};
+    vector.resize_uninitialized(8);
+    wait_for_background_tasks();
+    CHECK(vector.statistics().ahead_bytes == 4 * MiB);
+    vector.resize_uninitialized(9);
+    CHECK(vector.capacity() == 10);
+    wait_for_background_tasks();
+    CHECK(vector.statistics().ahead_bytes == 0);
+    vector.resize_uninitialized(11);
+    CHECK(vector.capacity() >= 11);
+    CHECK(vector.max_size() > 10);
+  }
+}
+
+TEST_CASE("growable_device_vector: growth past the maximum takes what is ready along") {
+  const stream stream;
+  for (const ahead how : both_ways) {
+    growth_options small = options(how);
+    small.max_bytes = 20 * MiB;
+    growable_device_vector<value> vector{first_device, small};
+    const std::vector<value> block(1'200'000, numbered<value>(3));
+    vector.append(block, stream);
+    wait_for_background_tasks();
+    CHECK(vector.statistics().ahead_bytes > 0);
+    vector.append(block, stream);
+    wait_for_background_tasks();
+    std::vector<value> expected = block;
+    expected.insert(expected.end(), block.begin(), block.end());
+    CHECK(vector.copy_to_host(stream) == expected);
+  }
+}
+
+TEST_CASE("growable_device_vector: shrink_to_fit gives back what is ready, too") {
+  const stream stream;
+  device_vector vector{first_device, options(ahead::mapped)};
+  vector.resize_uninitialized(4);
+  wait_for_background_tasks();
+  CHECK(vector.statistics().ahead_bytes == 32 * MiB);
+  vector.shrink_to_fit(stream);
+  wait_for_background_tasks();
+  CHECK(vector.statistics().ahead_bytes == 0);
+  CHECK(vector.capacity() == 4);
+}
+
+TEST_CASE("growable_device_vector: a clone has the policy and not the memory") {
+  const stream stream;
+  device_vector vector{first_device, options(ahead::mapped)};
+  vector.resize(4, stream);
+  wait_for_background_tasks();
+  device_vector copied = vector.clone(stream);
+  wait_for_background_tasks();
+  CHECK(copied.statistics().ahead_bytes == 0);
+  copied.resize_uninitialized(5);
+  wait_for_background_tasks();
+  CHECK(copied.statistics().ahead_bytes == 32 * MiB);
+  CHECK(vector.statistics().ahead_bytes == 32 * MiB);
+}
+
+TEST_CASE("growable_device_vector: moves, swaps and destruction take preparations along") {
+  const stream stream;
+  for (const ahead how : both_ways) {
+    growable_device_vector<value> first{first_device, options(how)};
+    growable_device_vector<value> second{first_device, options(how)};
+    {
+      growable_device_vector<value> dying{first_device, options(how)};
+      growable_device_vector<value> overwritten{first_device, options(how)};
+      std::optional<held_worker> held{std::in_place};
+      first.append(series<value>(0, 100), stream);
+      second.append(series<value>(100, 100), stream);
+      dying.append(series<value>(200, 100), stream);
+      overwritten.append(series<value>(300, 100), stream);
+      swap(first, second);
+      overwritten = std::move(second);
+      second.append(series<value>(400, 100), stream);
+      held.reset();
+      second = std::move(overwritten);
+    }
+    wait_for_background_tasks();
+    CHECK(first.statistics().ahead_bytes == 32 * MiB);
+    CHECK(second.statistics().ahead_bytes == 32 * MiB);
+    CHECK(first.copy_to_host(stream) == series<value>(100, 100));
+    CHECK(second.copy_to_host(stream) == series<value>(0, 100));
+    growable_device_vector<value> taken{std::move(first)};
+    CHECK(first.statistics().ahead_bytes == 0);
+    CHECK(taken.statistics().ahead_bytes == 32 * MiB);
+  }
+}
+
+TEST_CASE("growable_device_vector: a peer may use memory made ahead of its grant, or behind it") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "peer of the first device");
+  for (const ahead how : both_ways) {
+    device_vector vector{first_device, options(how)};
+    vector.resize_uninitialized(4);
+    wait_for_background_tasks();
+    vector.grant(peer, access_right::read_write);
+    vector.resize_uninitialized(20);
+    CHECK(get_access(vector.data() + 19, peer) == access_right::read_write);
+    wait_for_background_tasks();
+    vector.resize_uninitialized(21);
+    CHECK(get_access(vector.data() + 20, peer) == access_right::read_write);
+    CHECK(vector.statistics().ahead_hits == 2);
+    wait_for_background_tasks();
+    vector.revoke(peer);
+    vector.resize_uninitialized(vector.capacity() + 1);
+    CHECK(get_access(vector.data() + vector.size() - 1, peer) == access_right::none);
+  }
+}
+
+TEST_CASE("growable_device_vector: a watermark above its budget is refused") {
+  growth_options wrong = options(ahead::mapped);
+  wrong.grow_ahead.watermark_bytes = wrong.grow_ahead.budget_bytes + 1;
+  CHECK_THROWS_AS((device_vector{first_device, wrong}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
