@@ -92,7 +92,8 @@ class growable_device_vector {
   [[nodiscard]] device_ref device() const noexcept { return storage_.device(); }
   [[nodiscard]] growth_statistics statistics() const noexcept { return storage_.statistics(); }
 
-  /// Backs at least `count` elements, without slack. Needs no stream and waits for nothing.
+  /// Backs at least `count` elements, without slack but for a chunk that growth_options::grow_ahead
+  /// ordered before, which is taken whole. Needs no stream and waits for nothing else.
   /// Throws: std::length_error when `count` elements exceed the address space, or max_size() where
   /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
   void reserve(size_type count) { storage_.reserve(checked_bytes(count)); }

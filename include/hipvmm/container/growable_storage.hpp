@@ -21,8 +21,8 @@ enum class past_max_size {
 /// takes it, shrink_to_fit gives it back or the vector dies. One chunk at a time.
 struct grow_ahead_policy {
   ahead prepare = ahead::off;
-  /// Growth that leaves fewer bytes than this unused, or ready, has the next chunk made. Zero: half
-  /// of the budget.
+  /// A growth that leaves fewer bytes than this unused has the next chunk made, unless one is ready
+  /// or on its way. Zero: half of the budget. At most the budget.
   std::size_t watermark_bytes = 0;
   /// The chunk is made so large that this many bytes are unused then: should hold several of the
   /// program's growth steps. Zero: an eighth of what is backed, at most growth_options::step_limit,
@@ -94,7 +94,7 @@ class growable_storage {
   /// hip_error; on any exception nothing changed.
   void grow(std::size_t bytes);
   /// Makes at least `bytes` backed, in whole granules and without slack, but for a chunk that was
-  /// ready: that is taken whole. Makes nothing ready itself. Throws: as grow.
+  /// ordered ahead: that is taken whole. Orders none itself. Throws: as grow.
   void reserve(std::size_t bytes);
   /// Gives back what lies behind the first `bytes`, after `stream` has passed. Throws: hip_error.
   void shrink(std::size_t bytes, stream_ref stream);
