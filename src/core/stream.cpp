@@ -38,6 +38,12 @@ bool stream_ref::is_done() const {
   return true;
 }
 
+bool stream_ref::is_capturing() const {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  check(hipStreamIsCapturing(get(), &status), "hipStreamIsCapturing");
+  return status != hipStreamCaptureStatusNone;
+}
+
 void stream_ref::wait(const event& event) const {
   check(hipStreamWaitEvent(get(), event.get(), 0), "hipStreamWaitEvent");
 }

@@ -103,5 +103,16 @@ TEST_CASE("stream: work submitted after wait sees what came before the event") {
   }
 }
 
+TEST_CASE("stream: tells whether it is captured, and the capture goes on") {
+  const stream stream;
+  CHECK_FALSE(stream.ref().is_capturing());
+  REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  CHECK(stream.ref().is_capturing());
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  CHECK_FALSE(stream.ref().is_capturing());
+}
+
 }  // namespace
 }  // namespace hipvmm::test

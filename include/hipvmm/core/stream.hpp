@@ -37,6 +37,10 @@ class stream_ref {
   void synchronize() const;
   /// Tells whether all work submitted to the stream has finished.
   [[nodiscard]] bool is_done() const;
+  /// Tells whether work submitted to the stream is recorded into a graph instead of run; true also
+  /// for a capture that is lost and not yet ended. Asking costs no capture, as is_done() may.
+  /// Throws: hip_error for the null stream while a blocking stream of its device is captured.
+  [[nodiscard]] bool is_capturing() const;
   /// Makes work submitted to this stream from now on wait for `event`; the caller does not wait.
   void wait(const event& event) const;
 
