@@ -240,6 +240,35 @@ TEST_CASE("capture: a free that waits for all devices, in a relaxed one") {
   if (on_cuda) CHECK(hipHostFree(of.result) == hipSuccess);
 }
 
+TEST_CASE("capture: what a thread in relaxed mode may do beside it") {
+  scene of;
+  const auto relaxed = [](const std::function<hipError_t()>& call) {
+    return in_another_thread([&] {
+      hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
+      const hipError_t exchanged = hipThreadExchangeStreamCaptureMode(&mode);
+      return exchanged == hipSuccess ? call() : exchanged;
+    });
+  };
+  for (const auto mode : {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal}) {
+    CAPTURE(mode);
+    REQUIRE(hipMalloc(&of.result, 4096) == hipSuccess);
+    check_in_capture(
+        of.captured.get(), mode,
+        {
+            {"ask an event, relaxed thread",
+             [&] { return relaxed([&] { return hipEventQuery(of.past.get()); }); }, hipSuccess,
+             hipSuccess},
+            {"wait for an event, relaxed thread",
+             [&] { return relaxed([&] { return hipEventSynchronize(of.past.get()); }); },
+             hipSuccess, hipSuccess},
+            {"hipFree, relaxed thread", [&] { return relaxed([&] { return hipFree(of.result); }); },
+             hipSuccess, hipSuccess},
+            {"wait for the device, relaxed thread",
+             [&] { return relaxed([] { return hipDeviceSynchronize(); }); }, unsupported},
+        });
+  }
+}
+
 TEST_CASE("capture: memory of pools in a stream that is not captured costs it") {
   scene of;
   check_in_capture(
