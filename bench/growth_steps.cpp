@@ -31,11 +31,9 @@ growth_method ahead_method(const char* called, bool writes, const settings& chos
   const hipvmm::device_ref device = chosen.device;
   growth_method result{called};
   result.writes = writes;
-  if (const auto options = ahead_options(chosen.step_bytes)) {
-    result.make = [device, options](const peak_hook&) { return make_vector(device, *options); };
-  } else {
-    result.unavailable = "the library does not grow ahead";
-  }
+  result.make = [device, options = ahead_options(chosen.step_bytes)](const peak_hook&) {
+    return make_vector(device, options);
+  };
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/region.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 
 namespace bench {
 namespace {
@@ -55,10 +56,16 @@ hipvmm::growth_options exact_steps() {
   return options;
 }
 
-std::optional<hipvmm::growth_options> ahead_options(std::size_t /*step_bytes*/) {
-  return std::nullopt;
+hipvmm::growth_options ahead_options(std::size_t step_bytes) {
+  hipvmm::growth_options options = exact_steps();
+  options.grow_ahead.prepare = hipvmm::ahead::mapped;
+  options.grow_ahead.budget_bytes = 16 * step_bytes;
+  return options;
 }
 
-void wait_for_returned_memory(hipvmm::device_ref device) { device.synchronize(); }
+void wait_for_returned_memory(hipvmm::device_ref device) {
+  hipvmm::drain_retired_memory();
+  device.synchronize();
+}
 
 }  // namespace bench

@@ -23,9 +23,9 @@ namespace bench {
 /// One chunk of exactly the missing bytes for each step, as the raw calls make theirs.
 [[nodiscard]] hipvmm::growth_options exact_steps();
 
-/// Chunks for steps of `step_bytes` made ready by a thread in the background; none where the
-/// library does not offer it.
-[[nodiscard]] std::optional<hipvmm::growth_options> ahead_options(std::size_t step_bytes);
+/// As exact_steps, with the chunk for the next sixteen steps of `step_bytes` made ready by a thread
+/// in the background.
+[[nodiscard]] hipvmm::growth_options ahead_options(std::size_t step_bytes);
 
 /// Returns when the memory of what was destroyed is the device's again.
 void wait_for_returned_memory(hipvmm::device_ref device);

@@ -22,4 +22,5 @@
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/region.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
-#include "core/check.hpp"
 
 namespace hipvmm {
 namespace {
@@ -115,10 +114,7 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
 
 void growable_storage::give_back() noexcept {
   if (!region_) return;
-  if (region_->committed_bytes() != 0) {
-    for (const access_desc& entry : region_->rights().entries())
-      detail::report_exceptions([&] { entry.device.synchronize(); });
-  }
+  region_->retire();
   region_.reset();
   --live_storages;
 }
@@ -197,8 +193,8 @@ void growable_storage::look_ahead(std::size_t bytes) {
   if (wanted != 0) region_->prepare(wanted, options_.grow_ahead.prepare);
 }
 
-void growable_storage::shrink(std::size_t bytes, stream_ref stream) {
-  if (region_) region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream);
+void growable_storage::shrink(std::size_t bytes, stream_ref stream, straddling_chunk straddling) {
+  if (region_) region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, straddling);
 }
 
 void growable_storage::grant(device_ref device, access_right right) {

@@ -162,8 +162,12 @@ void add_up(chunk_cache_statistics& sum, const chunk_cache_statistics& each) {
 struct chunk_cache::state {
   explicit state(std::size_t limit) noexcept : byte_limit{limit} {}
   ~state() {
+    departing out;
+    for_each([&](device_cache& each) { each.drop_down_to(0, out); });
     for (device_cache* each = first; each != nullptr;) delete std::exchange(each, each->next);
   }
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
 
   template <typename Body>
   void for_each(Body body) const {
@@ -227,9 +231,11 @@ chunk_cache& chunk_cache::shared() {
   return cache;
 }
 
-chunk_cache::chunk_cache(std::size_t byte_limit) : state_{std::make_unique<state>(byte_limit)} {}
+chunk_cache::chunk_cache(std::size_t byte_limit) : state_{std::make_shared<state>(byte_limit)} {}
 
-chunk_cache::~chunk_cache() { trim(); }
+chunk_cache::chunk_cache(std::shared_ptr<state> shared) noexcept : state_{std::move(shared)} {}
+
+chunk_cache::~chunk_cache() = default;
 
 physical_chunk chunk_cache::acquire(device_ref device, std::size_t bytes, handle_type shareable) {
   device_cache& cache = state_->of(device);

@@ -12,6 +12,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "vmm/region_state.hpp"
+#include "vmm/retirement.hpp"
 
 namespace hipvmm {
 
@@ -38,7 +39,7 @@ void region::commit(std::size_t offset, std::size_t bytes) {
   std::optional<state::adoption> prepared;
   if (self.is_prepared_within(offset, bytes)) prepared.emplace(self);
   backing_map made = self.make_ordered(offset, bytes);
-  if (made.empty()) made = self.make_missing_or_explain(self.addresses, offset, bytes);
+  if (made.empty()) made = self.make_missing_or_explain(*self.addresses, offset, bytes);
   self.merge(made);
   if (prepared) prepared->keep();
   self.may_prepare = true;
@@ -102,20 +103,33 @@ access_right region::access(device_ref device) const noexcept {
 
 const access_map& region::rights() const { return live().rights; }
 
-std::size_t region::trim(std::size_t bytes, stream_ref stream) {
+std::size_t region::trim(std::size_t bytes, stream_ref stream, straddling_chunk straddling) {
   state& self = live();
   self.require_within("trim", bytes, 0);
+  if (stream.is_capturing())
+    throw std::invalid_argument{
+        "region::trim: the stream is being captured into a graph, whose work no event tells of; "
+        "name a stream that is not captured, or trim when the capture has ended"};
   const std::size_t end = align_up(bytes, self.granularity);
-  stream.synchronize();
   const std::size_t before = self.committed;
+  const bool replace = straddling == straddling_chunk::replace;
+  self.drop_prepared();
+  if (replace || (!stream.is_done() && !self.retire_behind(end, stream))) stream.synchronize();
   decommit(end, max_bytes() - end);
-  self.replace_straddler(end, stream);
+  if (replace) self.replace_straddler(end, stream);
   return before - self.committed;
+}
+
+void region::retire() noexcept {
+  const std::unique_ptr<state> ended = std::move(state_);
+  if (!ended || ended->backings.empty() || ended->retire_all()) return;
+  for (const access_desc& entry : ended->rights.entries())
+    detail::report_exceptions([&] { entry.device.synchronize(); });
 }
 
 bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   state& self = live();
-  const std::size_t present = self.addresses.bytes();
+  const std::size_t present = self.addresses->bytes();
   const std::size_t wanted = align_up(max_bytes, self.granularity);
   const std::size_t least = align_up(commit_bytes, self.granularity);
   if (wanted < present || least > wanted)
@@ -129,13 +143,13 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 
   self.preparation.settle();
   try {
-    address_reservation behind{wanted - present, 0, self.addresses.end()};
-    if (behind.get() == self.addresses.end()) {
-      self.addresses.append(std::move(behind));
+    address_reservation behind{wanted - present, 0, self.addresses->end()};
+    if (behind.get() == self.addresses->end()) {
+      self.addresses->append(std::move(behind));
       try {
         commit(0, least);
       } catch (...) {
-        self.addresses.drop_last();
+        self.addresses->drop_last();
         throw;
       }
       return false;
@@ -146,12 +160,13 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   state::adoption prepared{self};
-  address_range larger{address_reservation{wanted}};
+  auto larger = std::make_shared<address_range>(
+      detail::make_with_reclaim([wanted] { return address_reservation{wanted}; }));
   boost::container::small_vector<mapping, 8> moved;
   moved.reserve(self.backings.size());
   for (const auto& [offset, held] : self.backings)
-    moved.push_back(self.map_with_rights(larger, offset, held.chunk));
-  backing_map made = self.make_missing_or_explain(larger, 0, least);
+    moved.push_back(self.map_with_rights(*larger, offset, held.chunk));
+  backing_map made = self.make_missing_or_explain(*larger, 0, least);
   for (const access_desc& entry : self.rights.entries()) entry.device.synchronize();
 
   auto next = moved.begin();
@@ -164,9 +179,9 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   return true;
 }
 
-void* region::base() const noexcept { return state_ ? state_->addresses.base() : nullptr; }
+void* region::base() const noexcept { return state_ ? state_->addresses->base() : nullptr; }
 
-std::size_t region::max_bytes() const noexcept { return state_ ? state_->addresses.bytes() : 0; }
+std::size_t region::max_bytes() const noexcept { return state_ ? state_->addresses->bytes() : 0; }
 
 std::size_t region::committed_bytes() const noexcept { return state_ ? state_->committed : 0; }
 

@@ -13,12 +13,13 @@ namespace hipvmm {
 void region::prepare(std::size_t bytes, ahead how) {
   state& self = live();
   self.require_units("prepare", 0, bytes);
+  // Where retired chunks are still mapped the worker would have to wait for them.
   if (how == ahead::off || self.preparation.pending() || !self.prepared.empty() ||
-      !self.may_prepare)
+      !self.may_prepare || self.addresses.use_count() > 1)
     return;
   const std::size_t end = self.end();
   if (bytes == 0 || end == max_bytes()) return;
-  self.ordered = {end, std::min(bytes, self.addresses.longest_at(end)), how};
+  self.ordered = {end, std::min(bytes, self.addresses->longest_at(end)), how};
   if (!self.preparation.submit()) self.note_failed_preparation();
 }
 
@@ -53,7 +54,7 @@ backing_map region::state::make_ordered(std::size_t offset, std::size_t bytes) {
   if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
   const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
   try {
-    return make_missing(addresses, offset, end - offset);
+    return make_missing(*addresses, offset, end - offset);
   } catch (const out_of_memory&) {
     return {};
   }
@@ -83,7 +84,7 @@ void region::state::prepare() noexcept {
     backing made;
     made.chunk = cache().acquire(device, ordered->bytes, options.shareable);
     if (ordered->how == ahead::mapped)
-      made.map = map_with_rights(addresses, ordered->offset, made.chunk);
+      made.map = map_with_rights(*addresses, ordered->offset, made.chunk);
     prepared.try_emplace(ordered->offset, std::move(made));
     ordered.reset();
   } catch (...) {
@@ -96,7 +97,7 @@ region::state::adoption::adoption(state& owner) : owner_{owner} {
   owner.preparation.settle();
   if (owner.prepared.empty()) return;
   auto& [offset, held] = *owner.prepared.begin();
-  if (held.map.empty()) held.map = owner.map_with_rights(owner.addresses, offset, held.chunk);
+  if (held.map.empty()) held.map = owner.map_with_rights(*owner.addresses, offset, held.chunk);
   offset_ = offset;
   owner.merge(owner.prepared);
 }

@@ -12,6 +12,7 @@
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "vmm/retirement.hpp"
 
 namespace hipvmm {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 address_reservation reserve_most(std::size_t wanted, std::size_t granularity) {
   for (std::size_t bytes = wanted;; bytes = align_up(bytes / 2, granularity)) {
     try {
-      return address_reservation{bytes};
+      return detail::make_with_reclaim([&] { return address_reservation{bytes}; });
     } catch (const out_of_memory&) {
       if (bytes <= granularity) throw;
     }
@@ -54,35 +55,66 @@ template <class Change>
 void change_access(const address_range& range, std::initializer_list<const backing_map*> maps,
                    std::size_t offset, std::size_t bytes, Change change) {
   const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
+  const std::uint64_t seen = detail::retired_so_far();
   try {
     change(at(offset), bytes);
   } catch (const hip_error& error) {
     if (error.code() != hipErrorInvalidValue) throw;
+    // Chunks that are still to be given back are mapped too, and in none of the maps.
+    detail::finish_retired(range, 0, offset);
     const std::size_t run = run_start(range, maps, offset);
-    if (run == offset) throw;
+    if (run == offset && detail::retired_so_far() == seen) throw;
     change(at(run), offset + bytes - run);
   }
 }
 
+detail::device_list devices_of(const access_map& rights) {
+  detail::device_list result;
+  for (const access_desc& entry : rights.entries()) result.push_back(entry.device);
+  return result;
+}
+
+/// An event of one of `devices` recorded in `stream`, which belongs to that device; none when it
+/// belongs to no other. HIP before 6 does not tell whose a stream is, but refuses other devices'
+/// events.
+std::optional<event> mark_in(stream_ref stream, const detail::device_list& devices) {
+  for (const device_ref device : devices) {
+    try {
+      event mark{device};
+      mark.record(stream);
+      return mark;
+    } catch (const hip_error& error) {
+      if (error.code() != hipErrorInvalidHandle) throw;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+void give_back(backing_map& backings, chunk_cache& cache) noexcept {
+  for (auto& entry : backings) {
+    // A chunk that HIP will not unmap must not be used again; ~mapping tries once more.
+    detail::report_exceptions([&] {
+      entry.second.map.unmap();
+      cache.recycle(std::move(entry.second.chunk));
+    });
+  }
+  backings.clear();
+}
 
 region::state::state(device_ref owner, std::size_t max_bytes, const region_options& chosen)
     : device{owner},
       options{chosen},
       granularity{granularity_of(owner).minimum},
-      addresses{reserve_most(align_up(max_bytes, granularity), granularity)},
+      addresses{std::make_shared<address_range>(
+          reserve_most(align_up(max_bytes, granularity), granularity))},
       rights{owner} {}
 
 region::state::~state() {
   preparation.settle();
   merge(prepared);
-  for (auto& entry : backings) {
-    // A chunk that HIP will not unmap must not be used again; ~mapping tries once more.
-    detail::report_exceptions([&] {
-      entry.second.map.unmap();
-      cache().recycle(std::move(entry.second.chunk));
-    });
-  }
+  give_back(backings, cache());
 }
 
 void region::state::require_units(const char* function, std::size_t offset,
@@ -97,10 +129,10 @@ void region::state::require_units(const char* function, std::size_t offset,
 
 void region::state::require_within(const char* function, std::size_t offset,
                                    std::size_t bytes) const {
-  if (offset > addresses.bytes() || bytes > addresses.bytes() - offset)
+  if (offset > addresses->bytes() || bytes > addresses->bytes() - offset)
     throw std::out_of_range{std::string{"region::"} + function + ": " + std::to_string(bytes) +
                             " bytes at offset " + std::to_string(offset) +
-                            " exceed the region of " + std::to_string(addresses.bytes()) +
+                            " exceed the region of " + std::to_string(addresses->bytes()) +
                             " bytes"};
 }
 
@@ -111,7 +143,7 @@ void region::state::apply_rights(const address_range& range, std::size_t offset,
 }
 
 void region::state::set_right(std::size_t offset, std::size_t bytes, access_desc desc) const {
-  change_access(addresses, {&backings}, offset, bytes,
+  change_access(*addresses, {&backings}, offset, bytes,
                 [desc](void* start, std::size_t length) { set_access(start, length, desc); });
 }
 
@@ -135,7 +167,10 @@ backing_map region::state::make_missing(const address_range& range, std::size_t 
     const std::size_t gap_end = next == backings.end() ? end : std::min(end, next->first);
     while (offset < gap_end) {
       const std::size_t size = std::min(gap_end - offset, range.longest_at(offset));
-      physical_chunk chunk = cache().acquire(device, size, options.shareable);
+      // Chunks that are still to be given back hold on to the region's addresses.
+      if (addresses.use_count() > 1) detail::finish_retired(range, offset, size);
+      physical_chunk chunk = detail::make_with_reclaim(
+          [&] { return cache().acquire(device, size, options.shareable); });
       mapping map = map_with_rights(range, offset, chunk, made);
       made.try_emplace(offset, backing{std::move(chunk), std::move(map)});
       offset += size;
@@ -167,11 +202,50 @@ void region::state::merge(backing_map& made) noexcept {
 
 void region::state::restore(backing_map::iterator entry) noexcept {
   detail::report_exceptions(
-      [&] { entry->second.map = map_with_rights(addresses, entry->first, entry->second.chunk); });
+      [&] { entry->second.map = map_with_rights(*addresses, entry->first, entry->second.chunk); });
   if (entry->second.map.empty()) {
     committed -= entry->second.bytes();
     backings.erase(entry);
   }
+}
+
+bool region::state::retire_behind(std::size_t end, stream_ref stream) {
+  const auto first = backings.lower_bound(end);
+  if (first == backings.end()) return true;
+  detail::device_list devices = devices_of(rights);
+  std::optional<event> mark = mark_in(stream, devices);
+  if (!mark) return false;
+  std::list<detail::retired_chunks> one;
+  backing_map& behind =
+      one.emplace_back(addresses, cache(), std::move(mark), std::move(devices)).backings;
+  std::size_t bytes = 0;
+  for (auto at = first; at != backings.end();) {
+    bytes += at->second.bytes();
+    behind.insert(behind.end(), backings.extract(at++));
+  }
+  if (!detail::retire(one)) {
+    backings.merge(behind);
+    return false;
+  }
+  committed -= bytes;
+  return true;
+}
+
+bool region::state::retire_all() noexcept {
+  preparation.settle();
+  merge(prepared);
+  bool retired = false;
+  // Without memory for this the caller waits, and frees some.
+  try {
+    std::list<detail::retired_chunks> one;
+    backing_map& all =
+        one.emplace_back(addresses, cache(), std::nullopt, devices_of(rights)).backings;
+    all.swap(backings);
+    retired = detail::retire(one);
+    if (!retired) all.swap(backings);
+  } catch (const std::bad_alloc&) {
+  }
+  return retired;
 }
 
 void region::state::replace_straddler(std::size_t end, stream_ref stream) {
@@ -202,7 +276,7 @@ void region::state::replace_straddler(std::size_t end, stream_ref stream) {
   }
   old.map.unmap();
   try {
-    fresh.map = map_with_rights(addresses, offset, fresh.chunk);
+    fresh.map = map_with_rights(*addresses, offset, fresh.chunk);
   } catch (...) {
     restore(at);
     throw;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -24,6 +25,9 @@ struct backing {
 
 /// By offset in the region. Adjacent backings may touch, never overlap.
 using backing_map = std::map<std::size_t, backing>;
+
+/// Unmaps all `backings` and passes their chunks to `cache`; what HIP refuses is reported.
+void give_back(backing_map& backings, chunk_cache& cache) noexcept;
 
 /// What a region owns, and the steps its operations are made of.
 struct region::state {
@@ -69,14 +73,21 @@ struct region::state {
   /// Gives back what is prepared or on its way, and allows to prepare again.
   void drop_prepared();
   void note_failed_preparation() noexcept;
+  /// Takes the chunks behind `end` out, to be given back when `stream` has passed this point.
+  /// Returns false, nothing done, where the caller must wait for the stream itself.
+  [[nodiscard]] bool retire_behind(std::size_t end, stream_ref stream);
+  /// Takes all chunks out, to be given back when the devices with access have passed this point.
+  /// Returns false, nothing done, where the caller must wait for them itself.
+  [[nodiscard]] bool retire_all() noexcept;
   /// The chunk that begins before `end` and reaches beyond makes place for one that ends there.
   void replace_straddler(std::size_t end, stream_ref stream);
 
   device_ref device;
   region_options options;
   std::size_t granularity;
-  // The order of these two unmaps everything before the addresses are freed.
-  address_range addresses;
+  // The order of these two unmaps everything before the addresses are freed. Shared with chunks
+  // that have left the backings and are still mapped.
+  std::shared_ptr<address_range> addresses;
   backing_map backings;
   access_map rights;
   std::size_t committed = 0;

@@ -2,6 +2,7 @@
 #include "contract/owner_contract.hpp"
 
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
 
 namespace hipvmm::test {
@@ -24,8 +25,14 @@ struct storage_owner {
     return owner.data() == nullptr && owner.capacity_bytes() == 0 && owner.max_bytes() == 0;
   }
   static void* identity(const growable_storage& owner) { return owner.data(); }
-  static std::uint64_t live() { return live_objects().reservations; }
-  static std::uint64_t freed() { return hipvmm_host_call_count("hipMemAddressFree"); }
+  static std::uint64_t live() {
+    drain_retired_memory();
+    return live_objects().reservations;
+  }
+  static std::uint64_t freed() {
+    drain_retired_memory();
+    return hipvmm_host_call_count("hipMemAddressFree");
+  }
 };
 
 struct vector_owner {
@@ -45,8 +52,14 @@ struct vector_owner {
     return owner.data() == nullptr && owner.empty() && owner.capacity() == 0;
   }
   static const int* identity(const owner_type& owner) { return owner.data(); }
-  static std::uint64_t live() { return live_objects().reservations; }
-  static std::uint64_t freed() { return hipvmm_host_call_count("hipMemAddressFree"); }
+  static std::uint64_t live() {
+    drain_retired_memory();
+    return live_objects().reservations;
+  }
+  static std::uint64_t freed() {
+    drain_retired_memory();
+    return hipvmm_host_call_count("hipMemAddressFree");
+  }
 };
 
 HIPVMM_OWNER_CONTRACT(storage_owner, vector_owner);

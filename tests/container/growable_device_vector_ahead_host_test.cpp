@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include <hipvmm/vmm/retirement.hpp>
 #include "core/background_task.hpp"
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
@@ -109,6 +110,7 @@ TEST_CASE("growable_device_vector: a preparation that fails is no growth's failu
 }
 
 TEST_CASE("growable_device_vector: memory made ahead goes back with the vector") {
+  drain_retired_memory();
   const hipvmm_host_counters before = live_objects();
   for (const ahead how : both_ways) {
     device_vector waited{first_device, options(how)};
@@ -122,6 +124,7 @@ TEST_CASE("growable_device_vector: memory made ahead goes back with the vector")
     device_vector queued{first_device, options(ahead::mapped)};
     queued.resize_uninitialized(3);
   }
+  drain_retired_memory();
   CHECK(live_objects() == before);
 }
 
@@ -207,6 +210,7 @@ TEST_CASE("growable_device_vector: growth that has more made ready fails for its
 }
 
 TEST_CASE("growable_device_vector: the vectors of many threads grow ahead") {
+  drain_retired_memory();
   const hipvmm_host_counters before = live_objects();
   std::array<std::thread, 4> threads;
   std::atomic<int> wrong{0};
@@ -241,6 +245,7 @@ TEST_CASE("growable_device_vector: the vectors of many threads grow ahead") {
     }};
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
+  drain_retired_memory();
   CHECK(live_objects() == before);
 }
 

@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
@@ -100,7 +101,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit gives physical memory back") {
   device_vector vector;
   vector.resize_uninitialized(100);
   vector.resize_uninitialized(7);
-  vector.shrink_to_fit(stream);
+  vector.shrink_to_fit(stream, straddling_chunk::replace);
   chunk_cache::shared().trim();
   CHECK(hipvmm_host_device_bytes(0) == before + 7 * 2 * MiB);
 }
@@ -111,6 +112,7 @@ TEST_CASE("growable_device_vector: destruction gives all memory and addresses ba
     device_vector vector;
     for (std::size_t size = 1; size < 100; ++size) vector.resize_uninitialized(size);
   }
+  drain_retired_memory();
   chunk_cache::shared().trim();
   CHECK(live_objects() == before);
 }
@@ -123,6 +125,7 @@ TEST_CASE("growable_device_vector: chunks come from and return to the cache it w
     device_vector vector{first_device, options};
     vector.resize_uninitialized(10);
   }
+  drain_retired_memory();
   CHECK(cache.statistics().bytes == 10 * 2 * MiB);
   const call_counter creations{"hipMemCreate"};
   device_vector again{first_device, options};

@@ -93,7 +93,8 @@ class twins {
         vector_.assign(count, value, stream);
         return model_.assign(count, value);
       case 11:
-        return vector_.shrink_to_fit(stream);
+        return vector_.shrink_to_fit(
+            stream, count % 2 == 0 ? straddling_chunk::keep : straddling_chunk::replace);
       case 12: {
         growable_device_vector<T> copied = vector_.clone(stream);
         swap(vector_, copied);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
@@ -42,6 +43,23 @@ struct vector_in_use {
     copy_async(stream, result.get(), vector->end() - MiB / sizeof(value), MiB);
   }
 
+  /// Runs `operation`, which must return while the stream is held, and checks that what the stream
+  /// still reads goes back when it has passed.
+  template <typename Operation>
+  void check_retires(Operation operation) {
+    const call_counter unmaps{"hipMemUnmap"};
+    operation();
+    CHECK(unmaps.count() == 0);
+    CHECK(retired_memory().waiting_bytes > 0);
+    held->release();
+    drain_retired_memory();
+    CHECK(unmaps.count() > 0);
+    CHECK(retired_memory().waiting_bytes == 0);
+    CHECK_NOTHROW(stream.synchronize());
+    CHECK(std::vector(result.get(), result.get() + MiB) == byte_vector(MiB, 0x42));
+    CHECK(reported.count() == 0);
+  }
+
   /// Runs `operation` in a thread of its own, lets the stream go on as soon as the operation waits
   /// or unmaps, and checks that it did not unmap what the stream still reads.
   template <typename Operation>
@@ -60,27 +78,53 @@ struct vector_in_use {
   }
 };
 
-TEST_CASE("growable_device_vector: shrink_to_fit waits for the stream that used the bytes") {
+TEST_CASE("growable_device_vector: shrink_to_fit waits for nothing") {
   vector_in_use subject;
   subject.vector->resize_uninitialized(10);
-  subject.check_waits([&] { subject.vector->shrink_to_fit(subject.stream); });
+  subject.check_retires([&] { subject.vector->shrink_to_fit(subject.stream); });
   CHECK(subject.vector->capacity() * sizeof(value) == 2 * MiB);
 }
 
-TEST_CASE("growable_device_vector: destruction waits for its device") {
+TEST_CASE("growable_device_vector: shrink_to_fit that replaces a chunk waits for the stream") {
   vector_in_use subject;
-  subject.check_waits([&] { subject.vector.reset(); });
+  subject.vector->resize_uninitialized(10);
+  subject.check_waits(
+      [&] { subject.vector->shrink_to_fit(subject.stream, straddling_chunk::replace); });
+  CHECK(subject.vector->capacity() * sizeof(value) == 2 * MiB);
 }
 
-TEST_CASE("growable_device_vector: destruction waits for every device with access") {
+TEST_CASE("growable_device_vector: destruction waits for nothing") {
+  vector_in_use subject;
+  subject.check_retires([&] { subject.vector.reset(); });
+}
+
+TEST_CASE("growable_device_vector: destruction of one that a peer uses waits for nothing") {
   vector_in_use subject{device_ref{1}};
-  subject.check_waits([&] { subject.vector.reset(); });
+  subject.check_retires([&] { subject.vector.reset(); });
 }
 
-TEST_CASE("growable_device_vector: move assignment waits for the work on what it replaces") {
+TEST_CASE("growable_device_vector: move assignment over one in use waits for nothing") {
   vector_in_use subject;
   device_vector source;
-  subject.check_waits([&] { *subject.vector = std::move(source); });
+  subject.check_retires([&] { *subject.vector = std::move(source); });
+}
+
+TEST_CASE("growable_device_vector: what shrank grows again in place behind the work in flight") {
+  vector_in_use subject;
+  subject.vector->resize_uninitialized(10);
+  const value* const data = subject.vector->data();
+  subject.vector->shrink_to_fit(subject.stream);
+  std::thread growing{[&] {
+    subject.vector->reserve(bytes / sizeof(value));
+    CHECK(subject.stream.is_done());
+  }};
+  subject.held->release();
+  growing.join();
+  CHECK(subject.vector->data() == data);
+  CHECK(std::vector(subject.result.get(), subject.result.get() + MiB) == byte_vector(MiB, 0x42));
+  const stream other;
+  subject.vector->resize(bytes / sizeof(value), numbered<value>(3), other);
+  CHECK(subject.vector->element(bytes / sizeof(value) - 1, other) == numbered<value>(3));
 }
 
 TEST_CASE("growable_device_vector: moves and swaps wait for nothing") {

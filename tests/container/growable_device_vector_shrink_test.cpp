@@ -12,6 +12,8 @@ namespace {
 using value = element<8>;
 using device_vector = growable_device_vector<value>;
 
+constexpr auto replace = straddling_chunk::replace;
+
 // 64 MiB in one chunk.
 struct large_vector {
   hipvmm::stream stream;
@@ -26,15 +28,23 @@ struct large_vector {
 TEST_CASE_FIXTURE(large_vector, "growable_device_vector: shrink_to_fit keeps data and elements") {
   const value* const data = vector.data();
   const std::size_t max_size = vector.max_size();
-  vector.shrink_to_fit(stream);
+  vector.shrink_to_fit(stream, replace);
   CHECK(vector.data() == data);
   CHECK(vector.max_size() == max_size);
   CHECK(vector.copy_to_host(stream) == series<value>(0, 1000));
 }
 
 TEST_CASE_FIXTURE(large_vector,
-                  "growable_device_vector: shrink_to_fit lowers the capacity to the size") {
+                  "growable_device_vector: shrink_to_fit gives whole chunks behind the size back") {
+  const std::size_t first_chunk = vector.capacity();
+  vector.reserve(2 * first_chunk);
   vector.shrink_to_fit(stream);
+  CHECK(vector.capacity() == first_chunk);
+}
+
+TEST_CASE_FIXTURE(large_vector,
+                  "growable_device_vector: shrink_to_fit that replaces lowers capacity to size") {
+  vector.shrink_to_fit(stream, replace);
   CHECK(vector.capacity() >= 1000);
   CHECK(vector.capacity() * sizeof(value) ==
         std::max(2 * MiB, granularity_of(first_device).recommended));
@@ -59,7 +69,7 @@ TEST_CASE_FIXTURE(large_vector,
 
 TEST_CASE_FIXTURE(large_vector, "growable_device_vector: one that shrank grows again in place") {
   const value* const data = vector.data();
-  vector.shrink_to_fit(stream);
+  vector.shrink_to_fit(stream, replace);
   vector.append(series<value>(1000, 1'000'000), stream);
   CHECK(vector.data() == data);
   CHECK(vector.copy_to_host(stream) == series<value>(0, 1'001'000));
@@ -68,7 +78,7 @@ TEST_CASE_FIXTURE(large_vector, "growable_device_vector: one that shrank grows a
 TEST_CASE_FIXTURE(large_vector, "growable_device_vector: shrink_to_fit keeps every right") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   vector.grant(peer, access_right::read);
-  vector.shrink_to_fit(stream);
+  vector.shrink_to_fit(stream, replace);
   CHECK(vector.access(peer) == access_right::read);
   CHECK(get_access(vector.data(), peer) == access_right::read);
 }
@@ -79,7 +89,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit works with an element across th
   const std::size_t count = 2 * MiB / 24 + 1;
   odd.append(series<element<24>>(0, count), stream);
   odd.reserve(10 * count);
-  odd.shrink_to_fit(stream);
+  odd.shrink_to_fit(stream, replace);
   CHECK(odd.capacity() >= count);
   CHECK(odd.copy_to_host(stream) == series<element<24>>(0, count));
 }

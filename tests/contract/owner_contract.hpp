@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include <hipvmm/vmm/retirement.hpp>
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
 
@@ -143,6 +144,7 @@ TEST_CASE_TEMPLATE_DEFINE("owner: nothing is reported where nothing fails", Trai
     Traits traits;
     const auto owner = traits.make();
   }
+  drain_retired_memory();
   CHECK(reported.count() == 0);
   CHECK(live_objects() == before);
 }

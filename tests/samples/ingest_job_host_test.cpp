@@ -17,6 +17,7 @@
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "ingest_job.hpp"
 #include "samples/program.hpp"
 #include "support/error_recorder.hpp"
@@ -42,7 +43,11 @@ ingest::job checked_job(growth_method method) {
   return job;
 }
 
+/// Runs the job and sees its memory given back.
 ingest::report run_once(const ingest::job& job, const std::vector<std::string>& names) {
+  struct drain {
+    ~drain() { hipvmm::drain_retired_memory(); }
+  } const after_all;
   ingest::input source{names};
   return ingest::run(job, source);
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include <hipvmm/vmm/retirement.hpp>
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
 
@@ -72,6 +73,8 @@ struct fault_sweep {
         } catch (const std::exception& failure) {
           thrown = failure.what();
         }
+        // What the operation retired is part of it.
+        drain_retired_memory();
         struck = fault.struck();
       }
       int device_after = 0;
@@ -92,6 +95,7 @@ struct fault_sweep {
       }
       static_cast<void>(hipGetLastError());
     }
+    drain_retired_memory();
     if (reported.count() == 0) {
       CHECK(live_objects() == outside);
     } else {

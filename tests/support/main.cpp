@@ -9,6 +9,32 @@
 #include <string_view>
 
 #include <hipvmm/core/device.hpp>
+#include <hipvmm/vmm/retirement.hpp>
+
+namespace {
+
+/// What a case has retired comes back before the next one counts what there is.
+struct drain_after_each_case : doctest::IReporter {
+  explicit drain_after_each_case(const doctest::ContextOptions&) {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {
+    hipvmm::drain_retired_memory();
+  }
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_start(const doctest::TestCaseData&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+
+}  // namespace
+
+DOCTEST_REGISTER_LISTENER("drain_after_each_case", 1, drain_after_each_case);
 
 #if defined(HIPVMM_TESTS_NEED_VIRTUAL_MEMORY)
 constexpr bool needs_virtual_memory = true;

@@ -105,7 +105,7 @@ TEST_CASE_FIXTURE(small_region, "region: one that was extended works as any othe
   region.commit(0, 16 * unit);
   write_tags(region, 4, 16, 2, stream);
   check_contents();
-  CHECK(region.trim(4 * unit, stream) == 12 * unit);
+  CHECK(region.trim(4 * unit, stream, straddling_chunk::replace) == 12 * unit);
   check_contents();
   region.decommit(0, 16 * unit);
   CHECK(region.committed_bytes() == 0);
@@ -162,7 +162,7 @@ TEST_CASE("region: extend with free addresses behind stays in place") {
   // The old end is now in the middle: commits, trims and moves must not mind.
   region.commit(0, 16 * unit);
   write_tags(region, 3, 16, 1, stream);
-  region.trim(6 * unit, stream);
+  region.trim(6 * unit, stream, straddling_chunk::replace);
   CHECK(region.committed_from(0) == 6 * unit);
   check_tags(region, 0, 6, 1, stream);
   const address_reservation blocker{unit, 0, advance(base, 16 * unit)};

@@ -123,13 +123,16 @@ const auto check_kept = [](const subject_ptr& subject) {
 
 TEST_CASE("region: trim that fails keeps every byte before the end") {
   fault_sweep{"trim", after_failure::capacity}.run(
-      make, [](subject_ptr& subject) { subject->region.trim(subject->unit, subject->stream); },
+      make,
+      [](subject_ptr& subject) {
+        subject->region.trim(subject->unit, subject->stream, straddling_chunk::replace);
+      },
       check_kept, check_kept);
 }
 
 TEST_CASE("region: trim without a fault gives back all that it can") {
   const subject_ptr whole = make();
-  whole->region.trim(whole->unit, whole->stream);
+  whole->region.trim(whole->unit, whole->stream, straddling_chunk::replace);
   CHECK(whole->region.committed_bytes() == whole->unit);
 }
 
@@ -137,7 +140,7 @@ TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps t
   const subject_ptr whole = make();
   chunk_cache::shared().trim();
   const physical_chunk rest{first_device, first_device.free_memory()};
-  CHECK(whole->region.trim(5 * whole->unit + 1, whole->stream) == 0);
+  CHECK(whole->region.trim(5 * whole->unit + 1, whole->stream, straddling_chunk::replace) == 0);
   whole->check_unchanged();
 }
 

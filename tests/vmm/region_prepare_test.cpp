@@ -175,7 +175,7 @@ TEST_CASE("region: operations do not wait for a preparation that has not begun")
   region.prepare(unit, ahead::mapped);
   CHECK(region.decommit(unit, unit) == 0);
   region.prepare(unit, ahead::mapped);
-  CHECK(region.trim(unit, stream) == unit);
+  CHECK(region.trim(unit, stream, straddling_chunk::replace) == unit);
   region.prepare(unit, ahead::mapped);
   region.extend(32 * unit, 3 * unit);
   CHECK(region.committed_from(0) == 3 * unit);

@@ -50,7 +50,9 @@ class growable_device_vector {
   /// one granule of addresses is to be had; unsupported where the runtime has no VMM.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : storage_{device, options} {}
-  /// Gives the memory back after all work on every device with access has finished.
+  /// Gives the memory back when all work that the devices with access have now is done, and does
+  /// not wait for that: drain_retired_memory() does. Note: the wait behind it ends a stream capture
+  /// under way on these devices with an error; clear() and shrink_to_fit(stream) before avoid it.
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.
   growable_device_vector(growable_device_vector&& other) noexcept
@@ -194,10 +196,14 @@ class growable_device_vector {
 
   /// Makes the size zero; memory stays backed.
   void clear() noexcept { size_ = 0; }
-  /// Gives memory behind the last element back, after `stream` has passed; addresses stay.
+  /// Gives whole chunks behind the last element back when `stream` has passed this point, and does
+  /// not wait for that; addresses stay. `straddling` says whether a chunk that holds elements and
+  /// more is replaced by a smaller one, which waits for `stream`.
   /// Pre: all work that uses the elements is ordered before this call in `stream`.
-  /// Throws: hip_error. Note: see region::trim for the chunk that reaches across the end.
-  void shrink_to_fit(stream_ref stream) { storage_.shrink(size_ * sizeof(T), stream); }
+  /// Throws: std::invalid_argument while `stream` is captured; hip_error. Note: as region::trim.
+  void shrink_to_fit(stream_ref stream, straddling_chunk straddling = straddling_chunk::keep) {
+    storage_.shrink(size_ * sizeof(T), stream, straddling);
+  }
 
   /// Reads one element, waiting for `stream`. Throws: std::out_of_range, hip_error.
   [[nodiscard]] T element(size_type index, stream_ref stream) const {

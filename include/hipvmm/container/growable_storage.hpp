@@ -82,7 +82,7 @@ class growable_storage {
  public:
   /// Throws: std::invalid_argument for options that contradict themselves; as region.
   growable_storage(device_ref device, const growth_options& options);
-  /// Gives the memory back after all work on every device with access has finished.
+  /// Gives the memory back as region::retire.
   ~growable_storage();
   /// The moved-from storage is empty and may be used again: it reserves anew when it next grows.
   growable_storage(growable_storage&& other) noexcept;
@@ -96,8 +96,9 @@ class growable_storage {
   /// Makes at least `bytes` backed, in whole granules and without slack, but for a chunk that was
   /// ordered ahead: that is taken whole. Orders none itself. Throws: as grow.
   void reserve(std::size_t bytes);
-  /// Gives back what lies behind the first `bytes`, after `stream` has passed. Throws: hip_error.
-  void shrink(std::size_t bytes, stream_ref stream);
+  /// Gives back what lies behind the first `bytes` as region::trim does. Throws: as that.
+  void shrink(std::size_t bytes, stream_ref stream,
+              straddling_chunk straddling = straddling_chunk::keep);
 
   /// As region::grant.
   void grant(device_ref device, access_right right);

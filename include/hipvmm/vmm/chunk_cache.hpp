@@ -8,6 +8,10 @@
 
 namespace hipvmm {
 
+namespace detail {
+struct retired_chunks;
+}
+
 /// What a chunk_cache holds and did. It helps as far as `hits` exceed `misses`; where `dropped`
 /// grows as fast as `misses`, its limit is too low for what the program gives back and wants again.
 struct chunk_cache_statistics {
@@ -63,8 +67,12 @@ class chunk_cache {
   [[nodiscard]] chunk_cache_statistics statistics(device_ref device) const;
 
  private:
+  // Memory that was retired may come back after the program's cache is gone.
+  friend struct detail::retired_chunks;
   struct state;
-  std::unique_ptr<state> state_;
+  explicit chunk_cache(std::shared_ptr<state> shared) noexcept;
+
+  std::shared_ptr<state> state_;
 };
 
 }  // namespace hipvmm

@@ -27,6 +27,13 @@ struct region_options {
   chunk_cache* cache = nullptr;
 };
 
+/// What region::trim does with a chunk that begins before the end and reaches beyond: HIP unmaps
+/// whole chunks only.
+enum class straddling_chunk {
+  keep,     ///< it stays; nothing is waited for
+  replace,  ///< a smaller one takes its place and the bytes that stay are copied: waits for them
+};
+
 /// A range of reserved addresses, the chunks mapped in it and the devices that may use them: the
 /// one engine below the growable vector and the pool. Every operation is all or nothing. No two
 /// threads may use a region at the same time; kernels and copies may go on using committed bytes
@@ -35,18 +42,20 @@ struct region_options {
 class region {
  public:
   /// Reserves `max_bytes`, rounded up to the granularity, and backs none of it. When so many
-  /// addresses are not to be had, halves are tried down to one granule: see max_bytes().
+  /// addresses are not to be had, retired ones are waited for; then halves are tried down to one
+  /// granule: see max_bytes().
   /// Throws: std::invalid_argument when there is no such device or `max_bytes` is zero;
   /// out_of_memory when even one granule is refused; unsupported without VMM.
   region(device_ref device, std::size_t max_bytes, region_options options = {});
-  /// Unmaps and gives back everything. Pre: nothing in flight uses the bytes.
+  /// Unmaps and gives back everything. Pre: nothing in flight uses the bytes; see retire().
   ~region();
   region(region&& other) noexcept;
   region& operator=(region&& other) noexcept;
 
   /// Backs [offset, offset + bytes) with one new chunk for each gap in it and applies the access
-  /// map. Bytes already backed stay untouched. Waits for nothing. Takes what prepare() ordered in
-  /// the range, as a whole, so that more may be backed than was asked for.
+  /// map. Bytes already backed stay untouched. Takes what prepare() ordered in the range, as a
+  /// whole, so that more may be backed than was asked for. Waits for nothing but for retired
+  /// memory: in that very range, and of any kind where the device is full.
   /// Pre: `offset` and `bytes` are multiples of granularity(), within max_bytes().
   /// Throws: std::invalid_argument, std::out_of_range for a bad range; out_of_memory with what was
   /// held; on any exception nothing changed.
@@ -79,13 +88,22 @@ class region {
   /// The rights of every device.
   [[nodiscard]] const access_map& rights() const;
 
-  /// Gives back everything from byte `bytes` on and returns how much that was. A chunk that reaches
-  /// across is replaced by a smaller one at the same address, its bytes copied in the order of
-  /// `stream`, when that frees more than an eighth of what stays and memory for it is to be had.
-  /// Waits for `stream`. Pre: all work that uses the bytes is ordered before this call in `stream`.
-  /// Throws: std::out_of_range, hip_error; on any exception all bytes before `bytes` are as they
-  /// were.
-  std::size_t trim(std::size_t bytes, stream_ref stream);
+  /// Gives back the chunks from byte `bytes` on when `stream` has passed this point, and returns
+  /// their bytes. Waits for nothing, but for `stream` where it belongs to no device with access or
+  /// where `straddling` says replace: then a chunk that reaches across is replaced too, at the same
+  /// address, if that frees more than an eighth of what stays and memory for it is to be had.
+  /// Pre: all work that uses the bytes is ordered before this call in `stream`.
+  /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error; on any
+  /// exception all bytes before `bytes` are as they were. See drain_retired_memory().
+  std::size_t trim(std::size_t bytes, stream_ref stream,
+                   straddling_chunk straddling = straddling_chunk::keep);
+
+  /// Gives everything back when all work that the devices with access have now is done, and leaves
+  /// the region as moved from. Waits for nothing, but for these devices while the process exits or
+  /// where no thread is to be had. What then fails is reported. See drain_retired_memory().
+  /// Note: the wait behind it is HIP's for a whole device, which ends a stream capture under way
+  /// there with an error; trim(0, stream) before leaves nothing to wait for.
+  void retire() noexcept;
 
   /// Enlarges the reservation to at least `max_bytes` and backs [0, commit_bytes) as commit() does:
   /// in place when the addresses behind are free, else by mapping the same chunks into a larger

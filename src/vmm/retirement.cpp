@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/retirement.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <iterator>
+#include <mutex>
+
+#include "core/background_thread.hpp"
+#include "core/check.hpp"
+
+namespace hipvmm {
+namespace detail {
+namespace {
+
+using retired_list = std::list<retired_chunks>;
+
+std::atomic<std::uint64_t> given_back_count{0};
+
+// Who waits for what was retired waits for these threads, which must not wait for themselves.
+thread_local bool gives_back = false;
+
+/// Waits for all work of `devices`; what fails is reported and waited for no longer. Returns false
+/// where a capture forbids the wait: later it may be allowed.
+bool wait_for(const device_list& devices) noexcept {
+  bool captured = false;
+  for (const device_ref device : devices) {
+    report_exceptions([&] {
+      try {
+        device.synchronize();
+      } catch (const hip_error& error) {
+        if (error.code() != hipErrorStreamCaptureUnsupported) throw;
+        captured = true;
+      }
+    });
+    if (captured) return false;
+  }
+  return true;
+}
+
+/// Whether nothing uses the chunks any more. Pre: they have a mark.
+bool has_passed(const retired_chunks& item) noexcept {
+  bool passed = false;
+  bool known = false;
+  report_exceptions([&] {
+    passed = item.mark->is_done();
+    known = true;
+  });
+  return known ? passed : wait_for(item.devices);
+}
+
+/// The retired memory of the process and the threads that give it back: one asks after all events
+/// in turn, so that no stream holds another's memory up, and one for each device waits for it.
+class retirement {
+ public:
+  static retirement& instance() {
+    // Never destroyed: regions of static storage end after it has stopped.
+    static auto& only = *new retirement;
+    return only;
+  }
+
+  bool add(retired_list& one) noexcept;
+  retirement_statistics statistics() {
+    const std::lock_guard lock{mutex_};
+    return statistics_;
+  }
+  /// Waits while anything retired before this call `matters`.
+  template <typename Predicate>
+  void wait_while_any(Predicate matters);
+  bool wait_for_one(const out_of_memory& shortage, std::uint64_t seen);
+
+ private:
+  using lock_type = std::unique_lock<std::mutex>;
+
+  /// What one thread gives back. The thread alone takes items out, so that it may use one while
+  /// the lock is open.
+  struct lane {
+    template <typename Work>
+    explicit lane(Work work) : thread{std::move(work)} {}
+    retired_list items;
+    background_thread thread;
+  };
+  struct device_lane : lane {
+    device_lane(retirement& all, device_ref waited_for)
+        : lane{[this, &all](const std::stop_token& stop) { all.wait_for_devices(*this, stop); }},
+          device{waited_for} {}
+    device_ref device;
+  };
+
+  lane& lane_of(const retired_chunks& item);
+  template <typename Predicate>
+  std::size_t count(Predicate matters) const;
+  void poll_events(const std::stop_token& stop);
+  void wait_for_devices(lane& own, const std::stop_token& stop);
+  void give_back(lane& own, retired_list::iterator item, lock_type& lock);
+  void close();
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  lane events_{[this](const std::stop_token& stop) { poll_events(stop); }};
+  std::list<device_lane> devices_;
+  retirement_statistics statistics_{};
+  std::uint64_t last_number_ = 0;
+  int waiting_callers_ = 0;
+  bool closes_at_exit_ = false;
+  bool open_ = true;
+  // A child of fork() has this object and none of its threads.
+  const ::pid_t process_ = ::getpid();
+};
+
+bool retirement::add(retired_list& one) noexcept {
+  try {
+    retired_chunks& item = one.front();
+    if (::getpid() != process_) return false;
+    const std::lock_guard lock{mutex_};
+    if (!open_) return false;
+    if (!closes_at_exit_) {
+      // Registered after HIP's own handlers, which the first use of HIP registered, it runs before.
+      if (std::atexit([] { instance().close(); }) != 0) return false;
+      closes_at_exit_ = true;
+    }
+    item.owner = item.backings.begin()->second.chunk.device();
+    lane& to = lane_of(item);
+    if (!to.thread.start()) return false;
+    item.range = item.addresses.get();
+    item.first = item.backings.begin()->first;
+    const auto& [last_offset, last] = *item.backings.rbegin();
+    item.end = last_offset + last.bytes();
+    for (const auto& entry : item.backings) item.bytes += entry.second.bytes();
+    item.number = ++last_number_;
+    statistics_.waiting_bytes += item.bytes;
+    ++statistics_.waiting;
+    to.items.splice(to.items.end(), one);
+  } catch (const std::exception&) {
+    return false;
+  }
+  changed_.notify_all();
+  return true;
+}
+
+retirement::lane& retirement::lane_of(const retired_chunks& item) {
+  if (item.mark) return events_;
+  for (device_lane& each : devices_) {
+    if (each.device == *item.owner) return each;
+  }
+  return devices_.emplace_back(*this, *item.owner);
+}
+
+template <typename Predicate>
+std::size_t retirement::count(Predicate matters) const {
+  const auto in = [&](const lane& each) {
+    return static_cast<std::size_t>(std::count_if(each.items.begin(), each.items.end(), matters));
+  };
+  std::size_t result = in(events_);
+  for (const device_lane& each : devices_) result += in(each);
+  return result;
+}
+
+template <typename Predicate>
+void retirement::wait_while_any(Predicate matters) {
+  if (gives_back) return;
+  lock_type lock{mutex_};
+  const std::uint64_t newest = last_number_;
+  const auto counts = [&](const retired_chunks& item) {
+    return item.number <= newest && matters(item);
+  };
+  ++waiting_callers_;
+  changed_.wait(lock, [&] { return count(counts) == 0; });
+  --waiting_callers_;
+}
+
+bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
+  if (gives_back) return false;
+  lock_type lock{mutex_};
+  const std::uint64_t newest = last_number_;
+  const auto relieves = [&](const retired_chunks& item) {
+    return item.number <= newest && (shortage.resource() != exhausted::device_memory ||
+                                     item.owner->ordinal() == shortage.device());
+  };
+  const std::size_t before = count(relieves);
+  if (before == 0) return given_back_count != seen;
+  ++waiting_callers_;
+  changed_.wait(lock, [&] { return count(relieves) < before; });
+  --waiting_callers_;
+  return true;
+}
+
+// The lock is open meanwhile.
+void retirement::give_back(lane& own, retired_list::iterator item, lock_type& lock) {
+  lock.unlock();
+  item->give_back();
+  lock.lock();
+  statistics_.waiting_bytes -= item->bytes;
+  statistics_.returned_bytes += item->bytes;
+  --statistics_.waiting;
+  ++statistics_.returned;
+  ++given_back_count;
+  own.items.erase(item);
+  changed_.notify_all();
+}
+
+void retirement::poll_events(const std::stop_token& stop) {
+  using namespace std::chrono_literals;
+  constexpr auto shortest = 20us;
+  constexpr auto longest = 1000us;
+  gives_back = true;
+  lock_type lock{mutex_};
+  for (auto delay = shortest;; delay = std::min(2 * delay, longest)) {
+    if (!changed_.wait(lock, stop, [this] { return !events_.items.empty(); })) return;
+    for (auto next = events_.items.begin(); next != events_.items.end();) {
+      const auto item = next;
+      lock.unlock();
+      const bool done = has_passed(*item);
+      lock.lock();
+      ++next;
+      if (done) {
+        give_back(events_, item, lock);
+        delay = shortest;
+      }
+    }
+    changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
+  }
+}
+
+void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
+  gives_back = true;
+  retired_list& items = own.items;
+  lock_type lock{mutex_};
+  while (changed_.wait(lock, stop, [&] { return !items.empty(); })) {
+    // What is retired from now on may be used by work that the wait below does not see.
+    const std::uint64_t newest = last_number_;
+    const device_list& devices = items.front().devices;
+    lock.unlock();
+    const bool passed = wait_for(devices);
+    lock.lock();
+    if (!passed) {
+      changed_.wait_for(lock, stop, std::chrono::milliseconds{1}, [] { return false; });
+      continue;
+    }
+    // The first goes last: the others are compared with it.
+    for (auto next = std::next(items.begin()); next != items.end() && next->number <= newest;) {
+      const auto item = next++;
+      if (item->devices == devices) give_back(own, item, lock);
+    }
+    give_back(own, items.begin(), lock);
+  }
+}
+
+void retirement::close() {
+  // An error handler may end the process in a thread that would wait for itself here.
+  if (::getpid() != process_ || gives_back) return;
+  {
+    const std::lock_guard lock{mutex_};
+    open_ = false;
+  }
+  wait_while_any([](const retired_chunks&) { return true; });
+  events_.thread.stop();
+  for (device_lane& each : devices_) each.thread.stop();
+}
+
+}  // namespace
+
+void retired_chunks::give_back() noexcept {
+  hipvmm::give_back(backings, cache);
+  addresses.reset();
+  mark.reset();
+}
+
+bool retire(std::list<retired_chunks>& one) noexcept {
+  bool taken = false;
+  report_exceptions([&] { taken = retirement::instance().add(one); });
+  return taken;
+}
+
+void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes) {
+  retirement::instance().wait_while_any([&](const retired_chunks& item) {
+    return item.range == &range && item.first < offset + bytes && offset < item.end;
+  });
+}
+
+std::uint64_t retired_so_far() noexcept { return given_back_count; }
+
+bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen) {
+  return retirement::instance().wait_for_one(shortage, seen);
+}
+
+}  // namespace detail
+
+retirement_statistics retired_memory() { return detail::retirement::instance().statistics(); }
+
+void drain_retired_memory() {
+  detail::retirement::instance().wait_while_any([](const detail::retired_chunks&) { return true; });
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/retirement.hpp>
+#include "vmm/region_state.hpp"
+
+namespace hipvmm::detail {
+
+using device_list = boost::container::small_vector<device_ref, 4>;
+
+/// Chunks that have left their region and are still mapped, and what must have passed before they
+/// are given back.
+struct retired_chunks {
+  /// `around` outlives the mappings in it. `passed`: done when nothing uses the chunks any more;
+  /// without one, all work of `using_devices` must have finished.
+  retired_chunks(std::shared_ptr<address_range> around, const chunk_cache& destination,
+                 std::optional<event> passed, device_list using_devices)
+      : addresses{std::move(around)},
+        cache{destination.state_},
+        mark{std::move(passed)},
+        devices{std::move(using_devices)} {}
+
+  /// Unmaps, releases and frees; what HIP refuses is reported.
+  void give_back() noexcept;
+
+  std::shared_ptr<address_range> addresses;
+  backing_map backings;
+  chunk_cache cache;
+  std::optional<event> mark;
+  device_list devices;
+
+  // Set by retire(), for what others may ask while the chunks are being given back.
+  const address_range* range = nullptr;
+  std::size_t first = 0;
+  std::size_t end = 0;
+  std::size_t bytes = 0;
+  std::optional<device_ref> owner;
+  std::uint64_t number = 0;
+};
+
+/// Takes over the one element of `one`, whose backings are not empty, to give them back behind the
+/// caller's back. Returns false and leaves `one` alone where that cannot be, such as while the
+/// process exits: the caller must then wait itself.
+[[nodiscard]] bool retire(std::list<retired_chunks>& one) noexcept;
+
+/// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`.
+void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes);
+
+/// How many have been given back so far.
+[[nodiscard]] std::uint64_t retired_so_far() noexcept;
+
+/// Waits until something that was retired and may relieve `shortage` has been given back. Returns
+/// at once, true when that has been since retired_so_far() said `seen`, false when nothing waits.
+[[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen);
+
+/// The result of `make`, which is repeated as long as it runs out of memory, addresses or
+/// descriptors and retired memory comes back.
+template <typename Make>
+auto make_with_reclaim(Make make) -> decltype(make()) {
+  for (;;) {
+    const std::uint64_t seen = retired_so_far();
+    try {
+      return make();
+    } catch (const out_of_memory& shortage) {
+      if (!reclaim_retired(shortage, seen)) throw;
+    }
+  }
+}
+
+}  // namespace hipvmm::detail

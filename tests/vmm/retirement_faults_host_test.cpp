@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/vmm/retirement.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/region.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// A region of four granules in a chunk each, in use by a stream that stands still.
+struct subject {
+  const std::size_t unit = granule();
+  hipvmm::stream writer;
+  hipvmm::region region{first_device, 16 * unit};
+  blocked_stream stream{first_device};
+
+  subject() {
+    for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
+    write_tags(region, 0, 4, 1, writer);
+    fill_async(stream, advance(region.base(), unit), 7, 3 * unit);
+  }
+  void check_backed(std::size_t granules) const {
+    CHECK(region.committed_bytes() == granules * unit);
+    CHECK(region.committed_from(0) == granules * unit);
+    CHECK(region.chunk_count() == granules);
+    CHECK(has_tag(region, 0, 1, writer));
+  }
+};
+
+using subject_ptr = std::unique_ptr<subject>;
+constexpr auto make = [] {
+  // The threads begin here: a fault of their first call would stay with them for all later cases.
+  static const bool begun = [] {
+    subject first;
+    first.region.trim(first.unit, first.stream);
+    first.region.retire();
+    first.stream.release();
+    drain_retired_memory();
+    return true;
+  }();
+  static_cast<void>(begun);
+  return std::make_unique<subject>();
+};
+constexpr auto make_trimmed = [] {
+  auto made = make();
+  made->region.trim(made->unit, made->stream);
+  return made;
+};
+
+// By name, for the thread's calls come between those of the caller.
+TEST_CASE("retirement: trim of a region in use that fails leaves the region as it was") {
+  for (const std::string call :
+       {"hipStreamIsCapturing", "hipStreamQuery", "hipEventCreateWithFlags", "hipEventRecord"}) {
+    CAPTURE(call);
+    drain_retired_memory();
+    const subject_ptr used = make();
+    const hipvmm_host_counters before = live_objects();
+    const planned_fault fault{call.c_str(), 1, hipErrorUnknown};
+    CHECK_THROWS_AS(used->region.trim(used->unit, used->stream), hip_error);
+    CHECK(fault.struck());
+    CHECK(retired_memory().waiting == 0);
+    CHECK(live_objects() == before);
+    used->check_backed(4);
+    used->region.trim(used->unit, used->stream);
+    used->check_backed(1);
+  }
+}
+
+// The faults strike in the caller or in the thread that gives back.
+TEST_CASE("retirement: growth into bytes that wait that fails leaves the region as it was") {
+  fault_sweep{"commit", after_failure::capacity}.run(
+      make_trimmed,
+      [](const subject_ptr& subject) {
+        subject->stream.release();
+        subject->region.commit(0, 2 * subject->unit);
+      },
+      [](const subject_ptr& subject) { subject->check_backed(1); },
+      [](const subject_ptr& subject) { subject->check_backed(2); });
+}
+
+TEST_CASE("retirement: what fails in the thread is reported and given back all the same") {
+  for (const std::string call : {"hipEventQuery", "hipMemUnmap", "hipEventDestroy"}) {
+    CAPTURE(call);
+    const hipvmm_host_counters before = live_objects();
+    const error_recorder reported;
+    {
+      const subject_ptr trimmed = make_trimmed();
+      const planned_fault fault{call.c_str(), 1, hipErrorUnknown};
+      trimmed->stream.release();
+      drain_retired_memory();
+      CHECK(fault.struck());
+    }
+    CHECK(retired_memory().waiting == 0);
+    REQUIRE(reported.count() >= 1);
+    CHECK(reported.errors().front().call == call);
+    if (call != "hipEventDestroy") CHECK(live_objects() == before);
+  }
+}
+
+TEST_CASE("retirement: a device that cannot be waited for is reported") {
+  const hipvmm_host_counters before = live_objects();
+  const error_recorder reported;
+  {
+    const subject_ptr used = make();
+    used->stream.release();
+    static_cast<stream_ref>(used->stream).synchronize();
+    const planned_fault fault{"hipDeviceSynchronize", 1, hipErrorUnknown};
+    used->region.retire();
+    drain_retired_memory();
+    CHECK(fault.struck());
+  }
+  CHECK(reported.count() == 1);
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("retirement: of a region fails in no call that its caller sees") {
+  fault_sweep{"retire"}.run(
+      make,
+      [](const subject_ptr& subject) {
+        subject->stream.release();
+        static_cast<stream_ref>(subject->stream).synchronize();
+        subject->region.retire();
+        drain_retired_memory();
+      },
+      [](const subject_ptr&) {},
+      [](const subject_ptr& subject) {
+        CHECK(subject->region.base() == nullptr);
+        CHECK(retired_memory().waiting == 0);
+      });
+}
+
+}  // namespace
+}  // namespace hipvmm::test
