@@ -59,6 +59,7 @@ TEST_CASE("hipMemPoolSetAccess: opens memory in use and memory allocated later")
 
 TEST_CASE("hipMemPoolSetAccess: reading alone lets a device read and not write") {
   HIPVMM_SKIP_UNDER(pool_rights_noted);
+  HIPVMM_SKIP_UNDER(no_peer_read_only);
   const nothing_left check;
   const pool source;
   const stream other{hipStreamNonBlocking, 1};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cstring>
+#include <thread>
 
 #include "core/hip_compat.hpp"
 #include "mem_pool_fixtures.hpp"
@@ -53,6 +54,18 @@ int pool_access(const pool& of, int user) {
   hipMemAccessFlags flags{};
   REQUIRE(hipMemPoolGetAccess(&flags, of.get(), &place) == hipSuccess);
   return flags;
+}
+
+void begin_capture(const stream& work,
+                   hipStreamCaptureMode mode = hipStreamCaptureModeThreadLocal) {
+  REQUIRE(hipStreamBeginCapture(work.get(), mode) == hipSuccess);
+}
+
+int end_capture(const stream& work) {
+  hipGraph_t graph = nullptr;
+  const int code = hipStreamEndCapture(work.get(), &graph);
+  if (code == good) REQUIRE(hipGraphDestroy(graph) == hipSuccess);
+  return code;
 }
 
 // The device of a pool is the one whose current pool it could be, were it not imported.
@@ -178,7 +191,7 @@ const rule rules[] = {
                                                    0) == hipSuccess);
        return device_of_imported(imported);
      },
-     {1, 0, 0, 0, 0, 2, 1}},
+     {1, 0, 0, 0, 0, 2, no_answer}},  // CUDA refuses all alike
     {"rights of device 0 to a pool of device 1 that was imported after it got them",
      [] {
        const pool shared{pool_on(1, posix)};
@@ -231,6 +244,80 @@ const rule rules[] = {
        return give(memory, 0, hipMemAccessFlagsProtRead);
      },
      {unsupported, good, good, good, unsupported, unsupported, unsupported}},
+    {"read-only access to a pool for a peer",
+     [] {
+       const pool memory;
+       return give(memory, 1, hipMemAccessFlagsProtRead);
+     },
+     {good, good, good, good, good, good, unsupported}},
+    {"hipDeviceSetMemPool of a pool of another device",
+     [] {
+       const pool memory{pool_on(1)};
+       return int{hipDeviceSetMemPool(0, memory.get())};
+     },
+     {device, device, device, device, device, device, value}},
+    {"MiB of a pool's high mark that was reset while 1 was in use",
+     [] {
+       const pool memory;
+       void* const used = memory.allocate(mib, nullptr);
+       memory.set(hipMemPoolAttrUsedMemHigh, 0);
+       const auto told = static_cast<int>(memory.count(hipMemPoolAttrUsedMemHigh) / mib);
+       free_in(used, nullptr);
+       return told;
+     },
+     {0, 0, 0, 0, 0, 0, 1}},
+    {"the flags told of pinned memory that was made without",
+     [] {
+       void* pointer = nullptr;
+       unsigned flags = 99;
+       REQUIRE(hipHostMalloc(&pointer, 64, 0) == hipSuccess);
+       REQUIRE(hipHostGetFlags(&flags, pointer) == hipSuccess);
+       REQUIRE(hipHostFree(pointer) == hipSuccess);
+       return static_cast<int>(flags);
+     },
+     {0, 0, 0, 0, 0, 0, hipHostMallocMapped}},
+    {"hipIpcGetMemHandle inside an allocation",
+     [] {
+       void* pointer = nullptr;
+       hipIpcMemHandle_t exported{};
+       REQUIRE(hipMalloc(&pointer, 8192) == hipSuccess);
+       const int code = hipIpcGetMemHandle(&exported, static_cast<std::byte*>(pointer) + 4096);
+       REQUIRE(hipFree(pointer) == hipSuccess);
+       return code;
+     },
+     {value, value, value, value, value, value, good}},
+    {"the end of a capture after another thread tried to end it",
+     [] {
+       const stream work;
+       begin_capture(work);
+       std::thread{[&] { CHECK(end_capture(work) == hipErrorStreamCaptureWrongThread); }}.join();
+       return end_capture(work);
+     },
+     {good, good, good, good, good, good, hipErrorIllegalState}},
+    {"the question for an event of a capture that is lost",
+     [] {
+       const stream work;
+       const event inside;
+       begin_capture(work);
+       REQUIRE(hipEventRecord(inside.get(), work.get()) == hipSuccess);
+       REQUIRE(hipStreamQuery(work.get()) == hipErrorStreamCaptureUnsupported);
+       const int code = hipEventQuery(inside.get());
+       CHECK(end_capture(work) == hipErrorStreamCaptureInvalidated);
+       return code;
+     },
+     {hipErrorCapturedEvent, hipErrorCapturedEvent, hipErrorCapturedEvent, hipErrorCapturedEvent,
+      hipErrorCapturedEvent, hipErrorCapturedEvent, value}},
+    {"hipHostFree while a stream is captured in relaxed mode",
+     [] {
+       const stream work;
+       void* pointer = nullptr;
+       REQUIRE(hipHostMalloc(&pointer, 64, 0) == hipSuccess);
+       begin_capture(work, hipStreamCaptureModeRelaxed);
+       const int code = hipHostFree(pointer);
+       static_cast<void>(end_capture(work));
+       return code;
+     },
+     {good, good, good, good, good, good, hipErrorStreamCaptureUnsupported}},
     {"rights to a pool that stay when the second of two entries is refused",
      [] {
        const pool memory;

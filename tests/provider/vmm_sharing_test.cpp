@@ -91,18 +91,20 @@ TEST_CASE("hipMemImportFromShareableHandle: only a descriptor that was exported 
   for (const int each : {far_device.get(), bad_name.get(), odd_size.get(), empty.get()}) {
     REQUIRE(::fcntl(each, F_ADD_SEALS, seals) == 0);
   }
+  const hipError_t foreign =
+      under(quirks::foreign_is_unknown, hipErrorUnknown, hipErrorInvalidValue);
   hipMemGenericAllocationHandle_t handle = nullptr;
   check_refusals({
       {"null handle", hipMemImportFromShareableHandle(nullptr, to_import(good.get()), posix)},
       {"another type",
        hipMemImportFromShareableHandle(&handle, to_import(good.get()), hipMemHandleTypeNone)},
       {"null", unless(quirks::null_is_a_descriptor, [] { return import(nullptr); })},
-      {"no open descriptor", import(to_import(987654))},
-      {"a device file", import(to_import(other.get()))},
-      {"somebody's memory file", import(to_import(anonymous.get()))},
-      {"a file that may shrink", import(to_import(imitation.get()))},
-      {"a chunk of a device that is not here", import(to_import(far_device.get()))},
-      {"a name that goes on", import(to_import(bad_name.get()))},
+      {"no open descriptor", import(to_import(987654)), foreign},
+      {"a device file", import(to_import(other.get())), foreign},
+      {"somebody's memory file", import(to_import(anonymous.get())), foreign},
+      {"a file that may shrink", import(to_import(imitation.get())), foreign},
+      {"a chunk of a device that is not here", import(to_import(far_device.get())), foreign},
+      {"a name that goes on", import(to_import(bad_name.get())), foreign},
       {"not whole granules", import(to_import(odd_size.get()))},
       {"nothing", import(to_import(empty.get()))},
   });

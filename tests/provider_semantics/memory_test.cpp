@@ -118,7 +118,7 @@ TEST_CASE("pinned memory: keeps the flags it was given") {
     unsigned flags = 99;
     REQUIRE(hipHostGetFlags(&flags, one.get() + 16) == hipSuccess);
     CAPTURE(given);
-    CHECK(flags == (on_cuda ? given | hipHostMallocMapped : given));
+    CHECK(flags == (like_cuda() ? given | hipHostMallocMapped : given));
   }
 }
 
@@ -157,8 +157,8 @@ TEST_CASE("pointer: its range is its allocation, its mapping or on CUDA its rese
   CHECK(bytes == 4096);
   REQUIRE(hipMemGetAddressRange(&base, &bytes, two.at(1, 100)) == hipSuccess);
   // CUDA tells the whole reservation, of which two granules are mapped.
-  CHECK(base == (on_cuda ? two.at(0) : two.at(1)));
-  CHECK(bytes == (on_cuda ? 3 : 1) * granule());
+  CHECK(base == (like_cuda() ? two.at(0) : two.at(1)));
+  CHECK(bytes == (like_cuda() ? 3 : 1) * granule());
 }
 
 TEST_CASE("device: its memory is told, each result for itself") {

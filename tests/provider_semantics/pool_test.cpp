@@ -242,7 +242,7 @@ TEST_CASE("pool: a high mark that is reset is 0, or on CUDA what is in use") {
   REQUIRE(hipMallocFromPoolAsync(&block, 1 << 20, pool.get(), stream.get()) == hipSuccess);
   REQUIRE(set(pool, hipMemPoolAttrUsedMemHigh, 0) == hipSuccess);
   CHECK(told(pool, hipMemPoolAttrUsedMemHigh) ==
-        (on_cuda ? told(pool, hipMemPoolAttrUsedMemCurrent) : 0));
+        (like_cuda() ? told(pool, hipMemPoolAttrUsedMemCurrent) : 0));
   CHECK(hipFreeAsync(block, stream.get()) == hipSuccess);
   REQUIRE(hipStreamSynchronize(stream.get()) == hipSuccess);
 }

@@ -108,6 +108,20 @@ inline constexpr quirk stream_is_context{
 inline constexpr quirk itself_unchecked{
     "a device is not its own peer, whether it exists or not",
     {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+inline constexpr quirk unmap_passes_holes{"hipMemUnmap takes ranges with holes", {"cuda-13"}};
+inline constexpr quirk foreign_is_unknown{"a descriptor of something else is hipErrorUnknown",
+                                          {"cuda-13"}};
+inline constexpr quirk no_peer_read_only{"a pool cannot be opened for reading only", {"cuda-13"}};
+inline constexpr quirk other_pool_is_value{"a pool of another device is hipErrorInvalidValue",
+                                           {"cuda-13"}};
+inline constexpr quirk mark_is_use{"a high mark that is reset is what is in use", {"cuda-13"}};
+inline constexpr quirk tells_mapped{"pinned memory is told as mapped, without flags of no effect",
+                                    {"cuda-13"}};
+inline constexpr quirk exports_from_inside{"hipIpcGetMemHandle takes any address", {"cuda-13"}};
+inline constexpr quirk end_costs_capture{"an end by another stream or thread costs the capture",
+                                         {"cuda-13"}};
+inline constexpr quirk captured_frees_refused{
+    "what waits for all devices is not freed while a stream is captured", {"cuda-13"}};
 inline constexpr quirk ranks_in_order{"links are ranked in order", {"cuda-13"}};
 inline constexpr quirk no_device_everywhere{"every call says hipErrorNoDevice", {"cuda-13"}};
 inline constexpr quirk success_clears_error{"success clears the last error",

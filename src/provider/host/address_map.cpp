@@ -210,6 +210,13 @@ region* address_map::region_at(address at) const {
   return at - found->start < found->extent_bytes ? found : nullptr;
 }
 
+std::pair<address, std::size_t> address_map::reservation_around(address mapped) {
+  const guard lock{mutex_};
+  const auto around = reservation_at(mapped);
+  require(around != reservations_.end(), hipErrorNotFound);
+  return {around->first, around->second.bytes};
+}
+
 address_map::reservation_map::iterator address_map::reservation_at(address at) {
   const auto after = reservations_.upper_bound(at);
   if (after == reservations_.begin()) return reservations_.end();

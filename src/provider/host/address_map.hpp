@@ -146,7 +146,10 @@ class address_map {
   void free_reservation(address start, std::size_t bytes);
   void map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory);
   /// Returns: how many bytes from `start` on went, which profiles make more or less than `bytes`.
+  /// Where holes are allowed each run of neighbours goes by itself.
   std::size_t unmap(address start, std::size_t bytes);
+  /// Where the reservation around a mapping begins, and its bytes.
+  [[nodiscard]] std::pair<address, std::size_t> reservation_around(address mapped);
   /// Returns: how many bytes from `start` on have changed, as above.
   /// Throws: failure with hipErrorInvalidDevice when a device gains rights to memory of an owner
   /// that `links` does not connect it with; nothing has changed then.
@@ -258,6 +261,10 @@ class address_map {
   address add(std::unique_ptr<region> made);
   [[nodiscard]] region* region_at(address at) const;
   [[nodiscard]] reservation_map::iterator reservation_at(address at);
+  std::size_t unmap_run(address start, std::size_t bytes);
+  /// Whole mappings between `start` and its reservation's end, neighbours taken together.
+  [[nodiscard]] std::vector<std::pair<address, std::size_t>> mapped_runs(address start,
+                                                                         std::size_t bytes);
   [[nodiscard]] std::vector<region*> mappings_in(guard& lock, address start, std::size_t bytes,
                                                  range_end end);
   [[nodiscard]] bool follows_mapping(address start);

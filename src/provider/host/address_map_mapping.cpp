@@ -82,7 +82,36 @@ void address_map::map(address start, std::size_t bytes, const std::shared_ptr<ch
   throw failure{error_of_errno(error)};
 }
 
+std::vector<std::pair<address, std::size_t>> address_map::mapped_runs(address start,
+                                                                      std::size_t bytes) {
+  require(is_range(start, bytes));
+  const guard lock{mutex_};
+  const auto around = reservation_at(start);
+  require(around != reservations_.end());
+  require(start + bytes <= around->first + around->second.bytes);
+  const region* const before = region_at(start);
+  require(before == nullptr || before->start == start);
+  std::vector<std::pair<address, std::size_t>> runs;
+  for (auto at = regions_.lower_bound(start); at != regions_.end() && at->first < start + bytes;
+       ++at) {
+    const std::size_t more = at->second->bytes;
+    require(more <= start + bytes - at->first);
+    if (!runs.empty() && runs.back().first + runs.back().second == at->first) {
+      runs.back().second += more;
+    } else {
+      runs.emplace_back(at->first, more);
+    }
+  }
+  return runs;
+}
+
 std::size_t address_map::unmap(address start, std::size_t bytes) {
+  if (rules_.unmap != unmap_rule::mapped_ones) return unmap_run(start, bytes);
+  for (const auto& [at, length] : mapped_runs(start, bytes)) unmap_run(at, length);
+  return bytes;
+}
+
+std::size_t address_map::unmap_run(address start, std::size_t bytes) {
   const bool first_counts = rules_.unmap == unmap_rule::first_counts;
   std::vector<std::unique_ptr<region>> removed;  // dies after the lock, with the last of its memory
   guard lock{mutex_};

@@ -44,9 +44,18 @@ hipGraph_t capture_set::end(stream_queue& origin) {
   const participant* const ended = find(origin);
   require(ended != nullptr, hipErrorIllegalState);
   const sequence over = ended->capture;
-  require(over->origin == &origin, hipErrorStreamCaptureUnmatched);
-  require(over->mode == hipStreamCaptureModeRelaxed || over->thread == calling_thread(),
-          hipErrorStreamCaptureWrongThread);
+  const bool costs = machine_.rules().capture_end == foreign_end::costs_capture;
+  if (over->origin != &origin) {
+    if (costs) over->valid = false;
+    throw failure{hipErrorStreamCaptureUnmatched};
+  }
+  if (over->mode != hipStreamCaptureModeRelaxed && over->thread != calling_thread()) {
+    if (costs) {
+      lost = finish(over);
+      static_cast<void>(machine_.graphs().graphs.extract(from_handle(over->handle)));
+    }
+    throw failure{hipErrorStreamCaptureWrongThread};
+  }
   const bool joined = over->recorded->leads_to(ended->last);
   const std::shared_ptr<graph> recorded = finish(over);
   if (over->valid && joined) return over->handle;

@@ -81,6 +81,8 @@ class capture_set {
   void refuse_unrecorded(const stream_queue& queue);
   /// A call that may wait for a device, by the modes of the captures and of the thread.
   void refuse_unsafe();
+  /// A call that gives memory back after it has waited for all devices.
+  void refuse_waiting_free();
   void refuse_waiting_copy();
   void refuse_wait_for(const stream_queue& queue);
   void refuse_wait_for_device(int device);

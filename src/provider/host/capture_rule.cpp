@@ -32,6 +32,13 @@ void capture_set::refuse_unsafe() {
   refuse_by_mode(hipErrorStreamCaptureUnsupported);
 }
 
+void capture_set::refuse_waiting_free() {
+  if (!any()) return;
+  if (machine_.rules().captured_free == waiting_free::by_mode) return refuse_unsafe();
+  const guard lock{mutex_};
+  refuse_where([](const participant&) { return true; }, hipErrorStreamCaptureUnsupported);
+}
+
 void capture_set::refuse_waiting_copy() {
   if (!any()) return;
   const guard lock{mutex_};
@@ -60,8 +67,10 @@ void capture_set::refuse_captured(const event_state& event) {
   const std::shared_ptr<const captured_mark> mark = event.captured();
   if (mark == nullptr) return;
   const guard lock{mutex_};
-  if (const sequence capture = mark->sequence.lock()) capture->valid = false;
-  throw failure{hipErrorCapturedEvent};
+  const sequence capture = mark->sequence.lock();
+  const bool is_lost = capture != nullptr && !capture->valid;
+  if (capture != nullptr) capture->valid = false;
+  throw failure{is_lost ? machine_.rules().event_of_invalidated : hipErrorCapturedEvent};
 }
 
 template <class Forbids>

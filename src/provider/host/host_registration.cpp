@@ -71,7 +71,7 @@ hipError_t hipHostUnregister(void* pointer) {
     const std::optional<region> found = machine.addresses().find(start);
     require(found && found->kind == memory_kind::registration && found->start == start,
             hipErrorHostMemoryNotRegistered);
-    machine.captures().refuse_unsafe();
+    machine.captures().refuse_waiting_free();
     machine.wait_all();
     machine.end(*found);
     return hipSuccess;
@@ -83,7 +83,7 @@ hipError_t hipHostGetFlags(unsigned int* flags, void* pointer) {
     require(flags != nullptr && pointer != nullptr);
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
     require(found && is_pinned(*found));
-    *flags = found->flags;
+    *flags = told_flags_of(machine.rules(), *found);
     return hipSuccess;
   });
 }

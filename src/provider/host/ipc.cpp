@@ -58,7 +58,8 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t* handle, void* pointer) {
     const std::optional<region> found = machine.addresses().find(start);
     // Chunks are refused too: they have descriptors, and this call on them has brought down the
     // kernel on AMD (https://github.com/ROCm/clr/pull/266).
-    require(found && found->kind == memory_kind::device_allocation && found->start == start);
+    require(found && found->kind == memory_kind::device_allocation);
+    require(found->start == start || machine.rules().ipc_address == inside_allocation::taken);
     struct stat status {};
     require(fstat(found->memory->file(), &status) == 0, hipErrorOperatingSystem);
     const exported_block block{block_tag,     getpid(),      found->memory->file(),
@@ -92,7 +93,7 @@ hipError_t hipIpcCloseMemHandle(void* pointer) {
     const address start = address_of(pointer);
     const std::optional<region> found = machine.addresses().find(start);
     require(found && found->kind == memory_kind::imported_allocation && found->start == start);
-    machine.captures().refuse_unsafe();
+    machine.captures().refuse_waiting_free();
     machine.wait_all();
     machine.end(*found);
     return hipSuccess;

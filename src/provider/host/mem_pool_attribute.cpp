@@ -23,6 +23,8 @@ access_change change_of(const hipMemAccessDesc& wanted, const runtime& machine, 
     case hipMemAccessFlagsProtRead:
       require(id != owner || machine.rules().own_right == own_read_only::noted,
               hipErrorNotSupported);
+      require(id == owner || machine.rules().peer_read_only == hipSuccess,
+              machine.rules().peer_read_only);
       return gains(0);
     case hipMemAccessFlagsProtReadWrite:
       return gains(device);
@@ -61,16 +63,17 @@ std::uint64_t counted(const mem_pool& pool, int attribute) {
   }
 }
 
-void count_from(mem_pool& pool, int attribute, std::uint64_t value) {
+void count_from(mem_pool& pool, high_mark reset, int attribute, std::uint64_t value) {
   if (attribute == hipMemPoolAttrReleaseThreshold) {
     pool.change_policy([value](pool_policy& policy) { policy.release_threshold = value; });
     return;
   }
-  std::uint64_t pool_usage::*high = nullptr;
-  if (attribute == hipMemPoolAttrReservedMemHigh) high = &pool_usage::reserved_high;
-  if (attribute == hipMemPoolAttrUsedMemHigh) high = &pool_usage::used_high;
-  require(high != nullptr && value == 0);
-  pool.change_usage([high](pool_usage& usage) { usage.*high = 0; });
+  const bool is_reserved = attribute == hipMemPoolAttrReservedMemHigh;
+  require((is_reserved || attribute == hipMemPoolAttrUsedMemHigh) && value == 0);
+  pool.change_usage([is_reserved, reset](pool_usage& usage) {
+    const std::uint64_t now = is_reserved ? usage.reserved : usage.used;
+    (is_reserved ? usage.reserved_high : usage.used_high) = reset == high_mark::zero ? 0 : now;
+  });
 }
 
 }  // namespace
@@ -86,7 +89,8 @@ hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, v
       const bool on = *static_cast<const int*>(value) != 0;
       changed->change_policy([each, on](pool_policy& policy) { policy.*each = on; });
     } else {
-      count_from(*changed, value_of(attribute), *static_cast<const std::uint64_t*>(value));
+      count_from(*changed, machine.rules().reset_mark, value_of(attribute),
+                 *static_cast<const std::uint64_t*>(value));
     }
     return hipSuccess;
   });

@@ -78,7 +78,7 @@ hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool) {
   return call(__func__, [&](runtime& machine) {
     require(machine.has_device(device));
     const std::shared_ptr<mem_pool> wanted = machine.pools().find(pool);
-    require(wanted->device() == device, hipErrorInvalidDevice);
+    require(wanted->device() == device, machine.rules().pool_of_another_device);
     require(wanted->origin() != pool_origin::imported);
     machine.captures().refuse_unsafe();
     machine.pools().make_current(device, pool);

@@ -35,7 +35,7 @@ hipError_t free_host(runtime& machine, void* pointer) {
   const address start = address_of(pointer);
   const std::optional<region> found = machine.addresses().find(start);
   require(found && found->kind == memory_kind::host_allocation && found->start == start);
-  machine.captures().refuse_unsafe();
+  machine.captures().refuse_waiting_free();
   machine.wait_all();
   machine.end(*found);
   return hipSuccess;
@@ -51,7 +51,13 @@ bool is_freed_by_hip_free(memory_kind kind) noexcept {
 void free_now(runtime& machine, address start) {
   const std::optional<region> found = machine.addresses().find(start);
   require(found && found->start == start && is_freed_by_hip_free(found->kind));
-  machine.captures().refuse_unsafe();
+  const bool has_pool =
+      found->kind == memory_kind::pool_block || found->kind == memory_kind::graph_allocation;
+  if (has_pool) {
+    machine.captures().refuse_waiting_free();
+  } else {
+    machine.captures().refuse_unsafe();
+  }
   if (found->kind == memory_kind::device_allocation) {
     machine.device(found->device).streams.wait_all();
   } else {
@@ -156,7 +162,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
     answer.device = found->device;
     answer.devicePointer = const_cast<void*>(pointer);
     answer.hostPointer = on_host ? const_cast<void*>(pointer) : nullptr;
-    answer.allocationFlags = found->flags;
+    answer.allocationFlags = told_flags_of(machine.rules(), *found);
     *attributes = answer;
     return hipSuccess;
   });
@@ -166,8 +172,12 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t* base, size_t* bytes, hipDevicep
   return call(__func__, [&](runtime& machine) {
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
     require(found.has_value(), hipErrorNotFound);
-    if (base != nullptr) *base = pointer_to(found->start);
-    if (bytes != nullptr) *bytes = found->bytes;
+    std::pair<address, std::size_t> range{found->start, found->bytes};
+    if (found->kind == memory_kind::mapping && machine.rules().range == chunk_range::reservation) {
+      range = machine.addresses().reservation_around(found->start);
+    }
+    if (base != nullptr) *base = pointer_to(range.first);
+    if (bytes != nullptr) *bytes = range.second;
     return hipSuccess;
   });
 }

@@ -18,4 +18,11 @@ inline bool is_pinned(const region& found) noexcept {
   return found.kind == memory_kind::host_allocation || found.kind == memory_kind::registration;
 }
 
+/// The flags that HIP tells of memory, which are those it was given or what CUDA makes of them.
+inline unsigned told_flags_of(const profile& rules, const region& found) noexcept {
+  constexpr unsigned kept = hipHostMallocPortable | hipHostMallocWriteCombined;
+  const bool as_given = rules.pinned_flags == told_flags::as_given || !is_pinned(found);
+  return as_given ? found.flags : (found.flags & kept) | hipHostMallocMapped;
+}
+
 }  // namespace hipvmm::host_provider

@@ -126,6 +126,7 @@ constexpr profile rocm_7_14() {
 }
 
 // Sources: CUDA 13 driver API, "Virtual Memory Management" and "Stream Ordered Memory Allocator".
+// "H200": measured on one, driver 580.159.04; tests/provider_semantics asks the same of both.
 constexpr profile cuda_13() {
   profile like;
   like.name = "cuda-13";
@@ -133,14 +134,25 @@ constexpr profile cuda_13() {
   like.no_device = hipErrorNoDevice;  // cudaErrorNoDevice from every call
   like.rank = peer_rank::order;
   like.host_chunks = host_place::host_memory_only;
-  like.part = mapped_part::whole_chunk;  // seen on an H200, driver 580
+  like.part = mapped_part::whole_chunk;  // H200
+  like.unmap = unmap_rule::mapped_ones;  // H200
   like.unmap_waits = waiting::all_streams;
   like.touch = host_touch::never;
+  like.foreign_descriptor = hipErrorUnknown;  // H200: CUDA_ERROR_UNKNOWN
   like.chunk_import = import_form::value;
   like.zero = descriptor_zero::taken;
   like.pool_import = import_form::value;
   like.imported_rights = imported_pool::of_its_device;
   like.allocation_from_imported = hipErrorInvalidValue;  // cudaMallocFromPoolAsync of an import
+  like.peer_read_only = hipErrorNotSupported;            // H200
+  like.pool_of_another_device = hipErrorInvalidValue;    // H200
+  like.reset_mark = high_mark::as_in_use;                // H200
+  like.pinned_flags = told_flags::always_mapped;         // H200
+  like.range = chunk_range::reservation;                 // H200: its pointer attributes
+  like.ipc_address = inside_allocation::taken;           // H200
+  like.event_of_invalidated = hipErrorInvalidValue;      // H200
+  like.capture_end = foreign_end::costs_capture;         // H200
+  like.captured_free = waiting_free::refused;            // H200
   return like;
 }
 

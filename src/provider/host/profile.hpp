@@ -17,6 +17,7 @@ enum class mapped_part { beginning_of_chunk, whole_chunk };
 enum class unmap_rule {
   whole_mappings,  ///< all of it
   first_counts,    ///< its start; what else it covers whole goes, but keeps addresses in use
+  mapped_ones,     ///< the mappings in it, which must be whole; the rest may be holes
 };
 enum class free_of_mapped { invalid_value, unknown_error, forgotten };
 enum class free_size { checked, ignored };
@@ -45,6 +46,14 @@ enum class size_limit { kept, unknown };
 enum class pool_export { new_descriptor, same_descriptor };
 enum class pool_revoke { enforced, noted, refused };
 enum class own_read_only { refused, noted };
+enum class high_mark { zero, as_in_use };
+enum class told_flags { as_given, always_mapped };
+enum class chunk_range { mapping, reservation };
+enum class inside_allocation { refused, taken };
+/// A capture that another stream or thread tries to end: is it lost?
+enum class foreign_end { refused, costs_capture };
+/// Freeing what waits for all devices, while a stream is captured.
+enum class waiting_free { by_mode, refused };
 enum class reuse_limit { an_eighth, none_in_own_stream };
 enum class internal_dependencies { used, ignored };
 enum class last_error_rule { keeps_failure, is_of_last_call };
@@ -93,6 +102,7 @@ struct profile {
   bad_pointer stale_handle = bad_pointer::refused;
   bad_pointer unknown_address = bad_pointer::refused;
   bad_pointer null_export = bad_pointer::refused;
+  hipError_t foreign_descriptor = hipErrorInvalidValue;
   hipError_t sharing = hipSuccess;                           // else what it is refused with
   import_form chunk_import = import_form::pointer_or_value;  // Q12
   descriptor_zero zero = descriptor_zero::refused;           // Q13
@@ -111,13 +121,24 @@ struct profile {
   pool_export exported = pool_export::new_descriptor;  // Q22
   pool_revoke revoke = pool_revoke::enforced;          // Q23
   own_read_only own_right = own_read_only::refused;
+  hipError_t peer_read_only = hipSuccess;  // else what it is refused with
+  hipError_t pool_of_another_device = hipErrorInvalidDevice;
+  high_mark reset_mark = high_mark::zero;
   access_order pool_entries = access_order::all_or_none;
   reuse_limit reuse = reuse_limit::an_eighth;
   internal_dependencies internal = internal_dependencies::used;
   hipError_t bad_export_pointer = hipErrorInvalidValue;
 
-  // Managed memory.
+  // Other memory.
   hipError_t bad_managed_stream = hipErrorInvalidHandle;
+  told_flags pinned_flags = told_flags::as_given;
+  chunk_range range = chunk_range::mapping;
+  inside_allocation ipc_address = inside_allocation::refused;
+
+  // Stream capture.
+  hipError_t event_of_invalidated = hipErrorCapturedEvent;
+  foreign_end capture_end = foreign_end::refused;
+  waiting_free captured_free = waiting_free::by_mode;
 };
 
 /// All of them, strict first.

@@ -26,20 +26,20 @@ std::string name_prefix(std::string_view kind) {
   return "hipvmm-" + std::string{kind} + "-of-device-";
 }
 
-int device_in_name(int file, std::string_view kind) {
+int device_in_name(int file, std::string_view kind, hipError_t refusal) {
   std::array<char, 96> target{};
   const std::string link = "/proc/self/fd/" + std::to_string(file);
   const ssize_t length = readlink(link.c_str(), target.data(), target.size());
-  require(length > 0);
+  require(length > 0, refusal);
   std::string_view name{target.data(), static_cast<std::size_t>(length)};
   const std::string before = "/memfd:" + name_prefix(kind);
   constexpr std::string_view after = " (deleted)";
-  require(name.starts_with(before) && name.ends_with(after));
+  require(name.starts_with(before) && name.ends_with(after), refusal);
   name.remove_prefix(before.size());
   name.remove_suffix(after.size());
   int device = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), device);
-  require(error == std::errc{} && end == name.data() + name.size());
+  require(error == std::errc{} && end == name.data() + name.size(), refusal);
   return device;
 }
 
@@ -54,12 +54,13 @@ descriptor shared_file::create(std::string_view kind, int device, std::size_t by
   return file;
 }
 
-shared_file shared_file::identify(int file, std::string_view kind, int devices) {
-  const int device = device_in_name(file, kind);
-  require(device >= 0 && device < devices);
-  require((fcntl(file, F_GET_SEALS) & seals) == seals);
+shared_file shared_file::identify(int file, std::string_view kind, int devices,
+                                  hipError_t refusal) {
+  const int device = device_in_name(file, kind, refusal);
+  require(device >= 0 && device < devices, refusal);
+  require((fcntl(file, F_GET_SEALS) & seals) == seals, refusal);
   struct stat status {};
-  require(fstat(file, &status) == 0);
+  require(fstat(file, &status) == 0, refusal);
   return {device, static_cast<std::size_t>(status.st_size), status.st_ino};
 }
 

@@ -19,9 +19,10 @@ struct shared_file {
 
   /// A new file of `kind`, a word without dashes, whose untouched bytes cost nothing.
   static descriptor create(std::string_view kind, int device, std::size_t bytes);
-  /// Throws: failure with hipErrorInvalidValue for any descriptor but one of such a file, of a
-  /// device below `devices`.
-  static shared_file identify(int file, std::string_view kind, int devices);
+  /// Throws: failure with `refusal` for any descriptor but one of such a file, of a device below
+  /// `devices`.
+  static shared_file identify(int file, std::string_view kind, int devices,
+                              hipError_t refusal = hipErrorInvalidValue);
 };
 
 /// The descriptor that a program passed as a shareable handle. ROCm up to 7.0 passes a pointer to

@@ -8,6 +8,7 @@
 #include "core/hip_compat.hpp"
 #include "enum_value.hpp"
 #include "pointers.hpp"
+#include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
@@ -207,7 +208,10 @@ hipError_t hipMemUnmap(void* pointer, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0);
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
-    if (found) wait_for(machine, machine.rules().unmap_waits, found->device);
+    const bool may_be_hole = machine.rules().unmap == unmap_rule::mapped_ones;
+    if (found || may_be_hole) {
+      wait_for(machine, machine.rules().unmap_waits, found ? found->device : current_device());
+    }
     const address start = address_of(pointer);
     const std::size_t gone = machine.addresses().unmap(start, bytes);
     if (order_checker* const checker = machine.checker()) checker->end(start, gone);

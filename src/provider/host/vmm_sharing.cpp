@@ -33,7 +33,8 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     require(rules.sharing == hipSuccess, rules.sharing);
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
     const int given = descriptor_from(os_handle, rules.chunk_import, rules.zero);
-    const shared_file found = shared_file::identify(given, chunk_file, machine.device_count());
+    const shared_file found =
+        shared_file::identify(given, chunk_file, machine.device_count(), rules.foreign_descriptor);
     require(found.bytes != 0 && found.bytes % machine.configuration().granularity == 0);
     const bool tells_owner = rules.chunk_device == imported_device::exporter;
     hipMemAllocationProp properties = pinned_on(tells_owner ? found.device : current_device());

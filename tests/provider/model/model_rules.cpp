@@ -98,9 +98,11 @@ constexpr model_rules cuda_13() {
   rules.recommended_granularity = large_page;
   rules.host = model_rules::host_place::own_memory;
   rules.maps_whole_chunks = true;
+  rules.unmap_passes_holes = true;
   rules.host_shares_rights = false;
   rules.unmap_waits_for_work = true;
   rules.descriptors = model_rules::convention::value;
+  rules.foreign_descriptor = hipErrorUnknown;
   rules.null_is_descriptor_zero = true;
   return rules;
 }

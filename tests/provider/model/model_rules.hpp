@@ -42,6 +42,7 @@ struct model_rules {
   bool map_hides_failure = false;
   bool maps_whole_chunks = false;  ///< any other size is not supported
   bool unmap_checks_size = true;
+  bool unmap_passes_holes = false;  ///< but takes whole mappings of one reservation only
   /// One unmap over several mappings leaves the reservation busy for ever.
   bool unmap_of_several_keeps_reservation = false;
 
@@ -58,6 +59,7 @@ struct model_rules {
   // -- descriptors -------------------------------------------------------------------------------
   enum class convention { both, pointer, value };
   convention descriptors = convention::both;
+  hipError_t foreign_descriptor = hipErrorInvalidValue;  ///< also of one that is not open
   bool null_is_descriptor_zero = false;
 
   /// Calls that end the process on the runtime: sequences never make them.

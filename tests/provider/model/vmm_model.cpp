@@ -215,10 +215,25 @@ bool vmm_model::are_whole_mappings(address at, std::size_t bytes) const {
   return false;
 }
 
+bool vmm_model::holds_whole_mappings(address at, std::size_t bytes) const {
+  const auto within = containing(reservations_, at);
+  if (within == reservations_.end() || bytes > within->second.bytes - (at - within->first)) {
+    return false;
+  }
+  if (mapping_at(at) != nullptr && !mappings_.contains(at)) return false;
+  for (auto each = mappings_.lower_bound(at); each != mappings_.end() && each->first - at < bytes;
+       ++each) {
+    if (each->second.bytes > bytes - (each->first - at)) return false;
+  }
+  return true;
+}
+
 verdict vmm_model::unmap(address at, std::size_t bytes) const {
   verdict judged;
   judged.require(bytes != 0, "bytes");
-  if (rules_.unmap_checks_size) {
+  if (rules_.unmap_passes_holes) {
+    judged.require(holds_whole_mappings(at, bytes), "whole mappings and holes of one reservation");
+  } else if (rules_.unmap_checks_size) {
     judged.require(are_whole_mappings(at, bytes), "exactly whole mappings");
   } else {
     judged.require(mappings_.contains(at), "the start of a mapping");
@@ -235,6 +250,7 @@ bool vmm_model::unmap_loses(address at, std::size_t bytes) const {
 }
 
 void vmm_model::unmapped(address at, std::size_t bytes) {
+  if (rules_.unmap_passes_holes) return unmapped_with_holes(at, bytes);
   bool is_first = true;
   for (auto each = mappings_.find(at); each != mappings_.end() && bytes != 0; is_first = false) {
     // Where sizes are not looked at the first goes whole, and a neighbour that is named in part
@@ -249,6 +265,16 @@ void vmm_model::unmapped(address at, std::size_t bytes) {
     chunk& unused = chunks_.at(of);
     --unused.mappings;
     if (rules_.memory_stays_until_addresses_go) unused.held_by.insert(within->first);
+    forget_if_dead(of);
+  }
+}
+
+void vmm_model::unmapped_with_holes(address at, std::size_t bytes) {
+  for (auto each = mappings_.lower_bound(at);
+       each != mappings_.end() && each->first - at < bytes;) {
+    const handle of = each->second.of;
+    each = mappings_.erase(each);
+    --chunks_.at(of).mappings;
     forget_if_dead(of);
   }
 }

@@ -246,6 +246,9 @@ class vmm_model {
 
   [[nodiscard]] bool whole_granules(std::size_t bytes) const;
   [[nodiscard]] bool are_whole_mappings(address at, std::size_t bytes) const;
+  /// Of one reservation, and no mapping in part.
+  [[nodiscard]] bool holds_whole_mappings(address at, std::size_t bytes) const;
+  void unmapped_with_holes(address at, std::size_t bytes);
   [[nodiscard]] std::size_t reach_of_access(address at, std::size_t bytes) const;
   [[nodiscard]] bool has_mapping_inside(address start, std::size_t bytes) const;
   [[nodiscard]] bool follows_mapping(address at) const;

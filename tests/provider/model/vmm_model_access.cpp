@@ -165,7 +165,8 @@ verdict vmm_model::import_handle(bool result, std::optional<int> number, int typ
   verdict judged;
   judged.require(result, "a result");
   judged.require(type == posix, "POSIX descriptor");
-  judged.require(number && descriptors_.contains(*number), "a descriptor that was exported");
+  judged.require(number && descriptors_.contains(*number), "a descriptor that was exported",
+                 rules_.foreign_descriptor);
   judged.require(rules_.has_shareable_handles, "descriptors of chunks", hipErrorNotSupported);
   return judged;
 }
