@@ -19,9 +19,13 @@ __device__ long long nanoseconds() {
   return now;
 }
 
+// Asks for the time some ten thousand times a second only: all the GPU shares that clock.
 __global__ void wait(long long duration) {
   const long long start = nanoseconds();
   while (nanoseconds() - start < duration) {
+    const long long cycles = clock64();
+    while (clock64() - cycles < 200'000) {
+    }
   }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
@@ -15,7 +15,7 @@
 
 namespace hipvmm::detail {
 
-using device_list = boost::container::small_vector<device_ref, 4>;
+using device_list = std::vector<device_ref>;
 
 /// Chunks that have left their region and are still mapped, and what must have passed before they
 /// are given back.

@@ -7,6 +7,7 @@
 
 #include <hipvmm/container/device_appender.hpp>
 #include <hipvmm/core/event.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "kernels/append_kernels.hpp"
 #include "kernels/kernels.hpp"
 #include "support/device_memory.hpp"
@@ -208,6 +209,14 @@ TEST_CASE(
   vector.append(std::vector<unsigned>(first, 0U), working);
   working.synchronize();
   unsigned* const base = vector.data();
+  {
+    // A kernel may be loaded when it is first launched, and loading waits for those that run.
+    growable_device_vector<unsigned> other{first_device};
+    device_appender<unsigned> first_use{other};
+    REQUIRE(launch_append_all(first_use.prepare(1, appending), 0, 1, appending.get()) == 0);
+    REQUIRE(first_use.commit(appending).missed == 0);
+  }
+  drain_retired_memory();
   REQUIRE(launch_count_until(base, first, stop, rounds, working.get()) == 0);
 
   std::size_t room = 1;
