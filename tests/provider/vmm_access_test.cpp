@@ -12,7 +12,7 @@ using namespace hipvmm::test;
 namespace {
 
 constexpr auto none = hipMemAccessFlagsProtNone;
-constexpr auto read = hipMemAccessFlagsProtRead;
+constexpr auto read_only = hipMemAccessFlagsProtRead;
 constexpr auto read_write = hipMemAccessFlagsProtReadWrite;
 
 hipError_t set_access(const mapped& memory, std::initializer_list<hipMemAccessDesc> wanted) {
@@ -114,20 +114,20 @@ TEST_CASE("hipMemSetAccess: devices that are not named keep their rights") {
   HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule, {0}};
-  CHECK(set_access(mapping, {access_of(1, read)}) == hipSuccess);
+  CHECK(set_access(mapping, {access_of(1, read_only)}) == hipSuccess);
   CHECK(access_at(mapping.at(), 0) == read_write);
-  CHECK(access_at(mapping.at(granule - 1), 1) == read);
+  CHECK(access_at(mapping.at(granule - 1), 1) == read_only);
   CHECK(set_access(mapping, {access_of(0, none)}) == hipSuccess);
   CHECK(access_at(mapping.at(), 0) == none);
-  CHECK(access_at(mapping.at(), 1) == read);
+  CHECK(access_at(mapping.at(), 1) == read_only);
 }
 
 TEST_CASE("hipMemSetAccess: of a device named twice the last entry counts") {
   HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule, {}};
-  CHECK(set_access(mapping, {access_of(0, read_write), access_of(0, read)}) == hipSuccess);
-  CHECK(access_at(mapping.at(), 0) == read);
+  CHECK(set_access(mapping, {access_of(0, read_write), access_of(0, read_only)}) == hipSuccess);
+  CHECK(access_at(mapping.at(), 0) == read_only);
 }
 
 TEST_CASE("hipMemSetAccess: one call covers neighbouring mappings of several owners") {
@@ -173,7 +173,7 @@ TEST_CASE("hipMemSetAccess: host code may touch what a device may") {
   const nothing_left check;
   const mapped mapping{granule, {1}};
   *mapping.at(5) = std::byte{42};
-  mapping.give(1, read);
+  mapping.give(1, read_only);
   CHECK(*mapping.at(5) == std::byte{42});
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("child: host code reads memory that is closed" * doctest::skip()) {
 
 TEST_CASE("child: host code writes memory that devices may only read" * doctest::skip()) {
   const mapped mapping{granule, {}};
-  mapping.give(0, read);
+  mapping.give(0, read_only);
   volatile std::byte* const readable = mapping.at();
   static_cast<void>(*readable);
   *readable = std::byte{1};
