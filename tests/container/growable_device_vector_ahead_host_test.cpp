@@ -42,6 +42,7 @@ growth_options options(ahead how) {
 
 /// Leaves `granules` of 2 MiB free on the first device while it lives.
 physical_chunk leave_free(std::size_t granules) {
+  drain_retired_memory();
   return physical_chunk{first_device, first_device.free_memory() - granules * 2 * MiB};
 }
 
