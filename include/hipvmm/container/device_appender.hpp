@@ -45,7 +45,8 @@ class device_appender {
       : target_{target}, counters_{target.device(), one_granule(target.device())} {
     counters_.resize_uninitialized(1);
   }
-  /// Waits for all work on the device: kernels of a run may still count.
+  /// Gives the counters back when all work on the device is done, for kernels of a run may still
+  /// count, and does not wait for that.
   ~device_appender() = default;
   device_appender(const device_appender&) = delete;
   device_appender& operator=(const device_appender&) = delete;
