@@ -78,12 +78,10 @@ check_inside() {  # WHERE FILE LAYER TARGET
   set_layer to "$target"
   if [[ $file == src/core/hip_compat.hpp ]]; then
     complain "$where: core/hip_compat.hpp includes nothing of hipvmm: providers use it too"
-  elif [[ $layer == provider/* ]]; then
-    case $target in
-      "src/$layer/"* | src/provider/*.def | src/core/hip_compat.hpp) ;;
-      include/hipvmm/provider/*) ;;
-      *) complain "$where: a provider is HIP and may not include $target of hipvmm" ;;
-    esac
+  elif [[ $file == src/provider/* ]]; then
+    # What lies in provider/ itself is for all of them.
+    [[ $to == provider || $to == "$layer" || $target == src/core/hip_compat.hpp ]] ||
+      complain "$where: a provider is HIP and may not include $target of hipvmm"
   elif [[ $file == include/hipvmm/hipvmm.hpp ]]; then
     [[ $target == include/* ]] || complain "$where: the umbrella includes public headers only"
   elif [[ $to == version.hpp ]]; then

@@ -80,6 +80,14 @@ case $breakage in
     append src/provider/host/extra.cpp '#include <hipvmm/core/error.hpp>'
     rejects 'a provider is HIP and may not include include/hipvmm/core/error.hpp' includes
     ;;
+  provider_includes_other_provider)
+    append src/provider/cuda/extra.cpp '#include "provider/host/failure.hpp"'
+    rejects 'a provider is HIP and may not include src/provider/host/failure.hpp' includes
+    ;;
+  shared_by_providers_includes_one)
+    append src/provider/failure.hpp '#include "provider/host/failure.hpp"'
+    rejects 'a provider is HIP and may not include src/provider/host/failure.hpp' includes
+    ;;
   compat_includes_library)
     append src/core/hip_compat.hpp '#include <hipvmm/core/bytes.hpp>'
     rejects 'core/hip_compat.hpp includes nothing of hipvmm' includes

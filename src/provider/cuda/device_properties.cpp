@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "call.hpp"
-#include "core/hip_compat.hpp"
 #include "device_attribute.hpp"
+#include "provider/properties.hpp"
 
 namespace hipvmm::cuda_provider {
 namespace {
@@ -14,43 +14,11 @@ hipUUID uuid_of(CUdevice device) {
 
 // What has no attribute, or none that CUDA knows, stays 0: the architecture's name is AMD's.
 hipDeviceProp_t properties_of(CUdevice device) {
-  const auto get = [device](int attribute) { return attribute_value(attribute, device); };
   hipDeviceProp_t told{};
   check(cuDeviceGetName(told.name, sizeof(told.name), device));
   check(cuDeviceTotalMem(&told.totalGlobalMem, device));
-  told.major = get(hipDeviceAttributeComputeCapabilityMajor);
-  told.minor = get(hipDeviceAttributeComputeCapabilityMinor);
-  told.multiProcessorCount = get(hipDeviceAttributeMultiprocessorCount);
-  told.warpSize = get(hipDeviceAttributeWarpSize);
-  told.maxThreadsPerBlock = get(hipDeviceAttributeMaxThreadsPerBlock);
-  told.maxThreadsPerMultiProcessor = get(hipDeviceAttributeMaxThreadsPerMultiProcessor);
-  told.maxThreadsDim[0] = get(hipDeviceAttributeMaxBlockDimX);
-  told.maxThreadsDim[1] = get(hipDeviceAttributeMaxBlockDimY);
-  told.maxThreadsDim[2] = get(hipDeviceAttributeMaxBlockDimZ);
-  told.maxGridSize[0] = get(hipDeviceAttributeMaxGridDimX);
-  told.maxGridSize[1] = get(hipDeviceAttributeMaxGridDimY);
-  told.maxGridSize[2] = get(hipDeviceAttributeMaxGridDimZ);
-  told.regsPerBlock = get(hipDeviceAttributeMaxRegistersPerBlock);
-  told.sharedMemPerBlock = static_cast<std::size_t>(get(hipDeviceAttributeMaxSharedMemoryPerBlock));
-  told.totalConstMem = static_cast<std::size_t>(get(hipDeviceAttributeTotalConstantMemory));
-  told.l2CacheSize = get(hipDeviceAttributeL2CacheSize);
-  told.clockRate = get(hipDeviceAttributeClockRate);
-  told.memoryClockRate = get(hipDeviceAttributeMemoryClockRate);
-  told.memoryBusWidth = get(hipDeviceAttributeMemoryBusWidth);
-  told.computeMode = get(hipDeviceAttributeComputeMode);
-  told.concurrentKernels = get(hipDeviceAttributeConcurrentKernels);
-  told.cooperativeLaunch = get(hipDeviceAttributeCooperativeLaunch);
-  told.ECCEnabled = get(hipDeviceAttributeEccEnabled);
-  told.integrated = get(hipDeviceAttributeIntegrated);
-  told.pciDomainID = get(hipDeviceAttributePciDomainID);
-  told.pciBusID = get(hipDeviceAttributePciBusId);
-  told.pciDeviceID = get(hipDeviceAttributePciDeviceId);
-  told.canMapHostMemory = get(hipDeviceAttributeCanMapHostMemory);
-  told.isLargeBar = get(hipDeviceAttributeIsLargeBar);
-  told.managedMemory = get(hipDeviceAttributeManagedMemory);
-  told.concurrentManagedAccess = get(hipDeviceAttributeConcurrentManagedAccess);
-  told.directManagedMemAccessFromHost = get(hipDeviceAttributeDirectManagedMemAccessFromHost);
-  hip_compat::set_newer_properties(told, uuid_of(device), get);
+  provider::set_properties(told, uuid_of(device),
+                           [device](int attribute) { return attribute_value(attribute, device); });
   return told;
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/hip_compat.hpp"
 #include "failure.hpp"
+#include "provider/properties.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
@@ -143,30 +144,8 @@ hipDeviceProp_t properties_of(runtime& machine, int device) {
   name_of(device).copy(told.name, sizeof(told.name) - 1);
   architecture.copy(told.gcnArchName, sizeof(told.gcnArchName) - 1);
   told.totalGlobalMem = machine.device(device).memory.budget();
-  told.major = get(hipDeviceAttributeComputeCapabilityMajor);
-  told.minor = get(hipDeviceAttributeComputeCapabilityMinor);
-  told.multiProcessorCount = get(hipDeviceAttributeMultiprocessorCount);
-  told.warpSize = get(hipDeviceAttributeWarpSize);
-  told.maxThreadsPerBlock = get(hipDeviceAttributeMaxThreadsPerBlock);
-  told.maxThreadsPerMultiProcessor = get(hipDeviceAttributeMaxThreadsPerMultiProcessor);
-  told.maxThreadsDim[0] = get(hipDeviceAttributeMaxBlockDimX);
-  told.maxThreadsDim[1] = get(hipDeviceAttributeMaxBlockDimY);
-  told.maxThreadsDim[2] = get(hipDeviceAttributeMaxBlockDimZ);
-  told.maxGridSize[0] = get(hipDeviceAttributeMaxGridDimX);
-  told.maxGridSize[1] = get(hipDeviceAttributeMaxGridDimY);
-  told.maxGridSize[2] = get(hipDeviceAttributeMaxGridDimZ);
-  told.clockRate = get(hipDeviceAttributeClockRate);
   told.clockInstructionRate = get(hipDeviceAttributeClockInstructionRate);
-  told.computeMode = get(hipDeviceAttributeComputeMode);
-  told.pciDomainID = get(hipDeviceAttributePciDomainID);
-  told.pciBusID = get(hipDeviceAttributePciBusId);
-  told.pciDeviceID = get(hipDeviceAttributePciDeviceId);
-  told.canMapHostMemory = get(hipDeviceAttributeCanMapHostMemory);
-  told.isLargeBar = get(hipDeviceAttributeIsLargeBar);
-  told.managedMemory = get(hipDeviceAttributeManagedMemory);
-  told.concurrentManagedAccess = get(hipDeviceAttributeConcurrentManagedAccess);
-  told.directManagedMemAccessFromHost = get(hipDeviceAttributeDirectManagedMemAccessFromHost);
-  hip_compat::set_newer_properties(told, uuid_of(device), get);
+  provider::set_properties(told, uuid_of(device), get);
   return told;
 }
 
