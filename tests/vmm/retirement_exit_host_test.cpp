@@ -104,6 +104,11 @@ TEST_CASE("retirement: regions of static storage may end after it") {
 }
 
 TEST_CASE("retirement: a fork does not wait for threads that it has not got") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // What another thread held of their locks at the fork stays locked in the child of GCC 12.
+  MESSAGE("skipped: the sanitizers do not survive a fork beside other threads");
+  return;
+#endif
   const child_result child =
       run_case_in_child("child: a fork of a process with memory that waits ends");
   CHECK_MESSAGE(passed(child), child.output);
