@@ -114,7 +114,8 @@ void check_resources(hipError_t result, const char* call, device_ref device, std
     throw out_of_memory{
         exhausted::device_memory, device.ordinal(), bytes, device.free_memory(), {}};
   throw out_of_memory{exhausted::descriptors, device.ordinal(), bytes, device.free_memory(),
-                      std::to_string(limit - left) + " of the " + std::to_string(limit) +
+                      std::string{call} + " returned " + hipGetErrorName(result) + " while " +
+                          std::to_string(limit - left) + " of the " + std::to_string(limit) +
                           " descriptors that this process may have are open"};
 }
 

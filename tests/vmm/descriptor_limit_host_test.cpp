@@ -27,6 +27,7 @@ void check_descriptors_are_named(Operation operation) {
     const std::string text = error.what();
     CAPTURE(text);
     CHECK(text.find("descriptor limit") != std::string::npos);
+    CHECK(text.find(" returned hipError") != std::string::npos);
     CHECK(text.find("ulimit -n") != std::string::npos);
     CHECK(text.find("granule_bytes") != std::string::npos);
   }
