@@ -16,7 +16,7 @@ std::size_t descriptor_limit() noexcept {
   return limit.rlim_cur;
 }
 
-// /proc/self/fd would need a descriptor, and poll() would take events from the GPU driver's files.
+// /proc/self/fd would tell too, but reading it needs a descriptor.
 std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept {
   const std::size_t end = std::min<std::size_t>(limit, std::numeric_limits<int>::max());
   std::size_t found = 0;

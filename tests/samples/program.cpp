@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -197,8 +198,7 @@ std::string arbitrary_bytes(std::size_t count) {
 }
 
 temporary_file::temporary_file(const std::string& contents, const std::string& suffix) {
-  const char* const folder = std::getenv("TMPDIR");
-  path_ = std::string{folder != nullptr ? folder : "/tmp"} + "/hipvmm_test_XXXXXX" + suffix;
+  path_ = std::filesystem::temp_directory_path() / ("hipvmm_test_XXXXXX" + suffix);
   const descriptor created{
       checked(::mkstemps(path_.data(), static_cast<int>(suffix.size())), "mkstemps")};
   std::ofstream{path_, std::ios::binary} << contents;
