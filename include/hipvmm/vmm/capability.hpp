@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/core/stream.hpp>
+
+namespace hipvmm {
+
+/// A yes or no about a device's memory that releases of HIP answer differently. Yes is what a
+/// runtime without defects does.
+enum class trait : unsigned {
+  virtual_memory,        ///< chunks can be created, mapped, granted and used at all
+  several_reservations,  ///< several reservations can be in use at a time
+  unmaps_each,           ///< mappings can be undone one by one, and their addresses freed then
+  unmaps_many,           ///< one unmap undoes several neighbouring mappings
+  tail_access,           ///< a mapping behind another can be granted by itself
+  base_access,           ///< all mappings from the first on can be granted at once
+  tells_failed_map,      ///< a map that fails says so
+  visible_at_once,       ///< work submitted after a map finds what is mapped
+  crosses_chunks,        ///< one copy may span neighbouring mappings
+  returns_memory,        ///< memory comes back when unmapped and released, addresses still reserved
+  returns_with_addresses,  ///< memory comes back at the latest when the addresses are freed
+  coherent_aliases,        ///< what is written at one address of a chunk is read at another
+  keeps_read_only,         ///< what may only be read cannot be written
+  peer_access,             ///< every device that HIP calls a peer can be granted, and reads right
+  shares_chunks,           ///< chunks can be exported and imported
+  imports_by_value,        ///< import takes the descriptor's value, else a pointer to it
+  host_access,             ///< host code may touch what the owner may
+};
+inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::host_access) + 1;
+
+/// What is known about a trait. Unknown: not probed, or the probe came to no result.
+enum class finding { unknown, no, yes };
+
+/// How hipvmm uses the memory of a device.
+enum class memory_path {
+  vmm,              ///< virtual memory management as it is meant
+  vmm_with_quirks,  ///< the same with work-arounds in force
+  fallback,         ///< hipMalloc, and copies when a buffer grows
+};
+
+/// A work-around in force, each because of one trait.
+enum class quirk {
+  access_from_base,   ///< rights are set from the first of neighbouring mappings on
+  verify_maps,        ///< HIP is asked after each map whether anything is mapped there
+  settle_mappings,    ///< new mappings are not handed out before settle_time has passed
+  renew_addresses,    ///< an emptied reservation is freed and taken again to get its memory back
+  no_aliases,         ///< no chunk is used at two addresses
+  import_by_pointer,  ///< import gets a pointer to the descriptor
+  larger_chunks,      ///< chunks cost descriptors: more slack is taken when these run short
+};
+
+/// Time of one call in nanoseconds, the median of a few; zero when not measured.
+struct call_costs {
+  std::int64_t reserve, create, map, set_access, unmap, release, free;
+};
+
+/// How the memory of one device behaves under this runtime: what probes found, not what versions
+/// promise. An immutable value that is cheap to copy.
+class capability {
+ public:
+  [[nodiscard]] finding operator[](trait which) const noexcept;
+  /// Whether the library relies on the trait: what is unknown counts as the safe answer.
+  [[nodiscard]] bool has(trait which) const noexcept;
+  /// Why it is so, as a sentence: what the probe saw, or what the answer was taken from.
+  [[nodiscard]] const std::string& reason(trait which) const noexcept;
+
+  [[nodiscard]] memory_path path() const noexcept;
+  /// Work-arounds in force; none on the other paths.
+  [[nodiscard]] const std::vector<quirk>& quirks() const noexcept;
+  [[nodiscard]] bool needs(quirk which) const noexcept;
+  /// On the fallback, the trait that is missing and why; else empty.
+  [[nodiscard]] const std::string& why_fallback() const noexcept;
+
+  [[nodiscard]] std::size_t minimum_granularity() const noexcept;
+  [[nodiscard]] std::size_t recommended_granularity() const noexcept;
+  /// File descriptors that each chunk costs while it lives; -1 when not measured.
+  [[nodiscard]] int descriptors_per_chunk() const noexcept;
+  /// How long after a map work may miss it, with a margin; zero unless settle_mappings is in force.
+  [[nodiscard]] std::chrono::nanoseconds settle_time() const noexcept;
+  [[nodiscard]] const call_costs& costs() const noexcept;
+
+  /// Device, driver, runtime, kernel and library that the record is about: the key of the cache.
+  [[nodiscard]] const std::string& subject() const noexcept;
+  /// Where the record comes from, as part of a sentence: "probed now", "read from /path".
+  [[nodiscard]] const std::string& origin() const noexcept;
+
+  struct record;
+  explicit capability(std::shared_ptr<const record> found) noexcept : record_{std::move(found)} {}
+
+ private:
+  std::shared_ptr<const record> record_;
+};
+
+/// The record of `device`, made at first use in the process: read from the cache on disk, else
+/// probed. HIPVMM_CAPABILITY changes that; docs/rocm.md says how. Thread-safe.
+/// Throws: std::invalid_argument when there is no such device or HIPVMM_CAPABILITY is malformed.
+[[nodiscard]] capability capability_of(device_ref device);
+
+/// A kernel of the caller's that copies `count` words on the device of `stream`: lets probes look
+/// with a kernel's eyes, which caches and page tables may show other bytes than a copy engine.
+using copy_kernel = std::function<void(std::uint32_t* to, const std::uint32_t* from,
+                                       std::size_t count, stream_ref stream)>;
+
+/// Probes `device` anew, whatever is cached, and replaces the record of the process and the disk.
+/// Regions that exist keep to the old one. Throws: as capability_of.
+capability probe_capability(device_ref device, const copy_kernel& kernel = {});
+
+/// `tail_access`, `visible_at_once` and so on: the name in files, messages and JSON.
+[[nodiscard]] std::string_view name_of(trait which) noexcept;
+[[nodiscard]] std::string_view name_of(finding which) noexcept;
+[[nodiscard]] std::string_view name_of(memory_path which) noexcept;
+[[nodiscard]] std::string_view name_of(quirk which) noexcept;
+/// What the quirk does and where the defect is recorded, one sentence.
+[[nodiscard]] std::string_view description_of(quirk which) noexcept;
+
+}  // namespace hipvmm
