@@ -32,6 +32,30 @@ bar at_least(std::string claim, double bound, const char* unit, figure found) {
   return result;
 }
 
+/// A median with its quartiles, for what is judged by pairs.
+std::string spread(const summary& of, const char* unit) {
+  return number(of.median, unit) + " (" + number(of.lower_quartile, "") + " to " +
+         number(of.upper_quartile, "") + ")";
+}
+
+using ratios = std::vector<double>;
+
+bar at_most(std::string claim, double bound, const char* unit, const ratios& found) {
+  if (found.empty()) return at_most(std::move(claim), bound, unit, figure{});
+  const summary of = summarize(found);
+  bar result = at_most(std::move(claim), bound, unit, figure{of.median});
+  result.figure = spread(of, unit);
+  return result;
+}
+
+bar at_least(std::string claim, double bound, const char* unit, const ratios& found) {
+  if (found.empty()) return at_least(std::move(claim), bound, unit, figure{});
+  const summary of = summarize(found);
+  bar result = at_least(std::move(claim), bound, unit, figure{of.median});
+  result.figure = spread(of, unit);
+  return result;
+}
+
 /// Looks the rows of one run up.
 class finder {
  public:
@@ -43,6 +67,12 @@ class finder {
     const measurement* const b = row_of(rows_, scenario, fast);
     if (a == nullptr || b == nullptr) return std::nullopt;
     return summarize(a->seconds).median / summarize(b->seconds).median;
+  }
+  /// The same for each turn that sampled both.
+  ratios paired(const std::string& scenario, const char* slow, const char* fast) const {
+    const measurement* const a = row_of(rows_, scenario, slow);
+    const measurement* const b = row_of(rows_, scenario, fast);
+    return a == nullptr || b == nullptr ? ratios{} : paired_ratios(*a, *b);
   }
   figure peak(const std::string& scenario, const char* method) const {
     const measurement* const row = row_of(rows_, scenario, method);
@@ -83,7 +113,7 @@ std::vector<bar> judge(const std::vector<measurement>& rows, const settings& cho
   for (const std::string& each : {std::string{scenario::doubling}, steps, peers})
     for (const char* method : {name::region, name::exact_vector})
       bars.push_back(at_most(each + ": " + method + " beside raw calls", 1.10, " times",
-                             found.times(each, method, name::raw_calls)));
+                             found.paired(each, method, name::raw_calls)));
   for (const std::string& each : {std::string{scenario::doubling}, steps})
     for (const char* method : {name::region, name::exact_vector})
       bars.push_back(at_most(each + ": copies by " + method, 0, "", found.copies(each, method)));
@@ -101,7 +131,7 @@ std::vector<bar> judge(const std::vector<measurement>& rows, const settings& cho
     for (const char* method : {name::doubled_vector, name::stepped_vector})
       bars.push_back(
           at_least(std::string{each} + ": bandwidth over " + method + " beside hipMalloc", 0.99,
-                   " times", found.times(each, name::plain, method)));
+                   " times", found.paired(each, name::plain, method)));
   for (const char* method : {name::region, name::exact_vector, name::vector})
     bars.push_back(at_most(std::string{scenario::beside} + ": slowest step of " + method, 1, " ms",
                            found.slowest_ms(scenario::beside, method)));
@@ -121,9 +151,9 @@ const char* to_text(outcome result) {
 }
 
 void print_bars(const std::vector<bar>& bars) {
-  std::printf("\n%-70s %-20s %-14s %s\n", "bar", "", "figure", "");
+  std::printf("\n%-76s %-20s %-32s %s\n", "bar", "", "figure", "");
   for (const bar& each : bars)
-    std::printf("%-70s %-20s %-14s %s\n", each.claim.c_str(), each.bound.c_str(),
+    std::printf("%-76s %-20s %-32s %s\n", each.claim.c_str(), each.bound.c_str(),
                 each.figure.c_str(), to_text(each.result));
 }
 

@@ -4,6 +4,7 @@
 // decision at its top; growth_bars.cpp holds the bars, and --enforce makes a missed one a failure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
@@ -28,8 +29,9 @@ struct options {
   std::size_t step_bytes = 64 * hipvmm::MiB;
   std::size_t steps_bytes = 16 * hipvmm::GiB;
   int runs = 5;
-  int repeats = 4;
+  int repeats = 8;
   int copy_runs = 5;
+  int pause_ms = 0;
   int device = 0;
   bool enforce = false;
   std::vector<std::string> only;
@@ -72,6 +74,7 @@ bench::settings settings_of(const options& chosen) {
   result.runs = chosen.runs;
   result.repeats = chosen.repeats;
   result.copy_runs = chosen.copy_runs;
+  result.pause = std::chrono::milliseconds{chosen.pause_ms};
   const std::size_t least =
       std::max(hipvmm::align_up(2 * hipvmm::MiB, result.unit), result.step_bytes);
   if (result.steps_bytes < least)
@@ -194,6 +197,10 @@ int main(int argc, char** argv) {
   count("--runs", chosen.runs, "Runs, in each of which the methods take turns");
   count("--repeats", chosen.repeats, "Samples of the methods that do not copy in each run");
   count("--copy-runs", chosen.copy_runs, "Runs that sample growth by copying, which is slow");
+  app.add_option("--pause-ms", chosen.pause_ms,
+                 "Milliseconds to sleep before each sample, of every method alike")
+      ->check(CLI::Range(0, 60'000))
+      ->capture_default_str();
   app.add_option("--device", chosen.device, "Device to measure")->capture_default_str();
   app.add_option("--only", chosen.only, "Scenarios to measure, with commas between them")
       ->delimiter(',')

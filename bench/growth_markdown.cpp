@@ -61,6 +61,13 @@ std::vector<column> columns_of(const std::string& baseline) {
       {"slowest", of_samples([](const measurement&, const summary& s) { return duration(s.max); })},
       {"beside " + baseline,
        [](const measurement& row) { return row.ratio ? digits(*row.ratio) : ""; }},
+      {"in pairs",
+       [](const measurement& row) {
+         if (row.pairs.empty()) return std::string{};
+         const summary s = summarize(row.pairs);
+         return digits(s.median) + " (" + digits(s.lower_quartile) + " to " +
+                digits(s.upper_quartile) + ")";
+       }},
       {"for each step", of_samples([](const measurement& row, const summary& s) {
          return row.steps > 1 ? duration(s.median / static_cast<double>(row.steps)) : "";
        })},
@@ -89,6 +96,11 @@ std::vector<column> columns_of(const std::string& baseline) {
       {"bandwidth",
        [](const measurement& row) {
          return row.gigabytes_per_second ? digits(*row.gigabytes_per_second) + " GB/s" : "";
+       }},
+      {"best bandwidth",
+       [](const measurement& row) {
+         return row.best_gigabytes_per_second ? digits(*row.best_gigabytes_per_second) + " GB/s"
+                                              : "";
        }},
       {"note", [](const measurement& row) { return row.note; }}};
 }

@@ -100,6 +100,7 @@ std::vector<measurement> measure_largest(const settings& chosen) {
     rows[i].bytes = worst[i].bytes;
     rows[i].share = worst[i].share();
     rows[i].ratio.reset();  // times to different sizes
+    rows[i].pairs.clear();
   }
   return rows;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include <hipvmm/core/copy.hpp>
@@ -34,14 +35,32 @@ void guarded(measurement& row, Work work) {
 }
 
 /// Takes one sample, and with the first one counts its HIP calls, setting up and giving back too.
-void sample(const method& each, hipvmm::device_ref device, measurement& row) {
+void sample(const method& each, std::size_t turn, const settings& chosen, measurement& row) {
+  // What the driver still does with the memory of the one before may end in the meantime.
+  if (chosen.pause.count() != 0) std::this_thread::sleep_for(chosen.pause);
   const auto before = hip_calls();
-  std::vector<double> steps = run_alone(each, device, nullptr);
+  std::vector<double> steps = run_alone(each, chosen.device, nullptr);
   const auto after = hip_calls();
   if (before && after && !row.calls)
     row.calls = {after->all - before->all, after->copies - before->copies};
   row.seconds.push_back(std::accumulate(steps.begin(), steps.end(), 0.0));
   row.step_seconds.push_back(std::move(steps));
+  row.turns.push_back(turn);
+}
+
+/// The order in which `count` methods take their turn number `turn`. Over 2 * count turns each
+/// comes first, and follows each other one, equally often: what a method finds depends on the one
+/// before.
+std::vector<std::size_t> turn_order(std::size_t count, std::size_t turn) {
+  // 0, 1, -1, 2, -2 ... modulo count: the distances between neighbours are all different, so its
+  // rotations have every pair once, and in reverse once again.
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t distance = (i + 1) / 2;
+    order.push_back(((i % 2 == 1 ? distance : count - distance) + turn / 2) % count);
+  }
+  if (turn % 2 == 1) std::reverse(order.begin(), order.end());
+  return order;
 }
 
 std::vector<double> grow_once(const growth_method& each, hipvmm::device_ref device,
@@ -109,23 +128,31 @@ std::vector<measurement> measure(const measurement& scenario, const std::vector<
   }
   int most_repeats = 1;
   for (const method& each : methods) most_repeats = std::max(most_repeats, each.repeats);
+  // Those that are sampled in every turn go together, so that a pair is never seconds apart.
+  std::vector<std::size_t> often;
+  std::vector<std::size_t> seldom;
+  for (std::size_t i = 0; i < methods.size(); ++i)
+    if (rows[i].note.empty()) (methods[i].repeats == most_repeats ? often : seldom).push_back(i);
   std::size_t turn = 0;
   for (int run = 0; run < chosen.runs; ++run) {
     for (int repeat = 0; repeat < most_repeats; ++repeat, ++turn) {
-      // Another one first each time, and every other time in reverse: what a method finds depends
-      // on the one before it.
-      for (std::size_t i = 0; i < methods.size(); ++i) {
-        const std::size_t forward = (i + turn / 2) % methods.size();
-        const std::size_t at = turn % 2 == 0 ? forward : methods.size() - 1 - forward;
-        const method& each = methods[at];
-        if (run < each.runs && repeat < each.repeats && rows[at].note.empty())
-          guarded(rows[at], [&] { sample(each, chosen.device, rows[at]); });
-      }
+      const auto take_turns = [&](const std::vector<std::size_t>& group, std::size_t number) {
+        for (const std::size_t place : turn_order(group.size(), number)) {
+          const std::size_t at = group[place];
+          const method& each = methods[at];
+          if (run < each.runs && repeat < each.repeats && rows[at].note.empty())
+            guarded(rows[at], [&] { sample(each, turn, chosen, rows[at]); });
+        }
+      };
+      take_turns(often, turn);
+      take_turns(seldom, static_cast<std::size_t>(run + repeat));
     }
   }
-  for (measurement& row : rows)
-    if (!row.seconds.empty() && !rows.front().seconds.empty())
-      row.ratio = summarize(row.seconds).median / summarize(rows.front().seconds).median;
+  for (measurement& row : rows) {
+    if (row.seconds.empty() || rows.front().seconds.empty()) continue;
+    row.ratio = summarize(row.seconds).median / summarize(rows.front().seconds).median;
+    row.pairs = paired_ratios(row, rows.front());
+  }
   return rows;
 }
 

@@ -85,10 +85,26 @@ std::string if_known(const std::optional<Value>& value, Write write) {
 
 summary summarize(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
-  const std::size_t half = samples.size() / 2;
-  const double median =
-      samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2;
-  return {median, samples.front(), samples.back()};
+  // Between two samples in proportion to where it lies between them.
+  const auto quantile = [&](double share) {
+    const double place = share * static_cast<double>(samples.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const std::size_t above = std::min(below + 1, samples.size() - 1);
+    return samples[below] +
+           (samples[above] - samples[below]) * (place - static_cast<double>(below));
+  };
+  return {quantile(0.5), samples.front(), samples.back(), quantile(0.25), quantile(0.75)};
+}
+
+std::vector<double> paired_ratios(const measurement& slow, const measurement& fast) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < slow.turns.size(); ++i) {
+    const auto same = std::find(fast.turns.begin(), fast.turns.end(), slow.turns[i]);
+    if (same != fast.turns.end())
+      ratios.push_back(slow.seconds[i] /
+                       fast.seconds[static_cast<std::size_t>(same - fast.turns.begin())]);
+  }
+  return ratios;
 }
 
 const measurement* row_of(const std::vector<measurement>& rows, const std::string& scenario,
@@ -117,9 +133,10 @@ origin describe_origin(const std::string& provider, int argc, char** argv) {
 }
 
 void print_table(const std::vector<measurement>& rows) {
-  std::printf("%-34s %-24s %7s %10s %7s %12s %12s %12s %11s %10s %12s %12s %10s %7s %7s\n",
+  std::printf("%-34s %-24s %7s %10s %7s %12s %12s %12s %11s %10s %8s %12s %12s %10s %7s %7s\n",
               "scenario", "method", "steps", "bytes", "samples", "median us", "min us", "max us",
-              "us a step", "x baseline", "median step", "worst step", "peak", "calls", "copies");
+              "us a step", "x baseline", "x paired", "median step", "worst step", "peak", "calls",
+              "copies");
   for (const measurement& row : rows) {
     const std::string at_start = row.note.empty() ? "" : " (" + row.note + ")";
     if (row.seconds.empty()) {
@@ -130,12 +147,14 @@ void print_table(const std::vector<measurement>& rows) {
     const auto steps = summarize_steps(row);
     const auto count = [](std::uint64_t value) { return std::to_string(value); };
     std::printf(
-        "%-34s %-24s %7zu %10s %7zu %12.1f %12.1f %12.1f %11.3f %10s %12s %12s %10s %7s %7s%s\n",
+        "%-34s %-24s %7zu %10s %7zu %12.1f %12.1f %12.1f %11.3f %10s %8s %12s %12s %10s %7s "
+        "%7s%s\n",
         row.scenario.c_str(), row.method.c_str(), row.steps,
         hipvmm::format_bytes(row.bytes).c_str(), row.seconds.size(), time.median * microseconds,
         time.min * microseconds, time.max * microseconds,
         time.median * microseconds / static_cast<double>(row.steps),
         if_known(row.ratio, [](double ratio) { return number(ratio, 3); }).c_str(),
+        row.pairs.empty() ? "" : number(summarize(row.pairs).median, 3).c_str(),
         if_known(steps, [](const step_summary& s) { return in_us(s.median.median, 2); }).c_str(),
         if_known(steps, [](const step_summary& s) { return in_us(s.worst.median, 1); }).c_str(),
         if_known(row.peak_bytes, hipvmm::format_bytes).c_str(),
@@ -150,7 +169,9 @@ void write_csv(const std::string& path, const origin& origin,
   std::ofstream csv{path};
   csv << "date,machine,provider,command,scenario,method,steps,bytes,samples,median_us,min_us,"
          "max_us,median_us_per_step,ratio_to_baseline,hip_calls,hip_copies,median_step_us,"
-         "worst_step_us,worst_step_max_us,peak_bytes,share_of_free,gb_per_s,note\n";
+         "worst_step_us,worst_step_max_us,peak_bytes,share_of_free,gb_per_s,note,pairs,paired_"
+         "ratio,"
+         "paired_ratio_lower_quartile,paired_ratio_upper_quartile,best_gb_per_s\n";
   const auto decimal = [](int decimals) {
     return [decimals](double value) { return number(value, decimals); };
   };
@@ -174,7 +195,15 @@ void write_csv(const std::string& path, const origin& origin,
         << if_known(steps, [](const step_summary& s) { return in_us(s.worst.max, 3); }) << ','
         << if_known(row.peak_bytes, [](std::size_t bytes) { return std::to_string(bytes); }) << ','
         << if_known(row.share, decimal(5)) << ',' << if_known(row.gigabytes_per_second, decimal(1))
-        << ',' << quoted(row.note) << '\n';
+        << ',' << quoted(row.note) << ',' << row.pairs.size() << ',';
+    if (row.pairs.empty()) {
+      csv << ",,,";
+    } else {
+      const summary paired = summarize(row.pairs);
+      csv << number(paired.median, 4) << ',' << number(paired.lower_quartile, 4) << ','
+          << number(paired.upper_quartile, 4) << ',';
+    }
+    csv << if_known(row.best_gigabytes_per_second, decimal(1)) << '\n';
   }
   require_written(csv, path);
 }

@@ -14,6 +14,8 @@ struct summary {
   double median;
   double min;
   double max;
+  double lower_quartile;
+  double upper_quartile;
 };
 
 /// Pre: `samples` is not empty.
@@ -26,21 +28,28 @@ struct measurement {
   std::size_t steps = 0;
   std::size_t bytes = 0;                 ///< held at the end
   std::vector<double> seconds = {};      ///< of all steps, one for each sample
+  std::vector<std::size_t> turns = {};   ///< the turn that each sample was taken in
   std::optional<double> ratio = {};      ///< of the median to that of the scenario's baseline
+  std::vector<double> pairs = {};        ///< as paired_ratios, to the scenario's baseline
   std::optional<call_count> calls = {};  ///< of one sample
   std::vector<std::vector<double>> step_seconds = {};  ///< of each step, one list a sample
   std::vector<std::size_t> step_bytes = {};            ///< held after each step
   std::vector<std::size_t> step_held = {};     ///< most memory taken from the device in each step
   std::optional<std::size_t> peak_bytes = {};  ///< the most of these
   std::optional<double> share = {};            ///< of `bytes` in the memory free at the start
-  std::optional<double> gigabytes_per_second = {};  ///< 10^9 bytes, read and written
-  std::string note = {};                            ///< such as why there are no samples
-  bool failed = false;                              ///< the note says how
+  std::optional<double> gigabytes_per_second = {};       ///< 10^9 bytes, read and written
+  std::optional<double> best_gigabytes_per_second = {};  ///< of the fastest sample
+  std::string note = {};                                 ///< such as why there are no samples
+  bool failed = false;                                   ///< the note says how
 };
 
 /// The row of a method in a scenario; nullptr where it was not measured or has no samples.
 [[nodiscard]] const measurement* row_of(const std::vector<measurement>& rows,
                                         const std::string& scenario, const std::string& method);
+
+/// How many times as long as `fast` did `slow` take: one ratio for each turn that sampled both, so
+/// that what drifts in the machine is in both halves of it.
+[[nodiscard]] std::vector<double> paired_ratios(const measurement& slow, const measurement& fast);
 
 /// Seconds of single steps, over the samples: of each sample its median step, and its worst.
 struct step_summary {
