@@ -37,6 +37,14 @@ growth_method ahead_method(const char* called, bool writes, const settings& chos
   return result;
 }
 
+void add_cached_methods(std::vector<growth_method>& methods, hipvmm::device_ref device,
+                        const std::vector<std::size_t>& sizes) {
+  methods.push_back(
+      {name::cached_region, [=](const peak_hook&) { return make_cached_region(device, sizes); }});
+  methods.push_back(
+      {name::cached_vector, [=](const peak_hook&) { return make_cached_vector(device, sizes); }});
+}
+
 }  // namespace
 
 std::string scenario::steps(const settings& chosen) {
@@ -61,12 +69,15 @@ std::vector<growth_method> common_methods(const settings& chosen,
 std::vector<measurement> measure_doubling(const settings& chosen) {
   const std::vector<std::size_t> sizes =
       doubling(hipvmm::align_up(2 * hipvmm::MiB, chosen.unit), chosen.max_bytes);
-  return measure_growth(scenario::doubling, sizes, common_methods(chosen, sizes), chosen);
+  std::vector<growth_method> methods = common_methods(chosen, sizes);
+  add_cached_methods(methods, chosen.device, sizes);
+  return measure_growth(scenario::doubling, sizes, methods, chosen);
 }
 
 std::vector<measurement> measure_steps(const settings& chosen) {
   const std::vector<std::size_t> sizes = equal_steps(chosen.step_bytes, chosen.steps_bytes);
   std::vector<growth_method> methods = common_methods(chosen, sizes);
+  add_cached_methods(methods, chosen.device, sizes);
   methods.push_back(ahead_method(name::ahead, true, chosen));
   methods.push_back(ahead_method(name::ahead_no_pause, false, chosen));
   return measure_growth(scenario::steps(chosen), sizes, methods, chosen);

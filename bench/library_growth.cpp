@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "library_growth.hpp"
 
+#include <functional>
+#include <stdexcept>
+
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/retirement.hpp>
@@ -11,8 +15,10 @@ namespace {
 class grown_region final : public grower {
  public:
   grown_region(hipvmm::device_ref device, std::size_t max_bytes,
-               std::optional<hipvmm::device_ref> peer)
-      : region_{device, max_bytes, {hipvmm::handle_type::none, &nothing_kept_}} {
+               std::optional<hipvmm::device_ref> peer, hipvmm::chunk_cache* cache = nullptr)
+      : region_{device,
+                max_bytes,
+                {hipvmm::handle_type::none, cache == nullptr ? &nothing_kept_ : cache}} {
     if (peer) region_.grant(*peer);
   }
   void grow(std::size_t bytes) override { region_.commit(0, bytes); }
@@ -37,6 +43,33 @@ class grown_vector final : public grower {
   hipvmm::growable_device_vector<unsigned char> vector_;
 };
 
+using make_with_cache = std::function<std::unique_ptr<grower>(hipvmm::chunk_cache&)>;
+
+/// Grows once before it is handed out, so that all later chunks are in the cache.
+class grown_again final : public grower {
+ public:
+  grown_again(const std::vector<std::size_t>& sizes, const make_with_cache& make)
+      : cache_{sizes.back()} {
+    {
+      const std::unique_ptr<grower> first = make(cache_);
+      for (const std::size_t size : sizes) first->grow(size);
+    }
+    hipvmm::drain_retired_memory();
+    const std::size_t kept = cache_.statistics().bytes;
+    if (kept != sizes.back())
+      throw std::runtime_error{"the chunk cache kept " + hipvmm::format_bytes(kept) + " of " +
+                               hipvmm::format_bytes(sizes.back()) +
+                               ", so that growth would create chunks anew"};
+    growing_ = make(cache_);
+  }
+  void grow(std::size_t bytes) override { growing_->grow(bytes); }
+  void* data() override { return growing_->data(); }
+
+ private:
+  hipvmm::chunk_cache cache_;
+  std::unique_ptr<grower> growing_;
+};
+
 }  // namespace
 
 std::unique_ptr<grower> make_region(hipvmm::device_ref device, std::size_t max_bytes,
@@ -48,6 +81,22 @@ std::unique_ptr<grower> make_vector(hipvmm::device_ref device,
                                     const hipvmm::growth_options& options,
                                     std::optional<hipvmm::device_ref> peer) {
   return std::make_unique<grown_vector>(device, options, peer);
+}
+
+std::unique_ptr<grower> make_cached_region(hipvmm::device_ref device,
+                                           const std::vector<std::size_t>& sizes) {
+  return std::make_unique<grown_again>(sizes, [&](hipvmm::chunk_cache& cache) {
+    return std::make_unique<grown_region>(device, sizes.back(), std::nullopt, &cache);
+  });
+}
+
+std::unique_ptr<grower> make_cached_vector(hipvmm::device_ref device,
+                                           const std::vector<std::size_t>& sizes) {
+  return std::make_unique<grown_again>(sizes, [&](hipvmm::chunk_cache& cache) {
+    hipvmm::growth_options options = exact_steps();
+    options.chunks.cache = &cache;
+    return make_vector(device, options);
+  });
 }
 
 hipvmm::growth_options exact_steps() {

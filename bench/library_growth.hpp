@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include "grower.hpp"
@@ -26,6 +27,14 @@ namespace bench {
 /// As exact_steps, with the chunk for the next sixteen steps of `step_bytes` made ready by a thread
 /// in the background.
 [[nodiscard]] hipvmm::growth_options ahead_options(std::size_t step_bytes);
+
+/// As make_region and as an exact make_vector, with a chunk cache of its own that holds the
+/// chunks of a first growth through `sizes`: what a program sees that grows again and again.
+/// Throws: std::runtime_error when the cache did not keep them.
+[[nodiscard]] std::unique_ptr<grower> make_cached_region(hipvmm::device_ref device,
+                                                         const std::vector<std::size_t>& sizes);
+[[nodiscard]] std::unique_ptr<grower> make_cached_vector(hipvmm::device_ref device,
+                                                         const std::vector<std::size_t>& sizes);
 
 /// Returns when the memory of what was destroyed is the device's again.
 void wait_for_returned_memory(hipvmm::device_ref device);
