@@ -32,6 +32,7 @@ struct options {
   int repeats = 8;
   int copy_runs = 5;
   int pause_ms = 0;
+  std::vector<int> create_pauses_ms = {0, 50, 200, 500, 1000, 2000};
   int device = 0;
   bool enforce = false;
   std::vector<std::string> only;
@@ -46,11 +47,14 @@ struct named_scenario {
   std::vector<bench::measurement> (*measure)(const bench::settings&);
 };
 
-constexpr named_scenario scenarios[] = {
-    {"doubling", bench::measure_doubling},   {"steps", bench::measure_steps},
-    {"push_back", bench::measure_push_back}, {"largest", bench::measure_largest},
-    {"bandwidth", bench::measure_bandwidth}, {"beside_kernel", bench::measure_beside_kernel},
-    {"peers", bench::measure_peers}};
+constexpr named_scenario scenarios[] = {{"doubling", bench::measure_doubling},
+                                        {"steps", bench::measure_steps},
+                                        {"push_back", bench::measure_push_back},
+                                        {"largest", bench::measure_largest},
+                                        {"bandwidth", bench::measure_bandwidth},
+                                        {"beside_kernel", bench::measure_beside_kernel},
+                                        {"create_after_free", bench::measure_create_after_free},
+                                        {"peers", bench::measure_peers}};
 
 /// What the device can hold twice, for copying needs the old and the new at once.
 std::size_t clamped(std::size_t wanted, hipvmm::device_ref device) {
@@ -74,6 +78,7 @@ bench::settings settings_of(const options& chosen) {
   result.runs = chosen.runs;
   result.repeats = chosen.repeats;
   result.copy_runs = chosen.copy_runs;
+  result.create_pauses_ms = chosen.create_pauses_ms;
   result.pause = std::chrono::milliseconds{chosen.pause_ms};
   const std::size_t least =
       std::max(hipvmm::align_up(2 * hipvmm::MiB, result.unit), result.step_bytes);
@@ -197,6 +202,11 @@ int main(int argc, char** argv) {
   count("--runs", chosen.runs, "Runs, in each of which the methods take turns");
   count("--repeats", chosen.repeats, "Samples of the methods that do not copy in each run");
   count("--copy-runs", chosen.copy_runs, "Runs that sample growth by copying, which is slow");
+  app.add_option("--create-pauses-ms", chosen.create_pauses_ms,
+                 "Milliseconds between giving memory back and creating, with commas between them")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 60'000))
+      ->capture_default_str();
   app.add_option("--pause-ms", chosen.pause_ms,
                  "Milliseconds to sleep before each sample, of every method alike")
       ->check(CLI::Range(0, 60'000))

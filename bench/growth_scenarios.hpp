@@ -18,6 +18,7 @@ namespace bench {
 [[nodiscard]] std::vector<measurement> measure_largest(const settings& chosen);
 [[nodiscard]] std::vector<measurement> measure_bandwidth(const settings& chosen);
 [[nodiscard]] std::vector<measurement> measure_beside_kernel(const settings& chosen);
+[[nodiscard]] std::vector<measurement> measure_create_after_free(const settings& chosen);
 [[nodiscard]] std::vector<measurement> measure_peers(const settings& chosen);
 
 namespace scenario {
@@ -30,6 +31,8 @@ inline constexpr const char* copy_kernel = "copy by kernel";
 inline constexpr const char* copy_call = "copy by hipMemcpyAsync";
 inline constexpr const char* beside =
     kernels_built ? "beside a 200 ms kernel" : "beside a 200 ms host function";
+inline constexpr const char* create_after_free = "create after free";
+inline constexpr const char* create_on_full_device = "create after free, full device";
 [[nodiscard]] std::string peers(const settings& chosen);
 }  // namespace scenario
 

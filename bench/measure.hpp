@@ -28,14 +28,15 @@ class stopwatch {
 /// What a whole run of the program is asked to do.
 struct settings {
   hipvmm::device_ref device{0};
-  std::size_t unit = 0;                ///< granularity, of which all sizes are multiples
-  std::size_t max_bytes = 0;           ///< the doubling ends here
-  std::size_t step_bytes = 0;          ///< size of the equal steps
-  std::size_t steps_bytes = 0;         ///< the equal steps end here
-  int runs = 0;                        ///< runs, in each of which the methods take turns
-  int repeats = 0;                     ///< samples of a fast method in each run
-  int copy_runs = 0;                   ///< runs that sample growth by copying, which is slow
-  std::chrono::milliseconds pause{0};  ///< before each sample, outside its time
+  std::size_t unit = 0;                    ///< granularity, of which all sizes are multiples
+  std::size_t max_bytes = 0;               ///< the doubling ends here
+  std::size_t step_bytes = 0;              ///< size of the equal steps
+  std::size_t steps_bytes = 0;             ///< the equal steps end here
+  int runs = 0;                            ///< runs, in each of which the methods take turns
+  int repeats = 0;                         ///< samples of a fast method in each run
+  int copy_runs = 0;                       ///< runs that sample growth by copying, which is slow
+  std::vector<int> create_pauses_ms = {};  ///< between giving back and creating
+  std::chrono::milliseconds pause{0};      ///< before each sample, outside its time
 };
 
 /// Looks at the device's free memory, outside the time, to tell how much a method holds at most.

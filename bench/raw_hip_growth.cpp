@@ -42,14 +42,19 @@ hipMemAccessDesc open_to(hipvmm::device_ref device) {
   return {{hipMemLocationTypeDevice, device.ordinal()}, hipMemAccessFlagsProtReadWrite};
 }
 
+hipMemAllocationProp pinned_on(hipvmm::device_ref device) {
+  hipMemAllocationProp result = {};
+  result.type = hipMemAllocationTypePinned;
+  result.location = open_to(device).location;
+  return result;
+}
+
 /// A reservation and the chunks in it, with nothing between the caller and HIP but two arrays.
 class raw_chunks final : public grower {
  public:
   raw_chunks(hipvmm::device_ref device, std::size_t max_bytes, std::size_t max_steps,
              std::optional<hipvmm::device_ref> peer)
-      : max_bytes_{max_bytes}, access_{open_to(device)} {
-    property_.type = hipMemAllocationTypePinned;
-    property_.location = access_.front().location;
+      : property_{pinned_on(device)}, max_bytes_{max_bytes}, access_{open_to(device)} {
     // The owner last, for ROCm 7.14 corrupts the mapping otherwise (openxla/xla#46576).
     if (peer) access_.insert(access_.begin(), open_to(*peer));
     chunks_.reserve(max_steps);
@@ -80,7 +85,7 @@ class raw_chunks final : public grower {
  private:
   void* at(std::size_t offset) const { return static_cast<char*>(base_) + offset; }
 
-  hipMemAllocationProp property_ = {};
+  hipMemAllocationProp property_;
   std::size_t max_bytes_;
   std::size_t committed_ = 0;
   void* base_ = nullptr;
@@ -196,6 +201,16 @@ std::unique_ptr<grower> make_async_copy(peak_hook at_peak) {
 }
 
 std::unique_ptr<grower> make_allocation() { return std::make_unique<allocations>(); }
+
+double time_create(hipvmm::device_ref device, std::size_t bytes) {
+  const hipMemAllocationProp property = pinned_on(device);
+  hipMemGenericAllocationHandle_t handle = nullptr;
+  const stopwatch watch;
+  require(hipMemCreate(&handle, bytes, &property, 0), "hipMemCreate");
+  const double seconds = watch.seconds();
+  require(hipMemRelease(handle), "hipMemRelease");
+  return seconds;
+}
 
 double append_one_by_one(const void* element, std::size_t element_bytes, std::size_t count,
                          std::size_t first_bytes) {
