@@ -5,51 +5,38 @@
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/vmm/region.hpp>
 #include "vmm/region_state.hpp"
 
 namespace hipvmm {
 
-void region::prepare(std::size_t bytes, ahead how) {
-  state& self = live();
-  self.require_units("prepare", 0, bytes);
+void region::mapped::prepare(std::size_t bytes, ahead how) {
   // Where retired chunks are still mapped the worker would have to wait for them.
-  if (how == ahead::off || self.preparation.pending() || !self.prepared.empty() ||
-      !self.may_prepare || self.addresses.use_count() > 1)
+  if (how == ahead::off || preparation.pending() || !prepared.empty() || !may_prepare ||
+      addresses.use_count() > 1)
     return;
-  const std::size_t end = self.end();
-  if (bytes == 0 || end == max_bytes()) return;
-  self.ordered = {end, std::min(bytes, self.addresses->longest_at(end)), how};
-  if (!self.preparation.submit()) self.note_failed_preparation();
+  const std::size_t from = end();
+  if (bytes == 0 || from == max_bytes()) return;
+  ordered = {from, std::min(bytes, addresses->longest_at(from)), how};
+  if (!preparation.submit()) note_failed_preparation();
 }
 
-std::size_t region::settle() noexcept {
-  if (state_) state_->preparation.settle();
-  return prepared_bytes();
+std::size_t region::mapped::prepared_bytes() const noexcept {
+  return preparation.pending() || prepared.empty() ? 0 : prepared.begin()->second.bytes();
 }
 
-std::size_t region::prepared_bytes() const noexcept {
-  if (!state_ || state_->preparation.pending() || state_->prepared.empty()) return 0;
-  return state_->prepared.begin()->second.bytes();
-}
-
-std::size_t region::failed_preparations() const noexcept {
-  return state_ ? state_->failed_preparations.load() : 0;
-}
-
-std::size_t region::state::end() const noexcept {
+std::size_t region::mapped::end() const noexcept {
   if (backings.empty()) return 0;
   const auto& [offset, last] = *backings.rbegin();
   return offset + last.bytes();
 }
 
-bool region::state::is_prepared_within(std::size_t offset, std::size_t bytes) const noexcept {
+bool region::mapped::is_prepared_within(std::size_t offset, std::size_t bytes) const noexcept {
   if (prepared.empty()) return false;
   const auto& [first, held] = *prepared.begin();
   return first < offset + bytes && offset < first + held.bytes();
 }
 
-backing_map region::state::make_ordered(std::size_t offset, std::size_t bytes) {
+backing_map region::mapped::make_ordered(std::size_t offset, std::size_t bytes) {
   const auto order = std::exchange(ordered, std::nullopt);
   if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
   const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
@@ -60,7 +47,7 @@ backing_map region::state::make_ordered(std::size_t offset, std::size_t bytes) {
   }
 }
 
-void region::state::drop_prepared() {
+void region::mapped::drop_prepared() {
   preparation.settle();
   if (!prepared.empty()) {
     backing& held = prepared.begin()->second;
@@ -72,13 +59,13 @@ void region::state::drop_prepared() {
   may_prepare = true;
 }
 
-void region::state::note_failed_preparation() noexcept {
+void region::mapped::note_failed_preparation() noexcept {
   ordered.reset();
   may_prepare = false;
-  ++failed_preparations;
+  ++failures;
 }
 
-void region::state::prepare() noexcept {
+void region::mapped::make_prepared() noexcept {
   try {
     const scoped_device scope{device};
     backing made;
@@ -93,7 +80,7 @@ void region::state::prepare() noexcept {
   }
 }
 
-region::state::adoption::adoption(state& owner) : owner_{owner} {
+region::mapped::adoption::adoption(mapped& owner) : owner_{owner} {
   owner.preparation.settle();
   if (owner.prepared.empty()) return;
   auto& [offset, held] = *owner.prepared.begin();
@@ -102,7 +89,7 @@ region::state::adoption::adoption(state& owner) : owner_{owner} {
   owner.merge(owner.prepared);
 }
 
-region::state::adoption::~adoption() {
+region::mapped::adoption::~adoption() {
   if (!offset_) return;
   auto node = owner_.backings.extract(*offset_);
   owner_.committed -= node.mapped().bytes();

@@ -103,59 +103,39 @@ void give_back(backing_map& backings, chunk_cache& cache) noexcept {
   backings.clear();
 }
 
-region::state::state(device_ref owner, std::size_t max_bytes, const region_options& chosen)
-    : device{owner},
+region::mapped::mapped(device_ref owner, std::size_t max_bytes, const region_options& chosen)
+    : state{owner, granularity_of(owner).minimum},
       options{chosen},
-      granularity{granularity_of(owner).minimum},
       addresses{std::make_shared<address_range>(
-          reserve_most(align_up(max_bytes, granularity), granularity))},
-      rights{owner} {}
+          reserve_most(align_up(max_bytes, granularity), granularity))} {}
 
-region::state::~state() {
+region::mapped::~mapped() {
   preparation.settle();
   merge(prepared);
   give_back(backings, cache());
 }
 
-void region::state::require_units(const char* function, std::size_t offset,
-                                  std::size_t bytes) const {
-  if (offset % granularity != 0 || bytes % granularity != 0)
-    throw std::invalid_argument{std::string{"region::"} + function + ": offset " +
-                                std::to_string(offset) + " and size " + std::to_string(bytes) +
-                                " must be multiples of the granularity, " +
-                                std::to_string(granularity) + " bytes"};
-  require_within(function, offset, bytes);
-}
-
-void region::state::require_within(const char* function, std::size_t offset,
-                                   std::size_t bytes) const {
-  if (offset > addresses->bytes() || bytes > addresses->bytes() - offset)
-    throw std::out_of_range{std::string{"region::"} + function + ": " + std::to_string(bytes) +
-                            " bytes at offset " + std::to_string(offset) +
-                            " exceed the region of " + std::to_string(addresses->bytes()) +
-                            " bytes"};
-}
-
-void region::state::apply_rights(const address_range& range, std::size_t offset, std::size_t bytes,
-                                 const backing_map& made) const {
+void region::mapped::apply_rights(const address_range& range, std::size_t offset, std::size_t bytes,
+                                  const backing_map& made) const {
   change_access(range, {&backings, &made}, offset, bytes,
                 [this](void* start, std::size_t length) { rights.apply(start, length); });
 }
 
-void region::state::set_right(std::size_t offset, std::size_t bytes, access_desc desc) const {
+void region::mapped::set_right(std::size_t offset, std::size_t bytes, access_desc desc) const {
   change_access(*addresses, {&backings}, offset, bytes,
                 [desc](void* start, std::size_t length) { set_access(start, length, desc); });
 }
 
-mapping region::state::map_with_rights(const address_range& range, std::size_t offset,
-                                       const physical_chunk& chunk, const backing_map& made) const {
+mapping region::mapped::map_with_rights(const address_range& range, std::size_t offset,
+                                        const physical_chunk& chunk,
+                                        const backing_map& made) const {
   mapping result = range.map(offset, chunk);
   apply_rights(range, offset, result.bytes(), made);
   return result;
 }
 
-backing_map region::state::make_missing(const address_range& range, std::size_t offset,
-                                        std::size_t bytes) const {
+backing_map region::mapped::make_missing(const address_range& range, std::size_t offset,
+                                         std::size_t bytes) const {
   backing_map made;
   const std::size_t end = offset + bytes;
   auto next = backings.upper_bound(offset);
@@ -183,8 +163,8 @@ backing_map region::state::make_missing(const address_range& range, std::size_t 
   return made;
 }
 
-backing_map region::state::make_missing_or_explain(const address_range& range, std::size_t offset,
-                                                   std::size_t bytes) const {
+backing_map region::mapped::make_missing_or_explain(const address_range& range, std::size_t offset,
+                                                    std::size_t bytes) const {
   try {
     return make_missing(range, offset, bytes);
   } catch (const out_of_memory& error) {
@@ -195,12 +175,12 @@ backing_map region::state::make_missing_or_explain(const address_range& range, s
   }
 }
 
-void region::state::merge(backing_map& made) noexcept {
+void region::mapped::merge(backing_map& made) noexcept {
   for (const auto& entry : made) committed += entry.second.bytes();
   backings.merge(made);
 }
 
-void region::state::restore(backing_map::iterator entry) noexcept {
+void region::mapped::restore(backing_map::iterator entry) noexcept {
   detail::report_exceptions(
       [&] { entry->second.map = map_with_rights(*addresses, entry->first, entry->second.chunk); });
   if (entry->second.map.empty()) {
@@ -209,7 +189,7 @@ void region::state::restore(backing_map::iterator entry) noexcept {
   }
 }
 
-bool region::state::retire_behind(std::size_t end, stream_ref stream) {
+bool region::mapped::retire_behind(std::size_t end, stream_ref stream) {
   const auto first = backings.lower_bound(end);
   if (first == backings.end()) return true;
   detail::device_list devices = devices_of(rights);
@@ -231,7 +211,8 @@ bool region::state::retire_behind(std::size_t end, stream_ref stream) {
   return true;
 }
 
-bool region::state::retire_all() noexcept {
+bool region::mapped::retire_all() noexcept {
+  if (backings.empty()) return true;
   preparation.settle();
   merge(prepared);
   bool retired = false;
@@ -248,7 +229,7 @@ bool region::state::retire_all() noexcept {
   return retired;
 }
 
-void region::state::replace_straddler(std::size_t end, stream_ref stream) {
+void region::mapped::replace_straddler(std::size_t end, stream_ref stream) {
   auto at = backings.lower_bound(end);
   if (at == backings.begin()) return;
   --at;

@@ -29,19 +29,65 @@ using backing_map = std::map<std::size_t, backing>;
 /// Unmaps all `backings` and passes their chunks to `cache`; what HIP refuses is reported.
 void give_back(backing_map& backings, chunk_cache& cache) noexcept;
 
-/// What a region owns, and the steps its operations are made of.
+/// What a region owns, and what it does with arguments that region has checked: one implementation
+/// for each way to have memory.
 struct region::state {
-  state(device_ref owner, std::size_t max_bytes, const region_options& chosen);
-  ~state();
+  state(device_ref owner, std::size_t unit) : device{owner}, granularity{unit}, rights{owner} {}
+  virtual ~state() = default;
   state(const state&) = delete;
   state& operator=(const state&) = delete;
+
+  // As the functions of region of these names.
+  virtual void commit(std::size_t offset, std::size_t bytes) = 0;
+  virtual std::size_t decommit(std::size_t offset, std::size_t bytes) = 0;
+  virtual void grant(device_ref to, access_right right) = 0;
+  virtual std::size_t trim(std::size_t bytes, stream_ref stream, straddling_chunk straddling) = 0;
+  /// Both sizes are whole granules, the first no less than the second and than max_bytes().
+  virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
+  virtual void prepare(std::size_t bytes, ahead how) = 0;
+  virtual void settle() noexcept = 0;
+  [[nodiscard]] virtual std::size_t prepared_bytes() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t failed_preparations() const noexcept = 0;
+  /// Takes everything out, to be given back when the devices with access have passed this point.
+  /// Returns false, nothing done, where the caller must wait for them before it destroys this.
+  [[nodiscard]] virtual bool retire_all() noexcept = 0;
+  [[nodiscard]] virtual void* base() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t max_bytes() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t committed_from(std::size_t offset) const noexcept = 0;
+  [[nodiscard]] virtual std::size_t chunk_count() const noexcept = 0;
+
+  void require_units(const char* function, std::size_t offset, std::size_t bytes) const;
+  void require_within(const char* function, std::size_t offset, std::size_t bytes) const;
+
+  device_ref device;
+  std::size_t granularity;
+  access_map rights;
+  std::size_t committed = 0;
+};
+
+/// Chunks mapped in reserved addresses, and the steps its operations are made of.
+struct region::mapped final : region::state {
+  mapped(device_ref owner, std::size_t max_bytes, const region_options& chosen);
+  ~mapped() override;
+
+  void commit(std::size_t offset, std::size_t bytes) override;
+  std::size_t decommit(std::size_t offset, std::size_t bytes) override;
+  void grant(device_ref to, access_right right) override;
+  std::size_t trim(std::size_t bytes, stream_ref stream, straddling_chunk straddling) override;
+  bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
+  void prepare(std::size_t bytes, ahead how) override;
+  void settle() noexcept override { preparation.settle(); }
+  [[nodiscard]] std::size_t prepared_bytes() const noexcept override;
+  [[nodiscard]] std::size_t failed_preparations() const noexcept override { return failures; }
+  [[nodiscard]] bool retire_all() noexcept override;
+  [[nodiscard]] void* base() const noexcept override { return addresses->base(); }
+  [[nodiscard]] std::size_t max_bytes() const noexcept override { return addresses->bytes(); }
+  [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept override;
+  [[nodiscard]] std::size_t chunk_count() const noexcept override { return backings.size(); }
 
   [[nodiscard]] chunk_cache& cache() const noexcept {
     return options.cache != nullptr ? *options.cache : chunk_cache::shared();
   }
-
-  void require_units(const char* function, std::size_t offset, std::size_t bytes) const;
-  void require_within(const char* function, std::size_t offset, std::size_t bytes) const;
 
   /// Applies all rights to the fresh mapping of `bytes` bytes at `offset`. All backings before it
   /// and those of `made` are mapped in `range`.
@@ -76,21 +122,14 @@ struct region::state {
   /// Takes the chunks behind `end` out, to be given back when `stream` has passed this point.
   /// Returns false, nothing done, where the caller must wait for the stream itself.
   [[nodiscard]] bool retire_behind(std::size_t end, stream_ref stream);
-  /// Takes all chunks out, to be given back when the devices with access have passed this point.
-  /// Returns false, nothing done, where the caller must wait for them itself.
-  [[nodiscard]] bool retire_all() noexcept;
   /// The chunk that begins before `end` and reaches beyond makes place for one that ends there.
   void replace_straddler(std::size_t end, stream_ref stream);
 
-  device_ref device;
   region_options options;
-  std::size_t granularity;
   // The order of these two unmaps everything before the addresses are freed. Shared with chunks
   // that have left the backings and are still mapped.
   std::shared_ptr<address_range> addresses;
   backing_map backings;
-  access_map rights;
-  std::size_t committed = 0;
 
   /// What was prepared, as a part of the region while this lives, and for good once kept.
   class adoption;
@@ -101,29 +140,29 @@ struct region::state {
   };
   /// The body of `preparation`. Reads what else the region owns: whoever changes that settles
   /// first.
-  void prepare() noexcept;
+  void make_prepared() noexcept;
 
   // Set while pending, and from the time when an order is taken back until it is filled or void.
   std::optional<preparation_order> ordered;
   // At most one chunk, not counted in `committed`, mapped or not. The node is what `backings` gets.
   backing_map prepared;
   bool may_prepare = true;  // not after a failure
-  std::atomic<std::size_t> failed_preparations{0};
+  std::atomic<std::size_t> failures{0};
   // Last, for it is to be settled before anything it uses goes.
-  detail::background_task preparation{[this] { prepare(); }};
+  detail::background_task preparation{[this] { make_prepared(); }};
 };
 
-class region::state::adoption {
+class region::mapped::adoption {
  public:
   /// Settles, and maps the chunk if it is not yet.
-  explicit adoption(state& owner);
+  explicit adoption(mapped& owner);
   ~adoption();
   adoption(const adoption&) = delete;
   adoption& operator=(const adoption&) = delete;
   void keep() noexcept { offset_.reset(); }
 
  private:
-  state& owner_;
+  mapped& owner_;
   std::optional<std::size_t> offset_;
 };
 

@@ -128,6 +128,7 @@ class region {
 
  private:
   struct state;
+  struct mapped;
   [[nodiscard]] state& live() const;
 
   std::unique_ptr<state> state_;

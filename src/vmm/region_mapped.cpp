@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// What a region of mapped chunks does at each call, made of the steps in region_state.cpp.
+#include <algorithm>
+#include <boost/container/small_vector.hpp>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "vmm/region_state.hpp"
+#include "vmm/retirement.hpp"
+
+namespace hipvmm {
+
+void region::mapped::commit(std::size_t offset, std::size_t bytes) {
+  preparation.settle();
+  std::optional<adoption> adopted;
+  if (is_prepared_within(offset, bytes)) adopted.emplace(*this);
+  backing_map made = make_ordered(offset, bytes);
+  if (made.empty()) made = make_missing_or_explain(*addresses, offset, bytes);
+  merge(made);
+  if (adopted) adopted->keep();
+  may_prepare = true;
+}
+
+std::size_t region::mapped::decommit(std::size_t offset, std::size_t bytes) {
+  drop_prepared();
+  const std::size_t end_offset = offset + bytes;
+  const auto first = backings.lower_bound(offset);
+  auto last = first;
+  while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
+
+  for (auto at = first; at != last; ++at) {
+    try {
+      // One unmap for each mapping: ROCm before 7.0 keeps a reservation busy after an unmap that
+      // spans several (ROCm/ROCR-Runtime#285).
+      at->second.map.unmap();
+    } catch (...) {
+      for (auto undone = first; undone != at;) restore(undone++);
+      throw;
+    }
+  }
+  std::size_t returned = 0;
+  for (auto at = first; at != last; at = backings.erase(at)) {
+    returned += at->second.bytes();
+    cache().recycle(std::move(at->second.chunk));
+  }
+  committed -= returned;
+  return returned;
+}
+
+void region::mapped::grant(device_ref to, access_right right) {
+  access_map next = rights;
+  next.set(to, right);
+  // What is ready gets the right together with the rest.
+  const adoption adopted{*this};
+  const access_right before = rights.get(to);
+  const auto give = [&](const backing_map::value_type& entry, access_right given) {
+    set_right(entry.first, entry.second.bytes(), {to, given});
+  };
+  for (auto at = backings.begin(); at != backings.end(); ++at) {
+    try {
+      give(*at, right);
+    } catch (...) {
+      for (auto undone = backings.begin(); undone != at; ++undone)
+        detail::report_exceptions([&] { give(*undone, before); });
+      throw;
+    }
+  }
+  rights = std::move(next);
+}
+
+std::size_t region::mapped::trim(std::size_t bytes, stream_ref stream,
+                                 straddling_chunk straddling) {
+  const std::size_t kept_end = align_up(bytes, granularity);
+  const std::size_t before = committed;
+  const bool replace = straddling == straddling_chunk::replace;
+  drop_prepared();
+  if (replace || (!stream.is_done() && !retire_behind(kept_end, stream))) stream.synchronize();
+  decommit(kept_end, max_bytes() - kept_end);
+  if (replace) replace_straddler(kept_end, stream);
+  return before - committed;
+}
+
+bool region::mapped::extend(std::size_t max_bytes, std::size_t commit_bytes) {
+  const std::size_t present = addresses->bytes();
+  if (max_bytes == present) {
+    commit(0, commit_bytes);
+    return false;
+  }
+
+  preparation.settle();
+  try {
+    address_reservation behind{max_bytes - present, 0, addresses->end()};
+    if (behind.get() == addresses->end()) {
+      addresses->append(std::move(behind));
+      try {
+        commit(0, commit_bytes);
+      } catch (...) {
+        addresses->drop_last();
+        throw;
+      }
+      return false;
+    }
+  } catch (const out_of_memory& error) {
+    if (error.resource() != exhausted::addresses) throw;
+  }
+
+  // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
+  adoption adopted{*this};
+  auto larger = std::make_shared<address_range>(
+      detail::make_with_reclaim([max_bytes] { return address_reservation{max_bytes}; }));
+  boost::container::small_vector<mapping, 8> moved;
+  moved.reserve(backings.size());
+  for (const auto& [offset, held] : backings)
+    moved.push_back(map_with_rights(*larger, offset, held.chunk));
+  backing_map made = make_missing_or_explain(*larger, 0, commit_bytes);
+  for (const access_desc& entry : rights.entries()) entry.device.synchronize();
+
+  auto next = moved.begin();
+  for (auto& [offset, held] : backings) std::swap(held.map, *next++);
+  std::swap(addresses, larger);
+  merge(made);
+  adopted.keep();
+  ordered.reset();
+  may_prepare = true;
+  return true;
+}
+
+std::size_t region::mapped::committed_from(std::size_t offset) const noexcept {
+  auto at = backings.upper_bound(offset);
+  if (at == backings.begin()) return 0;
+  --at;
+  const std::size_t start = offset;
+  while (at != backings.end() && at->first <= offset) {
+    offset = std::max(offset, at->first + at->second.bytes());
+    ++at;
+  }
+  return offset - start;
+}
+
+}  // namespace hipvmm
