@@ -11,6 +11,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/device.hpp>
+#include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>

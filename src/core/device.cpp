@@ -78,6 +78,15 @@ bool device_ref::can_access_peer(device_ref peer) const {
   return can != 0;
 }
 
+void device_ref::enable_peer_access(device_ref peer) const {
+  const scoped_device scope{*this};
+  require_device(peer);
+  if (*this == peer) return;
+  const hipError_t result = hipDeviceEnablePeerAccess(peer.ordinal_, 0);
+  if (result == hipErrorPeerAccessAlreadyEnabled) return detail::clear_last_error();
+  check(result, "hipDeviceEnablePeerAccess");
+}
+
 bool device_ref::supports_virtual_memory() const {
   require_device(*this);
   int value = 0;

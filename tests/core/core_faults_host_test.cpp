@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream_pool.hpp>
 #include "support/device_bytes.hpp"
@@ -23,6 +24,14 @@ TEST_CASE("stream: a construction that fails leaves nothing") {
 
 TEST_CASE("event: a construction that fails leaves nothing") {
   fault_sweep{"event"}.run([] { const event value{other_device}; });
+}
+
+TEST_CASE("device_allocation: a construction that fails leaves nothing") {
+  fault_sweep{"device_allocation"}.run([] { const device_allocation value{other_device, 4096}; });
+}
+
+TEST_CASE("device_ref: peer access that fails leaves the current device") {
+  fault_sweep{"enable_peer_access"}.run([] { other_device.enable_peer_access(device_ref{0}); });
 }
 
 TEST_CASE("stream_pool: a construction that fails leaves nothing") {

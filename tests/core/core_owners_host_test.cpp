@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "contract/owner_contract.hpp"
 
+#include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>
 
@@ -41,9 +42,24 @@ struct event_owner {
   static void give_back(ihipEvent_t* value) { CHECK(hipEventDestroy(value) == hipSuccess); }
 };
 
-HIPVMM_OWNER_CONTRACT(stream_owner, event_owner);
-HIPVMM_OWNER_RELEASE_CONTRACT(stream_owner, event_owner);
-HIPVMM_OWNER_FAILURE_CONTRACT(stream_owner, event_owner);
+struct allocation_owner {
+  using owner_type = device_allocation;
+  static constexpr const char* destroy_call = "hipFree";
+
+  static device_allocation make() { return {device_ref{0}, 4096}; }
+  static device_allocation make_empty() { return {}; }
+  static bool is_empty(const device_allocation& owner) {
+    return owner.empty() && owner.get() == nullptr && owner.bytes() == 0;
+  }
+  static void* identity(const device_allocation& owner) { return owner.get(); }
+  static std::uint64_t live() { return live_objects().allocations; }
+  static std::uint64_t freed() { return hipvmm_host_call_count(destroy_call); }
+  static void give_back(void* pointer) { CHECK(hipFree(pointer) == hipSuccess); }
+};
+
+HIPVMM_OWNER_CONTRACT(stream_owner, event_owner, allocation_owner);
+HIPVMM_OWNER_RELEASE_CONTRACT(stream_owner, event_owner, allocation_owner);
+HIPVMM_OWNER_FAILURE_CONTRACT(stream_owner, event_owner, allocation_owner);
 
 }  // namespace
 }  // namespace hipvmm::test

@@ -26,6 +26,10 @@ class device_ref {
   [[nodiscard]] std::size_t free_memory() const;
   /// Tells whether this device can reach `peer`'s memory; a device reaches itself.
   [[nodiscard]] bool can_access_peer(device_ref peer) const;
+  /// Lets work of this device use what hipMalloc gives on `peer`, all of it, now and later: HIP
+  /// knows this right for the whole process only. For good: taking it back could disturb others who
+  /// rely on it. Mapped chunks have rights of their own. Throws: hip_error without a link.
+  void enable_peer_access(device_ref peer) const;
   /// Tells whether the runtime says that it offers virtual memory management on the device; true
   /// where it cannot say (HIP before 5.3).
   [[nodiscard]] bool supports_virtual_memory() const;

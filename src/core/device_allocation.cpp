@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/core/device_allocation.hpp>
+
+#include <stdexcept>
+#include <string>
+
+#include "core/check.hpp"
+
+namespace hipvmm {
+
+device_allocation::device_allocation(device_ref device, std::size_t bytes)
+    : device_{device}, bytes_{bytes} {
+  if (bytes == 0)
+    throw std::invalid_argument{"an allocation of 0 bytes on device " +
+                                std::to_string(device.ordinal()) + ": the size must be at least 1"};
+  const scoped_device scope{device};
+  void* pointer = nullptr;
+  detail::check_resources(hipMalloc(&pointer, bytes), "hipMalloc", device, bytes);
+  pointer_ = pointer;
+}
+
+device_allocation::~device_allocation() {
+  if (pointer_ != nullptr) detail::report(hipFree(pointer_), "hipFree");
+}
+
+device_allocation& device_allocation::operator=(device_allocation&& other) noexcept {
+  device_allocation moved{std::move(other)};
+  std::swap(pointer_, moved.pointer_);
+  std::swap(device_, moved.device_);
+  std::swap(bytes_, moved.bytes_);
+  return *this;
+}
+
+}  // namespace hipvmm
