@@ -81,6 +81,7 @@ TEST_CASE("fault_plan: a rule that is not understood is quoted with what it acce
            bad{"memory=1GiB descriptors=3", "a limit, which stands alone"},
            bad{"descriptors=-3", "descriptors takes a whole number"},
            bad{"visible_after=soon", "visible_after takes a time"},
+           bad{"aliases=coherent", "aliases takes incoherent, not \"coherent\""},
            bad{"files=3", "\"files\" is none of the limits"},
            bad{"any delay=1ns; files=3", "the rule \" files=3\""},
        }) {
@@ -256,6 +257,60 @@ TEST_CASE("fault_plan: mappings become visible by themselves when the time is ov
   const mapped memory{granule};
   REQUIRE(hipMemset(memory.at(), 5, granule) == hipSuccess);
   CHECK(equal(read_back(memory.at(), granule).data(), bytes_of(granule, 5)));
+}
+
+TEST_CASE("fault_plan: an incoherent alias misses what is written at the first address") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  const nothing_left check;
+  const fault_rules plan{"aliases=incoherent"};
+  const memory chunk{granule};
+  const reservation first{granule};
+  const reservation second{granule};
+  const hipMemAccessDesc own = access_of(0);
+  const auto map = [&](const reservation& at) {
+    REQUIRE(hipMemMap(at.at(), granule, 0, chunk.get(), 0) == hipSuccess);
+    REQUIRE(hipMemSetAccess(at.at(), granule, &own, 1) == hipSuccess);
+  };
+  const auto holds = [](const reservation& at, int byte) {
+    return equal(read_back(at.at(), granule).data(), bytes_of(granule, byte));
+  };
+  map(first);
+  REQUIRE(hipMemset(first.at(), 1, granule) == hipSuccess);
+  REQUIRE(holds(first, 1));
+  map(second);
+  CHECK(holds(second, 1));
+  REQUIRE(hipMemset(first.at(), 2, granule) == hipSuccess);
+  CHECK(holds(first, 2));
+  CHECK(holds(second, 1));
+  // What the alias writes it reads itself, and it reaches the memory.
+  REQUIRE(hipMemset(second.at(), 3, granule) == hipSuccess);
+  CHECK(holds(second, 3));
+  CHECK(holds(first, 3));
+  REQUIRE(hipMemcpy(first.at(), bytes_of(granule, 4).data(), granule, hipMemcpyHostToDevice) ==
+          hipSuccess);
+  CHECK(holds(second, 3));
+  // The last address that is left is coherent.
+  REQUIRE(hipMemUnmap(first.at(), granule) == hipSuccess);
+  CHECK(holds(second, 4));
+  REQUIRE(hipMemUnmap(second.at(), granule) == hipSuccess);
+}
+
+TEST_CASE("fault_plan: an incoherent alias knows zeros of memory that nobody has written") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  const nothing_left check;
+  const fault_rules plan{"aliases=incoherent"};
+  // Its bytes come before those of the fresh chunk in the device's file.
+  const mapped written{granule};
+  REQUIRE(hipMemset(written.at(), 9, granule) == hipSuccess);
+  const memory fresh{granule};
+  const reservation both{2 * granule};
+  const hipMemAccessDesc own = access_of(0);
+  for (const std::size_t at : {std::size_t{0}, granule})
+    REQUIRE(hipMemMap(both.at(at), granule, 0, fresh.get(), 0) == hipSuccess);
+  REQUIRE(hipMemSetAccess(both.at(), 2 * granule, &own, 1) == hipSuccess);
+  CHECK(equal(read_back(both.at(granule), granule).data(), bytes_of(granule, 0)));
+  for (const std::size_t at : {std::size_t{0}, granule})
+    REQUIRE(hipMemUnmap(both.at(at), granule) == hipSuccess);
 }
 
 TEST_CASE("fault_plan: another process is killed at a point of this one's calls") {

@@ -170,6 +170,21 @@ const rule rules[] = {
     {"hipMemCreate of a shareable chunk",
      [] { return create_code(chunk_on(0, posix)); },
      {good, unsupported, good, good, good, good, good}},
+    {"descriptors that a chunk takes",
+     [] {
+       create(chunk_on(0));  // the file that all of the device may share is there now
+       const auto open = [] {
+         int count = 0;
+         for (int number = 0; number < 1024; ++number) {
+           if (fcntl(number, F_GETFD) != -1) ++count;
+         }
+         return count;
+       };
+       const int before = open();
+       create(chunk_on(0));
+       return open() - before;
+     },
+     {0, 0, 0, 0, 0, 1, 0}},
     {"hipMemMap where something is mapped",
      [] { return int{hipMemMap(mapped_run(1), granule, 0, create(chunk_on(0)), 0)}; },
      {value, nothing, good, good, good, value, value}},

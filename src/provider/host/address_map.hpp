@@ -19,6 +19,7 @@
 
 #include "chunk.hpp"
 #include "settings.hpp"
+#include "windows.hpp"
 
 namespace hipvmm::host_provider {
 
@@ -62,21 +63,6 @@ class tenancy {
   [[nodiscard]] virtual device_set devices_with(right needed) const = 0;
 };
 
-/// The provider's own window on a chunk, for copies and fills where host code may not touch the
-/// addresses that devices use.
-class private_view {
- public:
-  explicit private_view(const chunk& memory, std::size_t bytes);
-  private_view(const private_view&) = delete;
-  private_view& operator=(const private_view&) = delete;
-  ~private_view();
-  [[nodiscard]] address start() const noexcept { return start_; }
-
- private:
-  address start_;
-  std::size_t bytes_;
-};
-
 /// A stretch of memory that may be used as a whole: a mapping or an allocation. Its fields belong
 /// to the address_map, which guards them.
 struct region {
@@ -98,6 +84,8 @@ struct region {
   std::chrono::steady_clock::time_point unseen_until{};
   int host_rights = 0;  // PROT_ bits that the host was granted itself, of a mapping
   std::shared_ptr<const private_view> view = nullptr;
+  /// Of a mapping that the plan of faults wants incoherent.
+  std::shared_ptr<const stale_view> stale = nullptr;
 };
 
 /// Pages to put behind addresses: of a file, or fresh ones without.
@@ -180,25 +168,31 @@ class address_map {
   class pin {
    public:
     pin() = default;
-    pin(address_map& map, region* pinned, right needed, std::size_t bytes,
-        bool seen = true) noexcept
-        : map_{&map}, region_{pinned}, needed_{needed}, bytes_{bytes}, seen_{seen} {}
+    pin(address_map& map, region* pinned, right needed, std::size_t bytes, bool seen = true,
+        bool stale = false) noexcept
+        : map_{&map}, region_{pinned}, needed_{needed}, bytes_{bytes}, seen_{seen}, stale_{stale} {}
     pin(pin&& other) noexcept
         : map_{other.map_},
           region_{std::exchange(other.region_, nullptr)},
           needed_{other.needed_},
           bytes_{other.bytes_},
-          seen_{other.seen_} {}
+          seen_{other.seen_},
+          stale_{other.stale_} {}
     pin& operator=(pin&&) = delete;
     ~pin();
     /// Bytes pinned, counted from the end of the request that hold was asked to begin with.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     /// False while a new mapping is to be missed: reads give zeros and writes are lost.
     [[nodiscard]] bool seen() const noexcept { return seen_; }
-    /// Where the provider touches the byte at `at`, one of those pinned.
-    [[nodiscard]] address touched(address at) const noexcept {
-      const bool has_view = region_ != nullptr && region_->view != nullptr;
-      return has_view ? region_->view->start() + (at - region_->start) : at;
+    /// Where the provider reads the byte at `at`, one of those pinned.
+    [[nodiscard]] address read_at(address at) const noexcept {
+      return stale_ ? within(*region_->stale, at) : memory_at(at);
+    }
+    /// Calls `write` with each place that the bytes from `at` on are to be written to.
+    template <class Write>
+    void write_at(address at, Write write) const {
+      write(memory_at(at));
+      if (stale_) write(within(*region_->stale, at));
     }
     /// The pages of managed memory; null for any other.
     [[nodiscard]] managed_pages* managed() const noexcept {
@@ -207,11 +201,20 @@ class address_map {
     }
 
    private:
+    [[nodiscard]] address within(const window& other, address at) const noexcept {
+      return other.start() + (at - region_->start);
+    }
+    [[nodiscard]] address memory_at(address at) const noexcept {
+      const bool has_view = region_ != nullptr && region_->view != nullptr;
+      return has_view ? within(*region_->view, at) : at;
+    }
+
     address_map* map_ = nullptr;
     region* region_ = nullptr;
     right needed_ = right::read;
     std::size_t bytes_ = 0;
     bool seen_ = true;
+    bool stale_ = false;  // what was written at another address is to be missed
   };
   /// Pins the part of [start, start + bytes) that lies in the region of its first byte, or of its
   /// last byte when `from_end`. Throws: failure with hipErrorIllegalAddress when nothing is there
@@ -268,6 +271,9 @@ class address_map {
   [[nodiscard]] std::vector<region*> mappings_in(guard& lock, address start, std::size_t bytes,
                                                  range_end end);
   [[nodiscard]] bool follows_mapping(address start);
+  [[nodiscard]] bool is_in_use(const chunk& memory) const;
+  /// Whether `memory` is mapped; with `alias`, whether it was so before that.
+  [[nodiscard]] bool is_mapped(const chunk& memory, const stale_view* alias = nullptr) const;
   [[nodiscard]] bool knows_any(address start, address end) const;
   void retire(guard& lock, std::span<region* const> regions);
   void forget_stale(guard& lock, address start, std::size_t bytes);

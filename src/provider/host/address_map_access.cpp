@@ -185,7 +185,9 @@ address_map::pin address_map::hold(address start, std::size_t bytes, const acces
   constexpr std::chrono::steady_clock::time_point at_once{};
   const bool seen =
       found->unseen_until == at_once || found->unseen_until <= std::chrono::steady_clock::now();
-  return {*this, found, request.needed, last - first, seen};
+  // What mapped it first is coherent, and so is the last that is left.
+  const bool stale = found->stale != nullptr && is_mapped(*found->memory, found->stale.get());
+  return {*this, found, request.needed, last - first, seen, stale};
 }
 
 address_map::pin::~pin() {

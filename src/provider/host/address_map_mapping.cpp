@@ -26,21 +26,15 @@ int close(address start, std::size_t bytes) noexcept {
 
 }  // namespace
 
-private_view::private_view(const chunk& memory, std::size_t bytes) : bytes_{bytes} {
-  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                        memory.file(), memory.offset());
-  require(at != MAP_FAILED, error_of_errno(errno));
-  start_ = address_of(at);
-}
-
-private_view::~private_view() { munmap(pointer_to(start_), bytes_); }
-
 void address_map::map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory) {
   require(is_range(start, bytes));
   auto made = std::make_unique<region>(region{memory_kind::mapping, memory->device(), start, bytes,
                                               bytes, 0, 0, 0, memory, true, 0, 0});
   if (rules_.touch == host_touch::never) {
     made->view = std::make_shared<const private_view>(*memory, bytes);
+  }
+  if (fault_plan::get().incoherent_aliases() && is_in_use(*memory)) {
+    made->stale = std::make_shared<const stale_view>(*memory, bytes);
   }
   region* const mapped = made.get();
   const std::chrono::nanoseconds unseen = fault_plan::get().unseen();
@@ -168,6 +162,19 @@ std::vector<region*> address_map::mappings_in(guard& lock, address start, std::s
     if (settled) return found;
     changed_.wait(lock);
   }
+}
+
+bool address_map::is_mapped(const chunk& memory, const stale_view* alias) const {
+  return std::any_of(regions_.begin(), regions_.end(), [&](const auto& entry) {
+    const region& each = *entry.second;
+    if (each.kind != memory_kind::mapping || each.memory.get() != &memory) return false;
+    return alias == nullptr || each.stale == nullptr || each.stale->number() < alias->number();
+  });
+}
+
+bool address_map::is_in_use(const chunk& memory) const {
+  const guard lock{mutex_};
+  return is_mapped(memory);
 }
 
 bool address_map::follows_mapping(address start) {

@@ -72,6 +72,9 @@ int chunk::file() const noexcept {
 std::uint64_t chunk::open_files() noexcept { return files_open.load(std::memory_order_relaxed); }
 
 std::uint64_t chunk_table::add(std::shared_ptr<chunk> memory) {
+  if (rules_.chunk_file == chunk_descriptor::of_each && memory->own_file_.get() < 0) {
+    memory->spent_ = duplicate(memory->file());
+  }
   const std::lock_guard lock{mutex_};
   require(chunks_alive.load(std::memory_order_relaxed) < fault_plan::get().chunks(),
           hipErrorOutOfMemory);

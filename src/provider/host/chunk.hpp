@@ -60,6 +60,7 @@ class chunk {
   const std::size_t bytes_;
   device_memory* const memory_;  // null: imported
   descriptor own_file_;          // empty: a range of the device's file
+  descriptor spent_;             // on nothing, where each chunk costs one
   off_t offset_ = 0;
   std::uint64_t handle_ = 0;
   bool counted_ = false;  // among those that the fault plan limits

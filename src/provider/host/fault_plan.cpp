@@ -22,6 +22,7 @@ void fault_plan::replace(fault_settings planned) {
   device_bytes_.store(planned.device_bytes, std::memory_order_relaxed);
   chunks_.store(planned.chunks, std::memory_order_relaxed);
   unseen_.store(planned.unseen.count(), std::memory_order_relaxed);
+  incoherent_aliases_.store(planned.incoherent_aliases, std::memory_order_relaxed);
   arm();
 }
 

@@ -36,6 +36,9 @@ class fault_plan {
   [[nodiscard]] std::chrono::nanoseconds unseen() const noexcept {
     return std::chrono::nanoseconds{unseen_.load(std::memory_order_relaxed)};
   }
+  [[nodiscard]] bool incoherent_aliases() const noexcept {
+    return incoherent_aliases_.load(std::memory_order_relaxed);
+  }
 
  private:
   fault_plan();
@@ -47,6 +50,7 @@ class fault_plan {
   std::atomic<std::size_t> device_bytes_;
   std::atomic<std::size_t> chunks_;
   std::atomic<std::int64_t> unseen_;
+  std::atomic<bool> incoherent_aliases_;
   std::mutex mutex_;
   std::vector<fault_rule> rules_;
   fault_rule call_;  // of fail_call

@@ -75,8 +75,12 @@ class rule_reader {
       plan_.chunks = need(parse_number(part.value), part, "a whole number");
     } else if (part.name == "visible_after") {
       plan_.unseen = need(parse_duration(part.value), part, "a time, such as 2ms");
+    } else if (part.name == "aliases") {
+      if (part.value != "incoherent") reject("aliases takes incoherent, not " + quoted(part.value));
+      plan_.incoherent_aliases = true;
     } else {
-      reject(quoted(part.name) + " is none of the limits memory, descriptors and visible_after");
+      reject(quoted(part.name) +
+             " is none of the limits memory, descriptors, visible_after and aliases");
     }
   }
 

@@ -39,6 +39,8 @@ struct fault_settings {
   std::size_t chunks = std::numeric_limits<std::size_t>::max();
   /// For how long copies and fills do not reach a new mapping.
   std::chrono::nanoseconds unseen{0};
+  /// Whether a further address of a chunk misses what is written at another.
+  bool incoherent_aliases = false;
 };
 
 /// Reads a plan, in the language that docs/providers.md describes.

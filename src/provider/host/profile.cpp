@@ -115,6 +115,7 @@ constexpr profile rocm_7_14() {
   like.version = version_of(7, 14);
   like.recommended_granularity = 2U << 20U;      // ROCm/rocm-systems#9360
   like.host_chunks = host_place::any_memory;     // ROCm/rocm-systems#682, #1620
+  like.chunk_file = chunk_descriptor::of_each;   // ROCm/rocm-systems#10604
   like.bad_map = failed_map::told;               // ROCm/rocm-systems#7685
   like.map_waits = waiting::none;                // ROCm/rocm-systems#6982
   like.unmap_waits = waiting::all_streams;       // the same

@@ -30,6 +30,7 @@ enum class access_order { all_or_none, one_by_one };
 /// What of a location is looked at.
 enum class entry_check { type_and_id, id_only };
 enum class host_touch { as_devices, never };
+enum class chunk_descriptor { of_shareable, of_each };
 enum class host_place { refused, any_memory, host_memory_only };
 enum class bad_pointer { refused, followed };
 enum class retained { one_more_reference, same_reference };
@@ -87,7 +88,8 @@ struct profile {
   hipError_t bad_create_device = hipErrorInvalidDevice;  // Q27
   extra_type uncached = extra_type::refused;             // Q26
   host_place host_chunks = host_place::refused;          // Q14, Q16
-  failed_map bad_map = failed_map::told;                 // Q5
+  chunk_descriptor chunk_file = chunk_descriptor::of_shareable;
+  failed_map bad_map = failed_map::told;  // Q5
   mapped_part part = mapped_part::beginning_of_chunk;
   unmap_rule unmap = unmap_rule::whole_mappings;          // Q6, Q7
   waiting map_waits = waiting::none;                      // Q10

@@ -54,12 +54,13 @@ address_map::pin hold(runtime& machine, const endpoint& side, right needed, std:
 void move_bytes(const address_map::pin& to, address destination, const address_map::pin& from,
                 address source) {
   if (!to.seen()) return;
-  void* const target = pointer_to(to.touched(destination));
-  if (from.seen()) {
-    std::memmove(target, pointer_to(from.touched(source)), from.bytes());
-  } else {
-    std::memset(target, 0, from.bytes());
-  }
+  to.write_at(destination, [&](address target) {
+    if (from.seen()) {
+      std::memmove(pointer_to(target), pointer_to(from.read_at(source)), from.bytes());
+    } else {
+      std::memset(pointer_to(target), 0, from.bytes());
+    }
+  });
 }
 
 void copy_forwards(runtime& machine, const copy_operation& work) {
@@ -131,7 +132,8 @@ hipError_t perform(runtime& machine, fill_operation& work) {
       const address_map::pin held =
           hold(machine, work.destination, right::write, done, std::min(slice_bytes, bytes - done));
       if (held.seen()) {
-        fill_slice(held.touched(work.destination.start + done), work, held.bytes());
+        held.write_at(work.destination.start + done,
+                      [&](address target) { fill_slice(target, work, held.bytes()); });
       }
       done += held.bytes();
     }
