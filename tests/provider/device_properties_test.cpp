@@ -4,11 +4,15 @@
 
 #include <array>
 #include <cctype>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "core/hip_compat.hpp"
 #include "fixtures.hpp"
+#include "support/child_process.hpp"
 
 using namespace hipvmm::test;
 
@@ -215,6 +219,37 @@ TEST_CASE("hipDeviceGetUuid: is the same each time and another for each device")
   }
   CHECK(std::memcmp(&all[0], &all[1], sizeof(hipUUID)) != 0);
   CHECK(std::memcmp(&all[1], &all[2], sizeof(hipUUID)) != 0);
+}
+
+constexpr const char* uuid_case = "hipDeviceGetUuid: the child writes it";
+
+TEST_CASE("hipDeviceGetUuid: the child writes it" * doctest::skip()) {
+  hipUUID uuid{};
+  REQUIRE(hipDeviceGetUuid(&uuid, 0) == hipSuccess);
+  std::printf("<%.*s>\n", static_cast<int>(sizeof(uuid.bytes)), uuid.bytes);
+}
+
+std::string uuid_in_child(const std::vector<std::string>& environment) {
+  const child_result child = run_case_in_child(uuid_case, environment);
+  CHECK_MESSAGE(passed(child), child.output);
+  const std::size_t start = child.output.find('<');
+  return child.output.substr(start, child.output.find('>') - start);
+}
+
+TEST_CASE("hipDeviceGetUuid: differs where the settings make devices behave otherwise") {
+  const std::string here = uuid_in_child({});
+  CHECK(uuid_in_child({}) == here);
+  for (const char* setting :
+       {"HIPVMM_HOST_PROFILE=rocm-7.1", "HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_MEMORY=96MiB",
+        "HIPVMM_HOST_PEERS=none", "HIPVMM_HOST_GRANULARITY=64KiB", "HIPVMM_HOST_ADDRESS_SPACE=1GiB",
+        "HIPVMM_HOST_FAULTS=visible_after=2ms"}) {
+    CAPTURE(setting);
+    // Those that are as they would be anyhow, when the whole run has them, are none to tell apart.
+    const std::string name{setting, std::strchr(setting, '=')};
+    const char* const set = std::getenv(name.c_str());
+    if (set != nullptr && name + "=" + set == setting) continue;
+    CHECK(uuid_in_child({setting}) != here);
+  }
 }
 
 TEST_CASE("hipModuleUnload: there is no module to unload") {

@@ -145,7 +145,7 @@ hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
   return call(__func__, [&](runtime& machine) {
     require(uuid != nullptr);
     require(machine.has_device(device), hipErrorInvalidDevice);
-    *uuid = uuid_of(device);
+    *uuid = uuid_of(machine, device);
     return hipSuccess;
   });
 }

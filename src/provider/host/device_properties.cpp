@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <thread>
@@ -145,7 +146,7 @@ hipDeviceProp_t properties_of(runtime& machine, int device) {
   architecture.copy(told.gcnArchName, sizeof(told.gcnArchName) - 1);
   told.totalGlobalMem = machine.device(device).memory.budget();
   told.clockInstructionRate = get(hipDeviceAttributeClockInstructionRate);
-  provider::set_properties(told, uuid_of(device), get);
+  provider::set_properties(told, uuid_of(machine, device), get);
   return told;
 }
 
@@ -158,10 +159,12 @@ std::string pci_address_of(const runtime& machine, int device) {
   return text.data();
 }
 
-hipUUID uuid_of(int device) noexcept {
+hipUUID uuid_of(const runtime& machine, int device) noexcept {
   hipUUID made{};
   std::array<char, sizeof(made.bytes) + 1> text{};
-  std::snprintf(text.data(), text.size(), "hipvmm-host-%04x", static_cast<unsigned>(device));
+  const std::uint64_t settings = machine.configuration().fingerprint;
+  std::snprintf(text.data(), text.size(), "host%02x%010llx", static_cast<unsigned>(device) & 0xFFU,
+                static_cast<unsigned long long>(settings & 0xFFFFFFFFFF));
   std::copy_n(text.data(), sizeof(made.bytes), made.bytes);
   return made;
 }

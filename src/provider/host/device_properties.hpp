@@ -22,7 +22,8 @@ hipDeviceProp_t properties_of(runtime& machine, int device);
 /// Domain, bus, device and function, as Linux writes them.
 std::string pci_address_of(const runtime& machine, int device);
 
-/// The same in every process.
-hipUUID uuid_of(int device) noexcept;
+/// The same in every process with the same settings, and another where devices behave otherwise:
+/// what a program has learned of a device and keeps under its UUID must not be believed there.
+hipUUID uuid_of(const runtime& machine, int device) noexcept;
 
 }  // namespace hipvmm::host_provider

@@ -144,6 +144,28 @@ fault_settings read_faults() {
   }
 }
 
+// FNV-1a: no secret, only two settings that should not be taken for one another.
+std::uint64_t hash_of(std::string_view text) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char each : text) {
+    hash = (hash ^ static_cast<unsigned char>(each)) * 0x100000001b3;
+  }
+  return hash;
+}
+
+std::uint64_t fingerprint_of(const settings& from) {
+  std::string text{from.like->name};
+  for (const std::size_t number :
+       {static_cast<std::size_t>(from.devices), from.granularity, from.recommended_granularity,
+        from.device_bytes, from.address_space_bytes}) {
+    text += ' ' + std::to_string(number);
+  }
+  for (const std::uint64_t reached : from.links) text += ' ' + std::to_string(reached);
+  const char* faults = std::getenv("HIPVMM_HOST_FAULTS");
+  if (faults != nullptr) text.append(" ").append(faults);
+  return hash_of(text);
+}
+
 }  // namespace
 
 settings read_settings() {
@@ -159,6 +181,7 @@ settings read_settings() {
   result.faults = read_faults();
   result.reports_leaks = read_switch("HIPVMM_HOST_LEAKS", result.reports_leaks);
   result.check_order = read_switch("HIPVMM_HOST_CHECK", result.check_order);
+  result.fingerprint = fingerprint_of(result);
   return result;
 }
 

@@ -25,6 +25,8 @@ struct settings {
   fault_settings faults;
   bool reports_leaks = false;
   bool check_order = false;
+  /// Of all that changes what devices do, in this process and in every other with the same.
+  std::uint64_t fingerprint = 0;
 };
 
 /// Reads the environment.
