@@ -18,6 +18,13 @@ void check(hipError_t result, const char* call,
 /// Tells the error handler of a failure that cannot be thrown; does nothing for hipSuccess.
 void report(hipError_t result, const char* call) noexcept;
 
+/// The name of a hipError_t, such as "hipErrorUnknown".
+const char* error_name(int code) noexcept;
+
+/// Tells the error handler that `subject` is not as it should be, by a whole sentence: nothing has
+/// failed that the caller would have to know of, and something else is done instead.
+void warn(const char* subject, const std::string& sentence) noexcept;
+
 /// Clears HIP's last error: a failure that became an exception must not surface in the
 /// application's next hipGetLastError.
 void clear_last_error() noexcept;

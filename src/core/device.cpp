@@ -6,6 +6,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/device_identity.hpp"
 #include "core/hip_compat.hpp"
 
 namespace hipvmm {
@@ -104,6 +105,49 @@ void device_ref::synchronize() const {
   const scoped_device scope{*this};
   check(hipDeviceSynchronize(), "hipDeviceSynchronize");
 }
+
+namespace detail {
+
+std::string uuid_of(device_ref device) {
+  require_device(device);
+  hipUUID uuid{};
+  const hipError_t result = hipDeviceGetUuid(&uuid, device.ordinal());
+  if (result == hipErrorNotSupported) {
+    clear_last_error();
+    return "none";
+  }
+  check(result, "hipDeviceGetUuid");
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text;
+  for (const char each : uuid.bytes) {
+    const auto byte = static_cast<unsigned char>(each);
+    text += digits[byte / 16];
+    text += digits[byte % 16];
+  }
+  return text;
+}
+
+int runtime_version() {
+  int version = 0;
+  check(hipRuntimeGetVersion(&version), "hipRuntimeGetVersion");
+  return version;
+}
+
+int driver_version() {
+  int version = 0;
+  check(hipDriverGetVersion(&version), "hipDriverGetVersion");
+  return version;
+}
+
+int warp_size_of(device_ref device) {
+  require_device(device);
+  int lanes = 0;
+  check(hipDeviceGetAttribute(&lanes, hipDeviceAttributeWarpSize, device.ordinal()),
+        "hipDeviceGetAttribute");
+  return lanes;
+}
+
+}  // namespace detail
 
 scoped_device::scoped_device(device_ref device)
     : previous_{device_ref::current()}, changed_{previous_ != device} {

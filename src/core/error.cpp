@@ -78,6 +78,12 @@ namespace detail {
 
 void clear_last_error() noexcept { static_cast<void>(hipGetLastError()); }
 
+const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
+
+void warn(const char* subject, const std::string& sentence) noexcept {
+  current_handler.load()(subject, static_cast<int>(hipErrorUnknown), sentence.c_str());
+}
+
 void check(hipError_t result, const char* call, std::source_location where) {
   if (result == hipSuccess) return;
   clear_last_error();

@@ -66,12 +66,24 @@ inline constexpr unsigned local_memory_resize_to_max = 0x10;
 inline constexpr int host_location = 2;
 inline constexpr int uncached_allocation = 0x40000000;
 
+// Numbers of hipRuntimeGetVersion and hipDriverGetVersion. HIP's first is 10000000; those below are
+// CUDA's.
+inline bool is_cuda_version(int version) { return version < 10000000; }
+inline bool is_at_least(int version, int major, int minor) {
+  return version >= major * 10000000 + minor * 100000;
+}
+
 // hipMemImportFromShareableHandle takes a pointer to the descriptor up to ROCm 7.0 and the
-// descriptor's value, cast to a pointer, from 7.1 on (ROCm/rocm-systems#11020). This is a property
-// of the runtime, not of the header: `runtime_version` is what hipRuntimeGetVersion gave. A number
-// below HIP's first, 10000000, is CUDA's, which takes the value.
+// descriptor's value, cast to a pointer, from 7.1 on (ROCm/rocm-systems#11020); CUDA takes the
+// value. This is a property of the runtime, not of the header.
 inline bool imports_descriptor_by_value(int runtime_version) {
-  return runtime_version >= 7 * 10000000 + 1 * 100000 || runtime_version < 10000000;
+  return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 1);
+}
+
+// hipMemMap tells of failures behind the checks of its arguments from ROCm 7.14 on
+// (ROCm/rocm-systems#7685), and on CUDA.
+inline bool tells_failed_map(int runtime_version) {
+  return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 14);
 }
 
 // hipMemPoolProps has `maxSize` from 6.2 on, in the place of the first reserved bytes, which had to

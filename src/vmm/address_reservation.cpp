@@ -65,4 +65,10 @@ address_reservation& address_reservation::operator=(address_reservation&& other)
   return *this;
 }
 
+void address_reservation::free() {
+  if (base_ == nullptr) return;
+  detail::check(hipMemAddressFree(base_, bytes_), "hipMemAddressFree");
+  static_cast<void>(release());
+}
+
 }  // namespace hipvmm

@@ -7,6 +7,7 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
+#include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
 
@@ -39,6 +40,10 @@ void mapping::unmap() {
   if (address_ == nullptr) return;
   detail::check(hipMemUnmap(address_, bytes_), "hipMemUnmap");
   static_cast<void>(release());
+}
+
+void detail::unmap_range(void* address, std::size_t bytes) {
+  check(hipMemUnmap(address, bytes), "hipMemUnmap");
 }
 
 }  // namespace hipvmm

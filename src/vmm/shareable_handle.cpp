@@ -9,11 +9,11 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/device_identity.hpp"
 #include "core/hip_compat.hpp"
+#include "vmm/import_form.hpp"
 
 namespace hipvmm {
-
-using detail::check;
 
 shareable_handle::shareable_handle(physical_chunk& chunk) {
   if (chunk.empty()) throw std::invalid_argument{"the export of an empty chunk"};
@@ -41,21 +41,30 @@ shareable_handle& shareable_handle::operator=(shareable_handle&& other) noexcept
   return *this;
 }
 
-physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {
+namespace detail {
+
+physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
+                               device_ref device) {
   if (handle.empty()) throw std::invalid_argument{"the import of an empty handle"};
   // ROCm gives an imported chunk the calling thread's device.
   const scoped_device scope{device};
-  int version = 0;
-  check(hipRuntimeGetVersion(&version), "hipRuntimeGetVersion");
   int descriptor = handle.get();
-  void* const argument = hip_compat::imports_descriptor_by_value(version)
+  void* const argument = form == import_form::value
                              ? reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor))
                              : static_cast<void*>(&descriptor);
   hipMemGenericAllocationHandle_t imported = nullptr;
   const hipError_t result =
       hipMemImportFromShareableHandle(&imported, argument, hipMemHandleTypePosixFileDescriptor);
-  detail::check_resources(result, "hipMemImportFromShareableHandle", device, handle.bytes());
+  check_resources(result, "hipMemImportFromShareableHandle", device, handle.bytes());
   return physical_chunk{imported, device, handle.bytes()};
+}
+
+}  // namespace detail
+
+physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {
+  const bool by_value = hip_compat::imports_descriptor_by_value(detail::runtime_version());
+  return detail::import_chunk_as(
+      by_value ? detail::import_form::value : detail::import_form::pointer, handle, device);
 }
 
 }  // namespace hipvmm

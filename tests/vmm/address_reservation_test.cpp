@@ -26,6 +26,14 @@ TEST_CASE("address_reservation: a default one is empty") {
   CHECK(reservation.bytes() == 0);
 }
 
+TEST_CASE("address_reservation: free gives the addresses back at once, and may be repeated") {
+  address_reservation reservation{granule()};
+  reservation.free();
+  CHECK(reservation.empty());
+  CHECK(reservation.bytes() == 0);
+  reservation.free();
+}
+
 TEST_CASE("address_reservation: two live ones do not overlap") {
   const address_reservation a{8 * granule()};
   const address_reservation b{8 * granule()};

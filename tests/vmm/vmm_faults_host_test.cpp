@@ -29,6 +29,14 @@ TEST_CASE("address_reservation: a construction that fails leaves nothing") {
   });
 }
 
+TEST_CASE("address_reservation: free that fails keeps the addresses") {
+  fault_sweep{"free"}.run(
+      [] { return address_reservation{granule()}; },
+      [](address_reservation& reservation) { reservation.free(); },
+      [](address_reservation& reservation) { CHECK_FALSE(reservation.empty()); },
+      [](address_reservation& reservation) { CHECK(reservation.empty()); });
+}
+
 TEST_CASE("mapping: a construction that fails leaves nothing") {
   fault_sweep{"mapping"}.run([] {
     const physical_chunk chunk{other_device, granule()};

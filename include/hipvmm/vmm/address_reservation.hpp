@@ -22,6 +22,10 @@ class address_reservation {
       : base_{std::exchange(other.base_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
   address_reservation& operator=(address_reservation&& other) noexcept;
 
+  /// Frees the addresses now. Pre: nothing is mapped in them. Throws: hip_error; then they are
+  /// still held.
+  void free();
+
   [[nodiscard]] void* get() const noexcept { return base_; }
   /// Gives up ownership; the caller frees the addresses with hipMemAddressFree.
   [[nodiscard]] void* release() noexcept {
