@@ -2,10 +2,10 @@
 #include <hipvmm/vmm/capability.hpp>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <utility>
 
-#include <hipvmm/core/error.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include "vmm/capability_record.hpp"
 
 namespace hipvmm {
@@ -36,13 +36,26 @@ constexpr std::array<trait_rule, trait_count> rules{{
     {"host_access", false},
 }};
 
-constexpr std::size_t index(trait which) noexcept { return static_cast<std::size_t>(which); }
+// How long mappings of gfx1201 were seen to be missed, with a margin, for a device that is assumed
+// to be like it (ROCm/rocm-systems#11693: 1 to 2 ms).
+constexpr std::chrono::milliseconds usual_settle_time{4};
 
 }  // namespace
 
+void capability::record::set(trait which, finding what, std::string reason, standing holds) {
+  findings[index_of(which)] = what;
+  reasons[index_of(which)] = std::move(reason);
+  standings[index_of(which)] = holds;
+}
+
+bool capability::record::is_open() const noexcept {
+  if (findings[index_of(trait::virtual_memory)] == finding::no) return false;
+  return std::find(standings.begin(), standings.end(), standing::open) != standings.end();
+}
+
 bool capability::record::has(trait which) const noexcept {
-  const finding found = findings[index(which)];
-  return found == finding::unknown ? rules[index(which)].when_unknown : found == finding::yes;
+  const finding found = findings[index_of(which)];
+  return found == finding::unknown ? rules[index_of(which)].when_unknown : found == finding::yes;
 }
 
 void capability::record::conclude() {
@@ -51,12 +64,13 @@ void capability::record::conclude() {
   for (const trait needed : {trait::virtual_memory, trait::several_reservations, trait::unmaps_each,
                              trait::crosses_chunks}) {
     if (!has(needed) && why_fallback.empty())
-      why_fallback = std::string{name_of(needed)} + ": " + reasons[index(needed)];
+      why_fallback = std::string{name_of(needed)} + ": " + reasons[index_of(needed)];
   }
   if (!has(trait::tail_access) && !has(trait::base_access) && why_fallback.empty())
-    why_fallback = "base_access: " + reasons[index(trait::base_access)];
+    why_fallback = "base_access: " + reasons[index_of(trait::base_access)];
   if (!why_fallback.empty()) {
     path = memory_path::fallback;
+    settle_time = {};
     return;
   }
   const auto add = [this](quirk which, bool in_force) {
@@ -69,15 +83,20 @@ void capability::record::conclude() {
   add(quirk::no_aliases, !has(trait::coherent_aliases));
   add(quirk::import_by_pointer, has(trait::shares_chunks) && !has(trait::imports_by_value));
   add(quirk::larger_chunks, descriptors_per_chunk > 0);
+  if (has(trait::visible_at_once)) {
+    settle_time = {};
+  } else if (settle_time.count() == 0) {
+    settle_time = usual_settle_time;
+  }
   path = quirks.empty() ? memory_path::vmm : memory_path::vmm_with_quirks;
 }
 
 finding capability::operator[](trait which) const noexcept {
-  return record_->findings[index(which)];
+  return record_->findings[index_of(which)];
 }
 bool capability::has(trait which) const noexcept { return record_->has(which); }
 const std::string& capability::reason(trait which) const noexcept {
-  return record_->reasons[index(which)];
+  return record_->reasons[index_of(which)];
 }
 memory_path capability::path() const noexcept { return record_->path; }
 const std::vector<quirk>& capability::quirks() const noexcept { return record_->quirks; }
@@ -97,7 +116,7 @@ const call_costs& capability::costs() const noexcept { return record_->costs; }
 const std::string& capability::subject() const noexcept { return record_->subject; }
 const std::string& capability::origin() const noexcept { return record_->origin; }
 
-std::string_view name_of(trait which) noexcept { return rules[index(which)].name; }
+std::string_view name_of(trait which) noexcept { return rules[index_of(which)].name; }
 
 std::string_view name_of(finding which) noexcept {
   constexpr std::array<std::string_view, 3> names{"unknown", "no", "yes"};
@@ -117,27 +136,30 @@ std::string_view name_of(quirk which) noexcept {
 }
 
 std::string_view description_of(quirk which) noexcept {
-  constexpr std::array<std::string_view, 7> texts{};
+  // Each: what is done, what fails without, where that is recorded, what must be true to drop it.
+  constexpr std::array<std::string_view, 7> texts{
+      "Rights are set from the first of neighbouring mappings on, because ROCm 7.0 to 7.2 may "
+      "refuse "
+      "a mapping behind another (ROCm/rocm-systems#6977, #2516); goes when no supported release "
+      "fails the probe tail_access.",
+      "After each map HIP is asked whether anything is mapped there, because ROCm before 7.14 "
+      "reports success for maps that failed (ROCm/rocm-systems#7685); goes when no supported "
+      "release fails the probe tells_failed_map.",
+      "New mappings are handed out after settle_time, because work that is submitted earlier reads "
+      "zeros and loses what it writes, as on gfx1201 (ROCm/rocm-systems#11693); goes when no "
+      "supported device fails the probe visible_at_once.",
+      "An emptied reservation is freed and taken again, because ROCm on Linux keeps memory until "
+      "the addresses are freed (ROCm/legacy-rocm-build#6021, mended by ROCm/rocm-systems#4363); "
+      "goes when no supported release fails the probe returns_memory.",
+      "No chunk is used at two addresses at a time, because RDNA does not keep its L1 caches "
+      "coherent between them (ROCm/hip#3728); stays as long as such devices are supported.",
+      "Import gets a pointer to the descriptor, because ROCm before 7.1 follows the descriptor's "
+      "value as a pointer and crashes (ROCm/rocm-systems#11020); goes when 7.1 is the oldest "
+      "supported release.",
+      "More slack is taken with each chunk while descriptors run short, because each chunk holds "
+      "one on ROCm 7.14 (ROCm/rocm-systems#10604, mended in ROCm 10); goes when no supported "
+      "release has descriptors_per_chunk above 0."};
   return texts[static_cast<std::size_t>(which)];
 }
-
-capability capability_of(device_ref device) {
-  require_device(device);
-  auto found = std::make_shared<capability::record>();
-  const bool offered = device.supports_virtual_memory();
-  found->findings[index(trait::virtual_memory)] = offered ? finding::yes : finding::no;
-  if (offered) {
-    const allocation_granularity unit = granularity_of(device);
-    found->minimum_granularity = unit.minimum;
-    found->recommended_granularity = unit.recommended;
-    found->findings[index(trait::coherent_aliases)] = finding::yes;
-  } else {
-    found->reasons[index(trait::virtual_memory)] = "HIP's attribute says 0";
-  }
-  found->conclude();
-  return capability{std::move(found)};
-}
-
-capability probe_capability(device_ref device, const copy_kernel&) { return capability_of(device); }
 
 }  // namespace hipvmm

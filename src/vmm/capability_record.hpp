@@ -11,11 +11,23 @@
 
 namespace hipvmm {
 
+inline constexpr std::size_t index_of(trait which) noexcept {
+  return static_cast<std::size_t>(which);
+}
+
+/// How long a finding holds.
+enum class standing {
+  open,     ///< there is none: asked again at the next use
+  passing,  ///< for this process: an assumption, what a version lets expect, a doubtful measurement
+  lasting,  ///< kept on disk
+};
+
 /// What capability hands out. Findings and numbers come from probes, a file or an assumption;
 /// conclude() draws path, quirks and reasons for the fallback from them.
 struct capability::record {
   std::array<finding, trait_count> findings{};
   std::array<std::string, trait_count> reasons;
+  std::array<standing, trait_count> standings{};
   std::size_t minimum_granularity = 0;
   std::size_t recommended_granularity = 0;
   int descriptors_per_chunk = -1;
@@ -28,7 +40,10 @@ struct capability::record {
   std::vector<quirk> quirks;
   std::string why_fallback;
 
+  void set(trait which, finding what, std::string reason, standing holds);
   [[nodiscard]] bool has(trait which) const noexcept;
+  /// Whether probes have still to find something out. Without virtual memory nothing else matters.
+  [[nodiscard]] bool is_open() const noexcept;
   void conclude();
 };
 

@@ -103,7 +103,7 @@ class capability {
 };
 
 /// The record of `device`, made at first use in the process: read from the cache on disk, else
-/// probed. HIPVMM_CAPABILITY changes that; docs/rocm.md says how. Thread-safe.
+/// probed. HIPVMM_CAPABILITY changes that; docs/capability.md says how. Thread-safe.
 /// Throws: std::invalid_argument when there is no such device or HIPVMM_CAPABILITY is malformed.
 [[nodiscard]] capability capability_of(device_ref device);
 

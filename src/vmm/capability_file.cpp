@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/capability_file.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/check.hpp"
+#include "vmm/capability_subject.hpp"
+#include "vmm/capability_text.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+constexpr std::string_view header = "hipvmm capability record, format 1\n";
+constexpr std::string_view subject_key = "subject=";
+// Cut off, a file lacks its last line.
+constexpr std::string_view last_line = "end\n";
+// Some tens of lines; what is larger is none of ours.
+constexpr std::size_t most_bytes = 64 * 1024;
+
+class file_descriptor {
+ public:
+  explicit file_descriptor(int value) noexcept : value_{value} {}
+  ~file_descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  file_descriptor(const file_descriptor&) = delete;
+  file_descriptor& operator=(const file_descriptor&) = delete;
+  [[nodiscard]] int get() const noexcept { return value_; }
+
+ private:
+  int value_;
+};
+
+std::string error_text() { return std::generic_category().message(errno); }
+
+/// Throws std::invalid_argument saying why, unless the file is one to believe.
+void require_trusted(const struct stat& file, file_owner whose) {
+  if (!S_ISREG(file.st_mode)) throw std::invalid_argument{"it is no regular file"};
+  if (static_cast<std::size_t>(file.st_size) > most_bytes)
+    throw std::invalid_argument{"it has " + std::to_string(file.st_size) +
+                                " bytes, more than any record"};
+  if (whose == file_owner::named) return;
+  if (file.st_uid != ::geteuid())
+    throw std::invalid_argument{"it belongs to user " + std::to_string(file.st_uid) +
+                                ", not to this one"};
+  if ((file.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    throw std::invalid_argument{"others may write to it"};
+}
+
+std::string read_all(int descriptor) {
+  std::string text;
+  std::array<char, 4096> piece;
+  for (;;) {
+    const ssize_t got = ::read(descriptor, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw std::invalid_argument{"it cannot be read: " + error_text()};
+    if (got == 0) return text;
+    text.append(piece.data(), static_cast<std::size_t>(got));
+    if (text.size() > most_bytes) throw std::invalid_argument{"it grows while it is read"};
+  }
+}
+
+/// Throws: std::invalid_argument saying what is wrong with the text.
+capability::record parse(std::string_view text, const std::string& subject) {
+  if (!text.starts_with(header))
+    throw std::invalid_argument{"it does not begin as records of this release do"};
+  if (!text.ends_with(std::string{"\n"}.append(last_line)))
+    throw std::invalid_argument{"its end is missing"};
+  text.remove_prefix(header.size());
+  text.remove_suffix(last_line.size());
+  capability::record found;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    if (line.starts_with(subject_key)) {
+      found.subject = line.substr(subject_key.size());
+      if (found.subject != subject)
+        throw std::invalid_argument{"it is about \"" + found.subject + "\", and this is \"" +
+                                    subject + "\""};
+    } else {
+      read_line(line, keys::all, standing::lasting, {}, found);
+    }
+    text.remove_prefix(end + 1);
+  }
+  if (found.subject.empty()) throw std::invalid_argument{"it does not say what it is about"};
+  return found;
+}
+
+bool write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+/// Makes the folder and those above it that are missing, for the user alone.
+bool make_folder(const std::filesystem::path& folder) {
+  if (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return true;
+  return errno == ENOENT && folder.has_relative_path() && make_folder(folder.parent_path()) &&
+         (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST);
+}
+
+std::string text_of(const capability::record& found) {
+  std::string text{header};
+  text.append(subject_key).append(found.subject).append("\n");
+  for (std::size_t i = 0; i < trait_count; ++i)
+    if (found.standings[i] == standing::lasting) text += line_of(found, static_cast<trait>(i));
+  return text.append(number_lines_of(found)).append(last_line);
+}
+
+}  // namespace
+
+std::string cache_path(const std::string& subject) {
+  // A program with rights of its own believes no file of its caller's.
+  std::string folder;
+  if (const char* const cache = ::secure_getenv("XDG_CACHE_HOME"); cache && *cache == '/') {
+    folder = cache;
+  } else if (const char* const home = ::secure_getenv("HOME"); home && *home == '/') {
+    folder = std::string{home} + "/.cache";
+  } else {
+    return {};
+  }
+  return folder + "/hipvmm/capability-" + hash_of(subject) + ".txt";
+}
+
+std::optional<capability::record> read_record(const std::string& path, const std::string& subject,
+                                              file_owner whose) {
+  const int no_link = whose == file_owner::cache ? O_NOFOLLOW : 0;
+  const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | no_link)};
+  if (file.get() < 0 && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+  try {
+    if (file.get() < 0) throw std::invalid_argument{"it cannot be opened: " + error_text()};
+    struct stat about {};
+    if (::fstat(file.get(), &about) != 0) throw std::invalid_argument{error_text()};
+    require_trusted(about, whose);
+    return parse(read_all(file.get()), subject);
+  } catch (const std::invalid_argument& error) {
+    warn("reading a capability record",
+         path + " is ignored, and the device is probed: " + error.what());
+    return std::nullopt;
+  }
+}
+
+std::string write_record(const std::string& path, const capability::record& found) {
+  static std::atomic<unsigned> written{0};
+  const std::string temporary =
+      path + "." + std::to_string(::getpid()) + "-" + std::to_string(written.fetch_add(1));
+  if (!make_folder(std::filesystem::path{path}.parent_path()))
+    return "its folder cannot be made: " + error_text();
+  const file_descriptor file{
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR)};
+  if (file.get() < 0) return temporary + " cannot be made: " + error_text();
+  if (write_all(file.get(), text_of(found)) && ::rename(temporary.c_str(), path.c_str()) == 0)
+    return {};
+  const std::string why = path + " cannot be written: " + error_text();
+  ::unlink(temporary.c_str());
+  return why;
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// Where records come from: the process, the disk, a file that is named, or probes.
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/vmm/capability.hpp>
+#include "core/device_identity.hpp"
+#include "core/hip_compat.hpp"
+#include "vmm/capability_file.hpp"
+#include "vmm/capability_record.hpp"
+#include "vmm/capability_request.hpp"
+#include "vmm/capability_subject.hpp"
+#include "vmm/probe.hpp"
+#include "vmm/probe_child.hpp"
+
+namespace hipvmm {
+namespace detail {
+namespace {
+
+using record = capability::record;
+
+/// Who wants to know.
+enum class occasion {
+  first_use,  ///< a program that will use memory soon, and knows nothing of probes
+  demand,     ///< probe_capability: all is to be found out
+};
+
+/// Answers for those that only a child may ask, where there is none: what the version lets expect,
+/// or nothing. Neither is kept on disk.
+void answer_without_child(record& found, const std::string& why) {
+  const int version = runtime_version();
+  const auto expect = [&](trait which, bool yes) {
+    found.set(
+        which, yes ? finding::yes : finding::no,
+        "by the version of the runtime, " + std::to_string(version) + ", and not probed: " + why,
+        standing::passing);
+  };
+  for (const probe& each : all_probes()) {
+    if (each.danger != risk::child_only || !each.is_open(found)) continue;
+    if (each.first == trait::imports_by_value) {
+      expect(each.first, hip_compat::imports_descriptor_by_value(version));
+    } else if (each.first == trait::tells_failed_map) {
+      expect(each.first, hip_compat::tells_failed_map(version));
+    } else {
+      found.set(each.first, finding::unknown, "not probed: " + why, standing::passing);
+    }
+  }
+}
+
+/// Finds out what is open in `found`. Returns where that was done, as the end of a sentence.
+std::string probe_open(device_ref device, record& found, const copy_kernel& kernel, occasion when) {
+  // On AMD's runtime even common calls have crashed or hung; on CUDA they have not, and a process
+  // more would cost each first start the better part of a second.
+  const bool is_cuda = hip_compat::is_cuda_version(driver_version());
+  std::string why_no_child =
+      "that takes a process of its own, which CUDA is not given at first use";
+  if (!is_cuda || when == occasion::demand) {
+    const probe_program program = find_probe_program();
+    why_no_child = program.why_not;
+    if (why_no_child.empty()) why_no_child = probe_in_child(device, found, program.path);
+  }
+  const bool here = !why_no_child.empty() && found.is_open();
+  const auto wants_open = [&found](const probe& each) {
+    return each.danger == risk::none && each.is_open(found) &&
+           found.findings[index_of(trait::virtual_memory)] != finding::no;
+  };
+  if (here) {
+    run_probes(device, found, {wants_open, kernel});
+    if (found.findings[index_of(trait::virtual_memory)] == finding::yes)
+      answer_without_child(found, why_no_child);
+  }
+  if (kernel && found.findings[index_of(trait::virtual_memory)] == finding::yes) {
+    const auto looks = [](const probe& each) { return each.looks_with_kernel; };
+    run_probes(device, found, {looks, kernel});
+  }
+  return here ? "probed now in this process" : "probed now in a process of its own";
+}
+
+/// What of a record may be kept on disk, to see whether probes have added to it.
+std::size_t lasting_count(const record& found) {
+  std::size_t count = found.descriptors_per_chunk >= 0 ? 1 : 0;
+  for (const standing each : found.standings) count += each == standing::lasting ? 1U : 0U;
+  return count;
+}
+
+std::optional<record> read_kept(const capability_request& request, const std::string& subject,
+                                std::string& path) {
+  for (const std::string& each : request.files) {
+    if (auto found = read_record(each, subject, file_owner::named)) {
+      path = each;
+      return found;
+    }
+  }
+  path = cache_path(subject);
+  if (request.reprobe || path.empty()) return std::nullopt;
+  return read_record(path, subject, file_owner::cache);
+}
+
+std::string keep(const record& found) {
+  const std::string path = cache_path(found.subject);
+  const std::string why_not =
+      path.empty() ? "there is neither XDG_CACHE_HOME nor HOME" : write_record(path, found);
+  return why_not.empty() ? "; kept in " + path : "; not kept, for " + why_not;
+}
+
+std::shared_ptr<const record> finish(record found, const capability_request& request) {
+  request.assume(found);
+  found.conclude();
+  return std::make_shared<const record>(std::move(found));
+}
+
+std::shared_ptr<const record> first_record(device_ref device) {
+  const capability_request request = read_capability_request();
+  const std::string subject = subject_of(device);
+  std::string path;
+  std::optional<record> kept = read_kept(request, subject, path);
+  record found = kept.value_or(record{});
+  found.subject = subject;
+  if (kept) found.origin = "read from " + path;
+  if (found.is_open()) {
+    const std::size_t known = lasting_count(found);
+    const std::string how = probe_open(device, found, {}, occasion::first_use);
+    if (lasting_count(found) > known) {
+      found.origin += (kept ? ", the rest " : "") + how + keep(found);
+    } else if (!kept) {
+      found.origin = how + "; not kept, for nothing was found out that would last";
+    }
+  }
+  return finish(std::move(found), request);
+}
+
+/// What was open in `before` is asked again.
+std::shared_ptr<const record> completed(device_ref device, const record& before) {
+  const capability_request request = read_capability_request();
+  record found = before;
+  const std::size_t known = lasting_count(found);
+  const std::string how = probe_open(device, found, {}, occasion::first_use);
+  if (lasting_count(found) > known) found.origin = how + keep(found);
+  return finish(std::move(found), request);
+}
+
+/// The records of this process. Never destroyed: whatever is used at exit may ask.
+class known_devices {
+ public:
+  struct place {
+    std::mutex mutex;
+    std::shared_ptr<const record> found;
+  };
+  static place& of(device_ref device) {
+    static auto& only = *new known_devices;
+    const std::lock_guard lock{only.mutex_};
+    return only.places_[device.ordinal()];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, place> places_;
+};
+
+}  // namespace
+}  // namespace detail
+
+// One thread probes a device, and others that want to know of it wait for its lock: HIP is called
+// under it, and by no one who would want the record.
+capability capability_of(device_ref device) {
+  require_device(device);
+  auto& place = detail::known_devices::of(device);
+  const std::lock_guard lock{place.mutex};
+  if (!place.found) {
+    place.found = detail::first_record(device);
+  } else if (place.found->is_open()) {
+    place.found = detail::completed(device, *place.found);
+  }
+  return capability{place.found};
+}
+
+capability probe_capability(device_ref device, const copy_kernel& kernel) {
+  require_device(device);
+  auto& place = detail::known_devices::of(device);
+  const std::lock_guard lock{place.mutex};
+  const detail::capability_request request = detail::read_capability_request();
+  capability::record found;
+  found.subject = detail::subject_of(device);
+  found.origin = detail::probe_open(device, found, kernel, detail::occasion::demand);
+  found.origin += detail::keep(found);
+  place.found = detail::finish(std::move(found), request);
+  return capability{place.found};
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/probe_child.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+
+#include "vmm/capability_subject.hpp"
+#include "vmm/capability_text.hpp"
+#include "vmm/probe.hpp"
+#include "vmm/probe_process.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+// The lines beside findings.
+constexpr std::string_view subject_mark = "subject ";
+constexpr std::string_view begin_mark = "begin ";
+constexpr std::string_view end_mark = "end";
+constexpr std::string_view open_mark = "open ";
+
+const probe* probe_named(std::string_view name) {
+  for (const probe& each : all_probes())
+    if (each.name == name) return &each;
+  return nullptr;
+}
+
+/// Names with commas around each.
+bool lists(std::string_view names, std::string_view name) {
+  return names.find("," + std::string{name} + ",") != std::string_view::npos;
+}
+
+/// One child from its start to its end.
+class conversation {
+ public:
+  conversation(device_ref device, capability::record& found, const std::string& program,
+               const std::string& without)
+      : found_{found}, child_{program, {std::to_string(device.ordinal()), "--without", without}} {}
+
+  enum class result { done, broke_in_probe, useless };
+  result hold(std::chrono::milliseconds patience) {
+    std::string line;
+    for (;;) {
+      const probe_process::reading got = child_.read_line(line, patience);
+      if (got == probe_process::reading::line) {
+        if (!take(line)) return result::useless;
+        if (done_) return result::done;
+        continue;
+      }
+      const bool late = got == probe_process::reading::late;
+      const std::string how = child_.end();
+      what_ = late ? "did nothing for " + std::to_string(patience.count()) + " ms" : how;
+      return begun_ == nullptr ? result::useless : result::broke_in_probe;
+    }
+  }
+  [[nodiscard]] const probe* begun() const noexcept { return begun_; }
+  /// How it broke.
+  [[nodiscard]] const std::string& what() const noexcept { return what_; }
+
+ private:
+  bool take(std::string_view line) {
+    const auto after = [line](std::string_view mark) { return line.substr(mark.size()); };
+    if (line.starts_with(subject_mark)) {
+      if (after(subject_mark) == found_.subject) return true;
+      what_ = "sees another device by that number: " + std::string{after(subject_mark)};
+      return false;
+    }
+    if (line.starts_with(begin_mark)) {
+      begun_ = probe_named(after(begin_mark));
+    } else if (line == end_mark) {
+      done_ = true;
+    } else if (line.starts_with(open_mark)) {
+      read_line(after(open_mark), keys::all, standing::open, {}, found_);
+    } else {
+      // What the program says only holds for now is left out of the disk by its own mark.
+      const bool passing = line.starts_with("passing ");
+      read_line(passing ? line.substr(8) : line, keys::all,
+                passing ? standing::passing : standing::lasting, {}, found_);
+    }
+    return true;
+  }
+
+  capability::record& found_;
+  probe_process child_;
+  const probe* begun_ = nullptr;
+  bool done_ = false;
+  std::string what_;
+};
+
+}  // namespace
+
+std::string probe_in_child(device_ref device, capability::record& found, const std::string& program,
+                           std::chrono::milliseconds patience) {
+  constexpr int most_children = 5;
+  std::string asked = ",";
+  for (const probe& each : all_probes())
+    if (!each.is_open(found)) asked.append(each.name).append(",");
+  for (int children = 1; children <= most_children; ++children) {
+    try {
+      conversation talk{device, found, program, asked};
+      switch (talk.hold(patience)) {
+        case conversation::result::done:
+          return {};
+        case conversation::result::useless:
+          return program + " " + talk.what();
+        case conversation::result::broke_in_probe:
+          break;
+      }
+      const probe& broken = *talk.begun();
+      // Unless it had answered, and the process broke between two probes.
+      const bool answered = !broken.is_open(found);
+      for (std::size_t i = 0; i < broken.count && !answered; ++i)
+        found.set(static_cast<trait>(index_of(broken.first) + i), finding::no,
+                  "the process that probed it " + talk.what(), standing::lasting);
+      asked.append(broken.name).append(",");
+      for (const probe& each : all_probes())
+        if (!each.is_open(found) && !lists(asked, each.name)) asked.append(each.name).append(",");
+    } catch (const std::system_error& error) {
+      return std::string{"no process could be started for probes: "} + error.what();
+    } catch (const std::invalid_argument& error) {
+      return program + " said what is none of its lines: " + error.what();
+    }
+    if (found.findings[index_of(trait::virtual_memory)] == finding::no) return {};
+  }
+  // What ends other processes is not tried in this one.
+  for (std::size_t i = 0; i < trait_count; ++i)
+    if (found.standings[i] == standing::open)
+      found.set(static_cast<trait>(i), finding::unknown,
+                "not probed: " + std::to_string(most_children) +
+                    " processes that probed ended one after another",
+                standing::passing);
+  return {};
+}
+
+namespace {
+
+void say(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  // The next probe may be the last.
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void run_as_child(device_ref device, const std::string& without) {
+  capability::record found;
+  found.subject = subject_of(device);
+  say(std::string{subject_mark} + found.subject + "\n");
+  const auto is_wanted = [&](const probe& each) {
+    return !lists("," + without + ",", each.name) && each.is_open(found);
+  };
+  const auto say_finding = [&found](trait which) {
+    switch (found.standings[index_of(which)]) {
+      case standing::open:
+        return say(std::string{open_mark} + line_of(found, which));
+      case standing::passing:
+        return say("passing " + line_of(found, which));
+      case standing::lasting:
+        return say(line_of(found, which));
+    }
+  };
+  std::string said_numbers;
+  const auto say_new_numbers = [&] {
+    const std::string numbers = number_lines_of(found);
+    if (numbers != said_numbers) say(numbers);
+    said_numbers = numbers;
+  };
+  const copy_kernel none;
+  run_probes(
+      device, found,
+      {is_wanted, none,
+       [](const probe& each) { say(std::string{begin_mark}.append(each.name).append("\n")); },
+       [&](const probe& each) {
+         for (std::size_t i = 0; i < each.count; ++i)
+           say_finding(static_cast<trait>(index_of(each.first) + i));
+         say_new_numbers();
+       }});
+  say(std::string{end_mark} + "\n");
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace hipvmm::detail {
+
+/// A program that writes lines to its standard output, and is ended with this object. It inherits
+/// the environment, and no descriptor but those three, of which only the output leads anywhere.
+class probe_process {
+ public:
+  /// Starts `program`. Throws: std::system_error.
+  probe_process(const std::string& program, const std::vector<std::string>& arguments);
+  ~probe_process();
+  probe_process(const probe_process&) = delete;
+  probe_process& operator=(const probe_process&) = delete;
+
+  enum class reading { line, end, late };
+  /// Reads the next line, without its end, within `patience`. `end` is that of the output.
+  reading read_line(std::string& line, std::chrono::milliseconds patience);
+
+  /// Kills the program unless it has ended, and says how it ended, as the rest of a sentence:
+  /// "crashed by signal 11 (Segmentation fault)".
+  std::string end();
+
+ private:
+  pid_t process_ = -1;
+  int output_ = -1;
+  std::string buffer_;
+  bool at_end_ = false;  // of the output
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/capability_file.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <fstream>
+#include <future>
+#include <sstream>
+#include <string>
+
+#include "support/child_process.hpp"
+#include "support/error_recorder.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using detail::file_owner;
+using detail::read_record;
+using detail::write_record;
+
+constexpr const char* subject = "a device; uuid 00";
+
+capability::record some_record() {
+  capability::record found;
+  found.subject = subject;
+  found.set(trait::virtual_memory, finding::yes, "it was seen", standing::lasting);
+  found.set(trait::tail_access, finding::no, "it was refused", standing::lasting);
+  found.set(trait::host_access, finding::yes, "it was assumed", standing::passing);
+  found.set(trait::peer_access, finding::unknown, "memory was short", standing::open);
+  found.minimum_granularity = 4096;
+  found.recommended_granularity = 8192;
+  found.costs = {1, 2, 3, 4, 5, 6, 7};
+  return found;
+}
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream{path}.rdbuf();
+  return text.str();
+}
+
+void write_content(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream{path, std::ios::trunc} << text;
+}
+
+/// A record on disk.
+struct kept_record {
+  kept_record() { REQUIRE(write_record(path, some_record()).empty()); }
+  [[nodiscard]] std::optional<capability::record> read() const {
+    return read_record(path, subject, file_owner::cache);
+  }
+  temporary_folder folder;
+  std::string path = (folder.path() / "deeper" / "hipvmm" / "record.txt").string();
+};
+
+/// That reading gives nothing, and one warning with `why`.
+void check_ignored(const kept_record& kept, const char* why) {
+  const error_recorder told;
+  CHECK_FALSE(kept.read());
+  REQUIRE(told.count() == 1);
+  CHECK(told.errors().front().message.find(kept.path + " is ignored") == 0);
+  CHECK_MESSAGE(told.errors().front().message.find(why) != std::string::npos,
+                told.errors().front().message);
+}
+
+TEST_CASE("capability file: what is lasting is read as it was written") {
+  const kept_record kept;
+  const auto read = kept.read();
+  REQUIRE(read);
+  CHECK(read->subject == subject);
+  for (const trait which : {trait::virtual_memory, trait::tail_access}) {
+    CHECK(read->findings[index_of(which)] == some_record().findings[index_of(which)]);
+    CHECK(read->reasons[index_of(which)] == some_record().reasons[index_of(which)]);
+    CHECK(read->standings[index_of(which)] == standing::lasting);
+  }
+  CHECK(read->minimum_granularity == 4096);
+  CHECK(read->costs.free == 7);
+  // The rest has still to be found out.
+  CHECK(read->standings[index_of(trait::host_access)] == standing::open);
+  CHECK(read->standings[index_of(trait::peer_access)] == standing::open);
+}
+
+TEST_CASE("capability file: is the user's alone, in folders that are too") {
+  const kept_record kept;
+  const auto mode_of = [](const std::filesystem::path& path) {
+    struct stat about {};
+    REQUIRE(::stat(path.c_str(), &about) == 0);
+    return about.st_mode & 0777U;
+  };
+  CHECK(mode_of(kept.path) == 0600);
+  CHECK(mode_of(std::filesystem::path{kept.path}.parent_path()) == 0700);
+}
+
+TEST_CASE("capability file: without one there is nothing, and no warning") {
+  const error_recorder told;
+  CHECK_FALSE(read_record("/nonexistent/record.txt", subject, file_owner::cache));
+  CHECK(told.count() == 0);
+}
+
+TEST_CASE("capability file: one that is cut off anywhere is ignored with a warning") {
+  const kept_record kept;
+  const std::string whole = content_of(kept.path);
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    CAPTURE(bytes);
+    write_content(kept.path, whole.substr(0, bytes));
+    const error_recorder told;
+    CHECK_FALSE(kept.read());
+    CHECK(told.count() == 1);
+  }
+}
+
+TEST_CASE("capability file: one with lines that make no sense is ignored with a warning") {
+  const kept_record kept;
+  std::string text = content_of(kept.path);
+  text.replace(text.find("virtual_memory=yes"), 18, "virtual_memory=aye");
+  write_content(kept.path, text);
+  check_ignored(kept, "\"virtual_memory=aye  # it was seen\" is not understood");
+}
+
+TEST_CASE("capability file: one about something else is ignored with a warning") {
+  const kept_record kept;
+  const error_recorder told;
+  CHECK_FALSE(read_record(kept.path, "another device", file_owner::cache));
+  REQUIRE(told.count() == 1);
+  CHECK(told.errors().front().message.find("it is about \"a device; uuid 00\"") !=
+        std::string::npos);
+}
+
+TEST_CASE("capability file: one that others may write is ignored with a warning") {
+  const kept_record kept;
+  REQUIRE(::chmod(kept.path.c_str(), 0620) == 0);
+  check_ignored(kept, "others may write to it");
+}
+
+TEST_CASE("capability file: one that is too large is ignored with a warning") {
+  const kept_record kept;
+  write_content(kept.path, content_of(kept.path) + std::string(100000, ' '));
+  check_ignored(kept, "more than any record");
+}
+
+TEST_CASE("capability file: neither links nor folders are followed") {
+  const kept_record kept;
+  std::filesystem::rename(kept.path, kept.path + ".moved");
+  std::filesystem::create_symlink(kept.path + ".moved", kept.path);
+  check_ignored(kept, "it cannot be opened");
+  std::filesystem::remove(kept.path);
+  std::filesystem::create_directory(kept.path);
+  check_ignored(kept, "it is no regular file");
+}
+
+TEST_CASE("capability file: one that cannot be written is told of, and leaves nothing") {
+  const temporary_folder folder;
+  const std::filesystem::path file = folder.path() / "file";
+  write_content(file, "in the way");
+  CHECK(write_record((file / "record.txt").string(), some_record()).find("cannot be made") !=
+        std::string::npos);
+  std::filesystem::create_directories(folder.path() / "record.txt" / "full");
+  CHECK(write_record((folder.path() / "record.txt").string(), some_record())
+            .find("cannot be written") != std::string::npos);
+  std::size_t left = 0;
+  for (const auto& each : std::filesystem::directory_iterator{folder.path()}) {
+    CHECK((each.path().filename() == "file" || each.path().filename() == "record.txt"));
+    ++left;
+  }
+  CHECK(left == 2);
+}
+
+constexpr const char* writing_case = "capability file: the child writes";
+constexpr const char* path_variable = "HIPVMM_TESTS_RECORD";
+
+TEST_CASE("capability file: the child writes" * doctest::skip()) {
+  const char* const path = std::getenv(path_variable);
+  REQUIRE(path != nullptr);
+  for (int i = 0; i < 200; ++i) CHECK(write_record(path, some_record()) == "");
+}
+
+TEST_CASE("capability file: while two processes write, a third reads it whole") {
+  const kept_record kept;
+  const auto write = [&kept] {
+    return run_case_in_child(writing_case, {std::string{path_variable} + "=" + kept.path});
+  };
+  const error_recorder told;
+  std::future<child_result> first = std::async(std::launch::async, write);
+  std::future<child_result> second = std::async(std::launch::async, write);
+  int read = 0;
+  while (first.wait_for(std::chrono::seconds{0}) != std::future_status::ready ||
+         second.wait_for(std::chrono::seconds{0}) != std::future_status::ready) {
+    REQUIRE(kept.read());
+    ++read;
+  }
+  CHECK(read > 0);
+  CHECK(told.count() == 0);
+  for (auto* each : {&first, &second}) {
+    const child_result result = each->get();
+    CHECK_MESSAGE(passed(result), result.output);
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/probe.hpp"
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include "support/child_process.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+#include "vmm/capability_subject.hpp"
+#include "vmm/probe_child.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using detail::probe;
+
+capability::record without_findings() {
+  capability::record found;
+  found.subject = detail::subject_of(first_device);
+  return found;
+}
+
+/// Runs one probe. What it needs to know of others is taken for granted.
+void run_alone(const probe& which, capability::record& found) {
+  const copy_kernel none;
+  detail::run_probes(first_device, found,
+                     {[&which](const probe& each) { return each.name == which.name; }, none});
+}
+
+/// Which may run in this process under any profile: the others crash or lose something.
+bool runs_here(const probe& each) {
+  return each.danger == detail::risk::none || host_profile() == "strict";
+}
+
+// The sweeps have processes of their own, for what HIP will not give back stays until the end of
+// one, as does what copies run into that nobody could wait for.
+void check_in_child(const char* test_case) {
+  const child_result child = run_case_in_child(test_case, {"HIPVMM_TESTS_PROBE_LATER=1"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("probes: the child's calls are out of memory" * doctest::skip()) {
+  for (const probe& each : detail::all_probes()) {
+    if (!runs_here(each)) continue;
+    capability::record good;
+    run_alone(each, good);
+    bool struck = true;
+    for (std::uint64_t nth = 1; struck; ++nth) {
+      INFO(each.name << ", HIP call " << nth);
+      REQUIRE(nth < 2000);
+      const error_recorder told;
+      const hipvmm_host_counters before = live_objects();
+      capability::record found;
+      {
+        const planned_fault fault{nullptr, nth, hipErrorOutOfMemory};
+        run_alone(each, found);
+        struck = fault.struck();
+      }
+      for (std::size_t i = 0; i < each.count; ++i) {
+        const std::size_t at = index_of(each.first) + i;
+        // Open, or as without the fault: never a no that would be kept.
+        if (found.standings[at] == standing::open) {
+          CHECK(found.findings[at] == finding::unknown);
+          CHECK_FALSE(found.reasons[at].empty());
+        } else if (found.standings[at] == standing::lasting) {
+          CHECK_MESSAGE(found.findings[at] == good.findings[at], found.reasons[at]);
+        }
+      }
+      if (told.count() == 0) CHECK(live_objects() == before);
+    }
+  }
+}
+
+TEST_CASE("probes: one whose calls are out of memory finds nothing wrong, and leaves nothing") {
+  check_in_child("probes: the child's calls are out of memory");
+}
+
+TEST_CASE("probes: the child's calls fail" * doctest::skip()) {
+  for (const probe& each : detail::all_probes()) {
+    if (!runs_here(each)) continue;
+    bool struck = true;
+    for (std::uint64_t nth = 1; struck; ++nth) {
+      INFO(each.name << ", HIP call " << nth);
+      REQUIRE(nth < 2000);
+      const error_recorder told;
+      const hipvmm_host_counters before = live_objects();
+      capability::record found;
+      {
+        const planned_fault fault{nullptr, nth, hipErrorUnknown};
+        run_alone(each, found);
+        struck = fault.struck();
+      }
+      for (std::size_t i = 0; i < each.count; ++i) {
+        const std::size_t at = index_of(each.first) + i;
+        CHECK_FALSE(found.reasons[at].empty());
+        if (struck && told.count() == 0 && found.findings[at] == finding::no &&
+            host_profile() == "strict")
+          CHECK_MESSAGE(found.reasons[at].find("hipErrorUnknown") != std::string::npos,
+                        found.reasons[at]);
+      }
+      if (told.count() == 0) CHECK(live_objects() == before);
+    }
+  }
+}
+
+TEST_CASE("probes: one whose call fails says which, and leaves nothing") {
+  check_in_child("probes: the child's calls fail");
+}
+
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator{"/proc/self/fd"},
+                       std::filesystem::directory_iterator{});
+}
+
+/// That the last child is gone and reaped.
+void check_no_child_left() {
+  CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
+  CHECK(errno == ECHILD);
+}
+
+constexpr const char* hanging_case = "probes: the child's child hangs";
+
+TEST_CASE("probes: the child's child hangs" * doctest::skip()) {
+  // Longer than any start of the program takes, even beside a full test run.
+  constexpr std::chrono::seconds patience{4};
+  const std::ptrdiff_t descriptors = open_descriptors();
+  capability::record found = without_findings();
+  CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path, patience) ==
+        "");
+  CHECK(found.findings[index_of(trait::virtual_memory)] == finding::no);
+  CHECK(found.reasons[index_of(trait::virtual_memory)] ==
+        "the process that probed it did nothing for 4000 ms");
+  CHECK_FALSE(found.is_open());
+  check_no_child_left();
+  CHECK(open_descriptors() == descriptors);
+}
+
+TEST_CASE("probes: a process that hangs in a probe is killed, and the probe answered with no") {
+  const child_result child = run_case_in_child(
+      hanging_case, {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemSetAccess delay=60s"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+constexpr const char* crashing_case = "probes: the child's children crash";
+
+TEST_CASE("probes: the child's children crash" * doctest::skip()) {
+  const std::ptrdiff_t descriptors = open_descriptors();
+  capability::record found = without_findings();
+  CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path) == "");
+  CHECK(found.findings[index_of(trait::virtual_memory)] == finding::yes);
+  // Not one of the rest was taken for granted, nor left for this process to try.
+  CHECK_FALSE(found.is_open());
+  CHECK(found.findings[index_of(trait::keeps_read_only)] == finding::unknown);
+  CHECK(found.standings[index_of(trait::keeps_read_only)] == standing::passing);
+  CHECK(found.reasons[index_of(trait::keeps_read_only)] ==
+        "not probed: 5 processes that probed ended one after another");
+  check_no_child_left();
+  CHECK(open_descriptors() == descriptors);
+}
+
+TEST_CASE("probes: after a few processes that crashed no more are started") {
+  // Each gets through what frees addresses once.
+  const child_result child = run_case_in_child(
+      crashing_case,
+      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemAddressFree nth=2 kill"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("probes: signals that the application ignores or blocks do not reach the process") {
+  const bool ignored = std::signal(SIGCHLD, SIG_IGN) != SIG_ERR;
+  REQUIRE(ignored);
+  capability::record found = without_findings();
+  const std::string why =
+      detail::probe_in_child(first_device, found, detail::find_probe_program().path);
+  std::signal(SIGCHLD, SIG_DFL);
+  CHECK(why == "");
+  CHECK(found.findings[index_of(trait::virtual_memory)] == finding::yes);
+  CHECK_FALSE(found.is_open());
+}
+
+TEST_CASE("probes: a process that sees another device by that number answers nothing") {
+  capability::record found = without_findings();
+  found.subject += ", another";
+  const std::string why =
+      detail::probe_in_child(first_device, found, detail::find_probe_program().path);
+  CHECK(why.find("sees another device by that number: " + first_device.name()) !=
+        std::string::npos);
+  CHECK(found.standings[index_of(trait::virtual_memory)] == standing::open);
+  check_no_child_left();
+}
+
+TEST_CASE("probes: a program that is none is told of") {
+  capability::record found = without_findings();
+  CHECK(detail::probe_in_child(first_device, found, "/nonexistent/probe")
+            .find("no process could be started for probes: /nonexistent/probe: ") == 0);
+  CHECK(detail::probe_in_child(first_device, found, "/bin/false") ==
+        "/bin/false ended with status 1");
+  CHECK(detail::probe_in_child(first_device, found, "/bin/echo")
+            .find("/bin/echo said what is none of its lines: ") == 0);
+  check_no_child_left();
+}
+
+TEST_CASE("probes: what is known already is not asked again") {
+  capability::record found = without_findings();
+  for (const probe& each : detail::all_probes())
+    for (std::size_t i = 0; i < each.count; ++i)
+      found.set(static_cast<trait>(index_of(each.first) + i), finding::yes, "known before",
+                standing::lasting);
+  found.standings[index_of(trait::crosses_chunks)] = standing::open;
+  CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path) == "");
+  CHECK(found.reasons[index_of(trait::crosses_chunks)] ==
+        "copies spanned two neighbouring mappings");
+  CHECK(found.reasons[index_of(trait::tail_access)] == "known before");
+}
+
+}  // namespace
+}  // namespace hipvmm::test
