@@ -19,11 +19,11 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "ingest_job.hpp"
-#include "samples/program.hpp"
 #include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
+#include "support/program.hpp"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "samples/program.hpp"
+#include "support/program.hpp"
 
 namespace hipvmm::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "samples/program.hpp"
+#include "support/program.hpp"
 
 #include <fcntl.h>
 #include <linux/capability.h>
