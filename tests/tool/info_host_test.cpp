@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// hipvmm-info on the host provider, which can imitate releases of HIP and their failures.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "tool/info_program.hpp"
+
+namespace {
+
+using hipvmm::test::check_fails;
+using hipvmm::test::contains;
+using hipvmm::test::info;
+using hipvmm::test::info_json;
+using hipvmm::test::info_text;
+using hipvmm::test::outcome;
+using hipvmm::test::surroundings;
+
+}  // namespace
+
+TEST_CASE("info: JSON is whole under every profile") {
+  for (const std::string profile :
+       {"strict", "rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14", "cuda-13"}) {
+    CAPTURE(profile);
+    const nlohmann::json result = info_json({}, {"HIPVMM_HOST_PROFILE=" + profile});
+    CHECK(result["environment"]["HIPVMM_HOST_PROFILE"] == profile);
+    REQUIRE(result["devices"].size() == 3);
+    for (const nlohmann::json& device : result["devices"]) {
+      const std::string path = device["path"];
+      CHECK(std::set<std::string>{"vmm", "vmm_with_quirks", "fallback"}.contains(path));
+      CHECK((path == "vmm_with_quirks") == !device["quirks"].empty());
+      CHECK((path == "fallback") == (profile == "rocm-5.7"));
+      CHECK((path == "fallback") == !device["why_fallback"].get<std::string>().empty());
+      CHECK((path == "fallback") == (device["granularity"]["minimum"] == 0));
+    }
+  }
+}
+
+TEST_CASE("info: where there is no virtual memory management the reason is told") {
+  const std::string old = "HIPVMM_HOST_PROFILE=rocm-5.7";
+  const nlohmann::json result = info_json({"--device=0"}, {old});
+  const nlohmann::json& known = result["devices"][0]["reasons"]["virtual_memory"];
+  CHECK(known["finding"] == "no");
+  CHECK(known["reason"] != "");
+  CHECK(result["limits"]["largest_reservation"] == nullptr);
+  const std::string text = info_text({}, {old});
+  CHECK(contains(text, "  path          fallback: buffers grow by copying. Why: virtual_memory"));
+  CHECK(contains(text, "  addresses     none could be reserved\n"));
+}
+
+TEST_CASE("info: versions are told as the runtime numbers them and as people do") {
+  CHECK(contains(info_text({}, {"HIPVMM_HOST_PROFILE=rocm-7.1"}),
+                 "  runtime       7.1.0 (hipRuntimeGetVersion: 70100000)\n"));
+  CHECK(contains(info_text({}, {"HIPVMM_HOST_PROFILE=cuda-13"}),
+                 "  runtime       13.0 (hipRuntimeGetVersion: 13000)\n"));
+}
+
+TEST_CASE("info: the matrix of peers has a row for each device") {
+  CHECK(contains(info_text({}),
+                 "      0   1   2\n  0   -   yes no\n  1   yes -   no\n  2   no  no  -\n"));
+  CHECK_FALSE(
+      contains(info_text({}, {"HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_PEERS=none"}), "peers"));
+}
+
+TEST_CASE("info: without a device one sentence says so") {
+  surroundings given;
+  given.environment = {"HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=none"};
+  check_fails(info({}, given), 1, {"no HIP device", "HIPVMM_PROVIDER=host"});
+  check_fails(info({"--json"}, given), 1, {"no HIP device"});
+}
+
+TEST_CASE("info: a device that fails is told of, and so are the others") {
+  surroundings given;
+  given.environment = {"HIPVMM_HOST_FAULTS=hipDeviceTotalMem nth=2 error=hipErrorUnknown"};
+  const outcome ended = info({"--json"}, given);
+  CHECK(ended.status == 1);
+  CHECK(contains(ended.err, "hipvmm-info: device 1: "));
+  const nlohmann::json result = nlohmann::json::parse(ended.out);
+  CHECK(result["devices"].size() == 2);
+  REQUIRE(result["failed"].size() == 1);
+  CHECK(result["failed"][0]["ordinal"] == 1);
+  CHECK(contains(result["failed"][0]["error"], "hipDeviceTotalMem"));
+  CHECK(contains(info({}, given).out, "\ndevice 1: failed: "));
+}

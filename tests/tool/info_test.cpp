@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// hipvmm-info as its users run it, on any provider.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/vmm/capability.hpp>
+#include "tool/info_program.hpp"
+
+namespace {
+
+using hipvmm::test::check_fails;
+using hipvmm::test::contains;
+using hipvmm::test::info;
+using hipvmm::test::info_json;
+using hipvmm::test::info_text;
+using hipvmm::test::outcome;
+using hipvmm::test::surroundings;
+using hipvmm::test::temporary_file;
+
+}  // namespace
+
+TEST_CASE("info: JSON tells every device with its path, granularity and reasons") {
+  const nlohmann::json result = info_json({});
+  CHECK(result["provider"]["name"] == PROVIDER_NAME);
+  REQUIRE(result["devices"].size() == static_cast<std::size_t>(hipvmm::device_count()));
+  for (int ordinal = 0; ordinal < hipvmm::device_count(); ++ordinal) {
+    const nlohmann::json& told = result["devices"][static_cast<std::size_t>(ordinal)];
+    const hipvmm::device_ref device{ordinal};
+    const hipvmm::capability known = hipvmm::capability_of(device);
+    CHECK(told["ordinal"] == ordinal);
+    CHECK(told["name"] == device.name());
+    CHECK(told["memory"]["total"] == device.total_memory());
+    CHECK(told["path"] == hipvmm::name_of(known.path()));
+    CHECK(told["why_fallback"] == known.why_fallback());
+    CHECK(told["granularity"]["minimum"] == known.minimum_granularity());
+    CHECK(told["granularity"]["recommended"] == known.recommended_granularity());
+    CHECK(told["quirks"].size() == known.quirks().size());
+    REQUIRE(told["reasons"].size() == hipvmm::trait_count);
+    for (std::size_t i = 0; i < hipvmm::trait_count; ++i) {
+      const auto which = static_cast<hipvmm::trait>(i);
+      const nlohmann::json& reason = told["reasons"][std::string{hipvmm::name_of(which)}];
+      CHECK(reason["finding"] == hipvmm::name_of(known[which]));
+      if (known[which] == hipvmm::finding::no) CHECK(reason["reason"] != "");
+    }
+    for (int peer = 0; peer < hipvmm::device_count(); ++peer) {
+      if (peer == ordinal) continue;
+      const bool listed =
+          std::find(told["peers"].begin(), told["peers"].end(), peer) != told["peers"].end();
+      CHECK(listed == device.can_access_peer(hipvmm::device_ref{peer}));
+    }
+  }
+}
+
+TEST_CASE("info: JSON tells the limits of the process") {
+  const nlohmann::json limits = info_json({})["limits"];
+  CHECK(limits["descriptors"]["open"] >= 3);
+  CHECK(limits["descriptors"]["soft"] <= limits["descriptors"]["hard"]);
+  CHECK(limits["max_map_count"] > 0);
+}
+
+TEST_CASE("info: JSON goes to a file that is named, and nothing to standard output") {
+  const temporary_file file;
+  CHECK(info_text({"--json", file.path()}).empty());
+  CHECK(nlohmann::json::parse(file.contents())["devices"].size() >= 1);
+}
+
+TEST_CASE("info: a dash names standard output") {
+  CHECK(nlohmann::json::parse(info_text({"--json=-"}))["devices"].size() >= 1);
+}
+
+TEST_CASE("info: --device leaves the other devices out") {
+  const nlohmann::json result = info_json({"--device", "0"});
+  REQUIRE(result["devices"].size() == 1);
+  CHECK(result["devices"][0]["ordinal"] == 0);
+  CHECK_FALSE(contains(info_text({"--device=0"}), "\ndevice 1: "));
+}
+
+TEST_CASE("info: --probe tells the same path as the record at hand") {
+  CHECK(info_json({"--probe"})["devices"][0]["path"] == info_json({})["devices"][0]["path"]);
+}
+
+TEST_CASE("info: --help names every option, --version the version") {
+  const std::string help = info_text({"--help"});
+  for (const char* option : {"--json", "--probe", "--explain", "--device", "--version"})
+    CHECK(contains(help, option));
+  CHECK(info_text({"--version"}).starts_with("hipvmm-info "));
+}
+
+TEST_CASE("info: text begins with what a bug report needs first") {
+  const std::string text = info_text({});
+  CHECK(text.starts_with("hipvmm "));
+  CHECK(contains(text, ", provider " PROVIDER_NAME "\n"));
+  for (const char* label : {"  runtime   ", "  driver    ", "  kernel    ", "  descriptors   "})
+    CHECK(contains(text, label));
+  CHECK(contains(text, "\ndevice 0: " + hipvmm::device_ref{0}.name() + '\n'));
+}
+
+TEST_CASE("info: --explain says more of every trait") {
+  const std::string plain = info_text({"--device=0"});
+  const std::string explained = info_text({"--device=0", "--explain"});
+  std::size_t rows = 0;
+  for (std::size_t at = 0; (at = explained.find("\n    means ", at)) != std::string::npos; ++at)
+    ++rows;
+  CHECK(rows == hipvmm::trait_count);
+  CHECK_FALSE(contains(plain, "\n    means "));
+}
+
+TEST_CASE("info: what was misspelt is refused") {
+  check_fails(info({"--bogus"}), 2, {"--bogus", "--help"});
+  check_fails(info({"extra"}), 2, {"extra", "--help"});
+  check_fails(info({"--device=first"}), 2, {"--device", "first", "--help"});
+  check_fails(info({"--json", "--explain"}), 2, {"--json", "--explain"});
+}
+
+TEST_CASE("info: a device that does not exist is refused") {
+  check_fails(info({"--device=4711"}), 1, {"device 4711 does not exist"});
+  check_fails(info({"--device=-1"}), 1, {"device -1 does not exist"});
+}
+
+TEST_CASE("info: a file that cannot be made is named") {
+  check_fails(info({"--json=/nonexistent/report"}), 1, {"'/nonexistent/report'", "No such file"});
+}
+
+TEST_CASE("info: an output that takes nothing is a failure") {
+  surroundings closed;
+  closed.closed_output = true;
+  surroundings deserted;
+  deserted.deserted_output = true;
+  surroundings full;
+  full.output_file = "/dev/full";
+  for (const std::vector<std::string>& arguments :
+       std::array<std::vector<std::string>, 2>{{{}, {"--json"}}}) {
+    check_fails(info(arguments, closed), 1, {"standard output is closed"});
+    check_fails(info(arguments, deserted), 1, {"cannot write", "Broken pipe"});
+    check_fails(info(arguments, full), 1, {"cannot write", "No space left"});
+  }
+}
+
+TEST_CASE("info: variables that steer HIP or hipvmm are told, others are not") {
+  const nlohmann::json told =
+      info_json({}, {"HIPVMM_TOLD=yes", "ROCR_VISIBLE_DEVICES=0", "SECRET_TOLD=no"})["environment"];
+  CHECK(told["HIPVMM_TOLD"] == "yes");
+  CHECK(told["ROCR_VISIBLE_DEVICES"] == "0");
+  CHECK_FALSE(told.contains("SECRET_TOLD"));
+}
