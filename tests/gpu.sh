@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Builds everything for NVIDIA GPUs in build-gpu/ and runs every test there, in one call and without
-# installing anything: bash tests/gpu.sh FOLDER [CTEST_OPTION...]. FOLDER gets summary.txt, build.log
-# and tests.log. What tests/support/packages.sh lists must be there; CMAKE_PREFIX_PATH names the
-# folder of what is not in the system's own. HIPVMM_COMMIT names the commit where git cannot.
+# Builds everything for the GPUs of this machine, AMD's or NVIDIA's, in build-gpu/ and runs every test
+# there, in one call and without installing anything: bash tests/gpu.sh FOLDER [CTEST_OPTION...].
+# FOLDER gets summary.txt, which ends in what hipvmm-info says, build.log and tests.log. What
+# tests/support/packages.sh lists must be there; CMAKE_PREFIX_PATH names the folder of what is not in
+# the system's own. HIPVMM_COMMIT names the commit where git cannot.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
@@ -12,12 +13,27 @@ mkdir -p "$1"
 results=$(cd "$1" && pwd)
 shift
 build=$root/build-gpu
-export HIPVMM_PROVIDER=cuda
 
-command -v nvidia-smi >/dev/null ||
-  stop "nvidia-smi is missing, so there is no NVIDIA driver. Run this on a machine with a GPU."
-gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | sed 's/^ *//')
-driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
+if [[ -z ${HIPVMM_PROVIDER:-} ]]; then
+  if [[ -e /dev/kfd ]]; then
+    HIPVMM_PROVIDER=amd
+  elif command -v nvidia-smi >/dev/null; then
+    HIPVMM_PROVIDER=cuda
+  else
+    stop "neither /dev/kfd nor nvidia-smi is here, so there is no driver of AMD or NVIDIA. Run this on \
+a machine with a GPU."
+  fi
+fi
+export HIPVMM_PROVIDER
+left_out=none
+case $HIPVMM_PROVIDER in
+  amd)
+    driver="amdgpu $(cat /sys/module/amdgpu/version 2>/dev/null || uname -r)"
+    left_out="tests with kernels of ours, which only nvcc compiles today"
+    ;;
+  cuda) driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1) ;;
+  *) driver=none ;;
+esac
 commit=${HIPVMM_COMMIT:-$(git -C "$root" rev-parse HEAD 2>/dev/null || echo unknown)}
 if ! command -v make >/dev/null && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
 mapfile -t missing < <(required_packages |
@@ -32,7 +48,14 @@ if ! { configure "$build" -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF &&
   tail -n 40 "$results/build.log"
   stop "the build failed, see $results/build.log"
 fi
-toolkit=$(sed -n 's/^hipvmm_cuda_toolkit_version:INTERNAL=//p' "$build/CMakeCache.txt")
+
+rm -f "$results/info.json"
+# A device that fails is told of in the report; without a report there is nothing to test.
+"$build/bin/hipvmm-info" --json "$results/info.json" 2>&1 || [[ -s $results/info.json ]] ||
+  stop "hipvmm-info told nothing of this machine, see above"
+# member NAME INDENT: the strings of that name in the report, told apart by how deep they stand.
+member() { sed -n "s/^$2\"$1\": \"\(.*\)\",\{0,1\}\$/\1/p" "$results/info.json"; }
+gpus=$(member name '      ' | sort | uniq -c | sed 's/^ *//' | paste -sd, | sed 's/,/, /g')
 
 status=0
 # A process has a context of its own, which takes memory and time: not too many at once.
@@ -70,17 +93,20 @@ count_results() {
 {
   printf 'date      %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
   printf 'commit    %s\n' "$commit"
-  printf 'GPU       %s\n' "$gpus"
+  printf 'provider  %s, built with %s\n' "$HIPVMM_PROVIDER" "$(member built_with '    ')"
+  printf 'GPU       %s\n' "${gpus:-none that could be described, see below}"
   printf 'driver    %s\n' "$driver"
-  printf 'CUDA      %s\n' "$toolkit"
-  printf 'compiler  %s\n\n' "$(c++ --version | head -n 1)"
+  printf 'compiler  %s\n' "$(c++ --version | head -n 1)"
+  printf 'left out  %s\n\n' "$left_out"
   count_results
   printf '\n'
   if ((status == 0)); then echo "all tests passed"; else
     echo "FAILED:"
     sed -n 's/^[ \t]*[0-9]* - \(.*\) (\([A-Za-z ]*\)).*/\1 (\2)/p' "$results/tests.log"
   fi
+  printf '\nhipvmm-info --json\n'
+  cat "$results/info.json"
 } >"$results/summary.txt"
-rm -f "$results/tests.xml"
+rm -f "$results/tests.xml" "$results/info.json"
 cat "$results/summary.txt"
 exit "$status"
