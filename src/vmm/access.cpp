@@ -40,7 +40,7 @@ hipMemAccessDesc to_hip(access_desc desc) {
   return result;
 }
 
-auto position(const std::vector<access_desc>& entries, device_ref device) {
+auto place_of(const std::vector<access_desc>& entries, device_ref device) {
   return std::lower_bound(
       entries.begin(), entries.end(), device,
       [](const access_desc& entry, device_ref wanted) { return entry.device < wanted; });
@@ -58,7 +58,7 @@ void access_map::set(device_ref device, access_right right) {
     throw unsupported{"device " + std::to_string(device.ordinal()) +
                       " cannot reach the memory of device " + std::to_string(owner_.ordinal()) +
                       ": hipDeviceCanAccessPeer says there is no link between them"};
-  const auto at = entries_.begin() + (position(entries_, device) - entries_.cbegin());
+  const auto at = entries_.begin() + (place_of(entries_, device) - entries_.cbegin());
   const bool known = at != entries_.end() && at->device == device;
   if (right == access_right::none) {
     if (known) entries_.erase(at);
@@ -70,7 +70,7 @@ void access_map::set(device_ref device, access_right right) {
 }
 
 access_right access_map::get(device_ref device) const noexcept {
-  const auto at = position(entries_, device);
+  const auto at = place_of(entries_, device);
   return at != entries_.end() && at->device == device ? at->right : access_right::none;
 }
 

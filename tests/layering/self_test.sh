@@ -27,6 +27,7 @@ page=$tree/docs/hip_surface.md
 includes() { bash "$checks/check_includes.sh" "$tree"; }
 homes() { bash "$checks/check_homes.sh" "$tree"; }
 header() { bash "$checks/check_headers.sh" "$tree" "$COMPILER" c++17 "$1"; }
+versions() { bash "$checks/check_versions.sh" "$tree"; }
 sizes() { bash "$checks/check_sizes.sh" "$tree"; }
 quotes() { bash "$checks/check_quotes.sh" "$tree"; }
 links() { bash "$checks/check_links.sh" "$tree"; }
@@ -70,6 +71,15 @@ case $breakage in
   vendor_header_behind_public_header)
     append include/hipvmm/core/bytes.hpp '#include <boost/version.hpp>'
     rejects 'needs the vendor header /' header hipvmm/core/bytes.hpp
+    ;;
+  library_of_tools_in_layer)
+    append src/core/bytes.cpp '#include <nlohmann/json.hpp>'
+    rejects '<nlohmann/json.hpp> belongs to no known library' includes
+    ;;
+  version_asked_elsewhere)
+    append src/vmm/region.cpp '#if HIP_VERSION_MAJOR >= 6
+#endif'
+    rejects 'src/vmm/region.cpp:' versions
     ;;
   unknown_folder)
     mkdir -p "$tree/src/helpers" && touch "$tree/src/helpers/helper.cpp"
