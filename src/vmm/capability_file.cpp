@@ -150,8 +150,7 @@ std::optional<capability::record> read_record(const std::string& path, const std
     require_trusted(about, whose);
     return parse(read_all(file.get()), subject);
   } catch (const std::invalid_argument& error) {
-    warn("reading a capability record",
-         path + " is ignored, and the device is probed: " + error.what());
+    warn("reading a capability record", path + " is ignored: " + error.what());
     return std::nullopt;
   }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Where records come from: the process, the disk, a file that is named, or probes.
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <hipvmm/vmm/capability.hpp>
@@ -98,21 +100,28 @@ std::optional<record> read_kept(const capability_request& request, const std::st
   return read_record(path, subject, file_owner::cache);
 }
 
+/// Puts what is lasting on disk. Returns where that was done, or why not, to be added to the
+/// origin.
 std::string keep(const record& found) {
+  if (lasting_count(found) == 0) return "; not kept, for nothing was found out that would last";
   const std::string path = cache_path(found.subject);
   const std::string why_not =
       path.empty() ? "there is neither XDG_CACHE_HOME nor HOME" : write_record(path, found);
   return why_not.empty() ? "; kept in " + path : "; not kept, for " + why_not;
 }
 
+/// What callers get of what was found.
 std::shared_ptr<const record> finish(record found, const capability_request& request) {
+  for (std::string& reason : found.reasons)
+    if (reason.empty())
+      reason = std::string{"not asked, as virtual_memory is "}.append(
+          name_of(found.findings[index_of(trait::virtual_memory)]));
   request.assume(found);
   found.conclude();
   return std::make_shared<const record>(std::move(found));
 }
 
-std::shared_ptr<const record> first_record(device_ref device) {
-  const capability_request request = read_capability_request();
+record first_record(device_ref device, const capability_request& request) {
   const std::string subject = subject_of(device);
   std::string path;
   std::optional<record> kept = read_kept(request, subject, path);
@@ -125,20 +134,17 @@ std::shared_ptr<const record> first_record(device_ref device) {
     if (lasting_count(found) > known) {
       found.origin += (kept ? ", the rest " : "") + how + keep(found);
     } else if (!kept) {
-      found.origin = how + "; not kept, for nothing was found out that would last";
+      found.origin = how + keep(found);
     }
   }
-  return finish(std::move(found), request);
+  return found;
 }
 
-/// What was open in `before` is asked again.
-std::shared_ptr<const record> completed(device_ref device, const record& before) {
-  const capability_request request = read_capability_request();
-  record found = before;
+/// Asks again what is open in `found`.
+void complete(device_ref device, record& found) {
   const std::size_t known = lasting_count(found);
   const std::string how = probe_open(device, found, {}, occasion::first_use);
   if (lasting_count(found) > known) found.origin = how + keep(found);
-  return finish(std::move(found), request);
 }
 
 /// The records of this process. Never destroyed: whatever is used at exit may ask.
@@ -146,7 +152,8 @@ class known_devices {
  public:
   struct place {
     std::mutex mutex;
-    std::shared_ptr<const record> found;
+    std::optional<record> found;  // without assumptions
+    std::shared_ptr<const record> given;
   };
   static place& of(device_ref device) {
     static auto& only = *new known_devices;
@@ -168,12 +175,16 @@ capability capability_of(device_ref device) {
   require_device(device);
   auto& place = detail::known_devices::of(device);
   const std::lock_guard lock{place.mutex};
-  if (!place.found) {
-    place.found = detail::first_record(device);
-  } else if (place.found->is_open()) {
-    place.found = detail::completed(device, *place.found);
+  if (!place.given || place.found->is_open()) {
+    const detail::capability_request request = detail::read_capability_request();
+    if (place.found) {
+      detail::complete(device, *place.found);
+    } else {
+      place.found = detail::first_record(device, request);
+    }
+    place.given = detail::finish(*place.found, request);
   }
-  return capability{place.found};
+  return capability{place.given};
 }
 
 capability probe_capability(device_ref device, const copy_kernel& kernel) {
@@ -185,8 +196,9 @@ capability probe_capability(device_ref device, const copy_kernel& kernel) {
   found.subject = detail::subject_of(device);
   found.origin = detail::probe_open(device, found, kernel, detail::occasion::demand);
   found.origin += detail::keep(found);
-  place.found = detail::finish(std::move(found), request);
-  return capability{place.found};
+  place.given = detail::finish(found, request);
+  place.found = std::move(found);
+  return capability{place.given};
 }
 
 }  // namespace hipvmm

@@ -7,14 +7,23 @@
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
 
 namespace hipvmm::detail {
+
+finished_work::~finished_work() {
+  report_exceptions([this] { queue_.synchronize(); });
+}
 
 mapped_row::mapped_row(probe_site& site, std::size_t most) : site_{site} {
   site.during = "when addresses were reserved";
   addresses = address_reservation{most * site.unit};
   chunks.reserve(most);
   maps.reserve(most);
+}
+
+mapped_row::~mapped_row() {
+  if (!maps.empty()) const finished_work before_the_end{site_.queue};
 }
 
 void mapped_row::add() {

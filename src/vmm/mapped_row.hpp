@@ -14,10 +14,26 @@
 
 namespace hipvmm::detail {
 
+/// Waits for a stream at its end, which a failure may bring before the stream has finished: what
+/// was mapped before this object was made is used no more then.
+class finished_work {
+ public:
+  explicit finished_work(const stream& queue) noexcept : queue_{queue} {}
+  ~finished_work();
+  finished_work(const finished_work&) = delete;
+  finished_work& operator=(const finished_work&) = delete;
+
+ private:
+  const stream& queue_;
+};
+
 /// Neighbouring mappings of a probe, each of a chunk of its own, in one reservation.
 class mapped_row {
  public:
   mapped_row(probe_site& site, std::size_t most);
+  ~mapped_row();
+  mapped_row(mapped_row&&) = default;
+  mapped_row& operator=(mapped_row&&) = delete;
   /// Maps one more chunk behind the last. No device has a right to it yet.
   void add();
   /// Grants the owner what is mapped: each mapping by itself, or all from the first on where that

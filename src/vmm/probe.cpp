@@ -151,14 +151,9 @@ void run_probes(device_ref device, capability::record& found, const probe_run& h
   const bool started = worker.start();
   worker.stop();
   if (failure) std::rethrow_exception(failure);
-  for (const probe& each : probes) {
-    if (each.count == 0 || !how.wants(each) || !each.is_open(found)) continue;
-    if (!started) {
-      leave_open(each, found, "the system refuses a thread for the probes");
-    } else if (found.reasons[index_of(each.first)].empty()) {
-      leave_open(each, found, "virtual_memory came to no result");
-    }
-  }
+  if (started) return;
+  for (const probe& each : probes)
+    if (how.wants(each)) leave_open(each, found, "the system refuses a thread for the probes");
 }
 
 }  // namespace hipvmm::detail

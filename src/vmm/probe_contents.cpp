@@ -125,6 +125,7 @@ void probe_coherent_aliases(probe_site& site) {
   site.during = "when one chunk was mapped at two addresses";
   const std::array<mapping, 2> maps{mapping{addresses[0], 0, chunk},
                                     mapping{addresses[1], 0, chunk}};
+  const finished_work before_unmapping{site.queue};
   for (const mapping& each : maps)
     set_access(each.get(), each.bytes(), {site.device, access_right::read_write});
   site.during = "when one chunk was used at two addresses";
@@ -200,6 +201,7 @@ void probe_peer_access(probe_site& site) {
     rights.apply(row.at(0), site.unit);
     site.during = "when " + name + " used memory of its peer";
     const stream queue{peer};
+    const finished_work before_unmapping{queue};
     static_cast<void>(carries_in_time(site, row.at(0), row.at(0), 60));
     bool same = words_at(queue, row.at(0)) == pattern(60);
     const std::vector<word> other = pattern(61);

@@ -109,6 +109,7 @@ bool shows_same_memory(probe_site& site, import_form form, const shareable_handl
   const address_reservation addresses{site.unit};
   site.during = "when an imported chunk was mapped";
   const mapping map{addresses, 0, imported};
+  const finished_work before_unmapping{site.queue};
   site.during = "when the owner was granted an imported chunk";
   set_access(map.get(), map.bytes(), {site.device, access_right::read_write});
   site.during = "when an imported chunk was read";

@@ -74,6 +74,29 @@ TEST_CASE("capability: what was found during a shortage stays") {
   check_in_fresh_process("capability: the child has room for one chunk and then for more");
 }
 
+TEST_CASE("capability: the child assumes while memory is short" * doctest::skip()) {
+  {
+    const fault_rules rules{"descriptors=1"};
+    CHECK(capability_of(first_device)[trait::virtual_memory] == finding::no);
+  }
+  const capability known = capability_of(first_device);
+  CHECK(known[trait::virtual_memory] == finding::no);
+  CHECK(known.settle_time().count() == 0);
+  CHECK(known.path() == memory_path::fallback);
+  ::unsetenv("HIPVMM_CAPABILITY");
+  CHECK(probe_capability(first_device).origin().find("assumed") == std::string::npos);
+}
+
+TEST_CASE("capability: assumptions are asked again with what is open") {
+  const temporary_folder cache;
+  const std::vector<std::string> environment{"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
+                                             "XDG_CACHE_HOME=" + cache.path().string(),
+                                             "HIPVMM_CAPABILITY=assume:virtual_memory=no"};
+  const child_result child =
+      run_case_in_child("capability: the child assumes while memory is short", environment);
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
 TEST_CASE("capability: the child asks from many threads" * doctest::skip()) {
   std::array<const std::string*, 8> subjects{};
   std::vector<std::thread> threads;

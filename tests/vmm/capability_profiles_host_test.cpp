@@ -199,7 +199,7 @@ TEST_CASE("capability: processes that keep dying end the search, and what they f
 TEST_CASE("capability: mappings that are seen late are measured, and spoil no other answer") {
   for (const char* profile : {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_PROFILE=cuda-13"}) {
     CAPTURE(profile);
-    const told_by_child told{{profile, "HIPVMM_HOST_FAULTS=visible_after=3ms"}};
+    const told_by_child told{{profile, "HIPVMM_HOST_FAULTS=visible_after=10ms"}};
     CAPTURE(told.output());
     CHECK(told.tells("<visible_at_once=no>copies missed a new mapping for "));
     CHECK(told.quirks() == std::set<std::string>{"settle_mappings"});
@@ -211,7 +211,7 @@ TEST_CASE("capability: mappings that are seen late are measured, and spoil no ot
     const std::size_t at = told.output().find("<settle>");
     REQUIRE(at != std::string::npos);
     // Twice the time for which the mapping is hidden.
-    CHECK(std::atoll(told.output().c_str() + at + 8) >= 6'000'000);
+    CHECK(std::atoll(told.output().c_str() + at + 8) >= 20'000'000);
   }
 }
 
@@ -300,7 +300,7 @@ TEST_CASE("HIPVMM_CAPABILITY: a file is taken for the device that it is about, a
   told_by_child told{{profile, alone, peers, "HIPVMM_CAPABILITY=" + file}};
   CHECK(told.tells("<origin>read from " + file));
   told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4", alone, peers, "HIPVMM_CAPABILITY=" + file});
-  CHECK(told.tells(file + " is ignored, and the device is probed: it is about"));
+  CHECK(told.tells(file + " is ignored: it is about"));
   CHECK(told.tells("<origin>probed now"));
 }
 
