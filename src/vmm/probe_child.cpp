@@ -30,7 +30,7 @@ const probe* probe_named(std::string_view name) {
 
 /// Names with commas around each.
 bool lists(std::string_view names, std::string_view name) {
-  return names.find("," + std::string{name} + ",") != std::string_view::npos;
+  return names.find(std::string{","}.append(name).append(",")) != std::string_view::npos;
 }
 
 /// One child from its start to its end.
@@ -149,8 +149,9 @@ void run_as_child(device_ref device, const std::string& without) {
   capability::record found;
   found.subject = subject_of(device);
   say(std::string{subject_mark} + found.subject + "\n");
+  const std::string left_out = std::string{","}.append(without).append(",");
   const auto is_wanted = [&](const probe& each) {
-    return !lists("," + without + ",", each.name) && each.is_open(found);
+    return !lists(left_out, each.name) && each.is_open(found);
   };
   const auto say_finding = [&found](trait which) {
     switch (found.standings[index_of(which)]) {
