@@ -2,9 +2,9 @@
 // hipvmm-info as its users run it, on any provider.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +19,6 @@ using hipvmm::test::contains;
 using hipvmm::test::info;
 using hipvmm::test::info_json;
 using hipvmm::test::info_text;
-using hipvmm::test::outcome;
 using hipvmm::test::surroundings;
 using hipvmm::test::temporary_file;
 
