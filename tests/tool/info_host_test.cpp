@@ -61,7 +61,7 @@ TEST_CASE("info: the matrix of peers has a row for each device") {
   CHECK(contains(info_text({}),
                  "      0   1   2\n  0   -   yes no\n  1   yes -   no\n  2   no  no  -\n"));
   CHECK_FALSE(
-      contains(info_text({}, {"HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_PEERS=none"}), "peers"));
+      contains(info_text({}, {"HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_PEERS=none"}), "\npeers: "));
 }
 
 TEST_CASE("info: without a device one sentence says so") {
