@@ -44,10 +44,14 @@ TEST_CASE_FIXTURE(four_granules, "mapping: a chunk that does not fit throws") {
 }
 
 TEST_CASE_FIXTURE(four_granules, "mapping: an address that is taken throws hip_error") {
-  HIPVMM_SKIP_UNDER(map_reports_success);
-  const mapping map{reservation, granule(), chunk};
+  mapping map{reservation, granule(), chunk};
+  set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
   const physical_chunk other{first_device, granule()};
-  CHECK_THROWS_AS((mapping{reservation, granule(), other}), hip_error);
+  CHECK_THROWS_AS((mapping{reservation, granule(), other, map_answer::verified}), hip_error);
+  const physical_chunk large{first_device, 2 * granule()};
+  CHECK_THROWS_AS((mapping{reservation, 0, large, map_answer::verified}), hip_error);
+  CHECK(get_access(map.get(), first_device) == access_right::read_write);
+  CHECK_NOTHROW(mapping{reservation, 0, other, map_answer::verified});
 }
 
 TEST_CASE_FIXTURE(four_granules, "mapping: access is lost on unmap, the bytes are not") {

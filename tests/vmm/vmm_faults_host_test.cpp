@@ -38,11 +38,12 @@ TEST_CASE("address_reservation: free that fails keeps the addresses") {
 }
 
 TEST_CASE("mapping: a construction that fails leaves nothing") {
-  fault_sweep{"mapping"}.run([] {
-    const physical_chunk chunk{other_device, granule()};
-    const address_reservation reservation{2 * granule()};
-    const mapping value{reservation, granule(), chunk};
-  });
+  for (const map_answer answer : {map_answer::believed, map_answer::verified})
+    fault_sweep{"mapping"}.run([answer] {
+      const physical_chunk chunk{other_device, granule()};
+      const address_reservation reservation{2 * granule()};
+      const mapping value{reservation, granule(), chunk, answer};
+    });
 }
 
 using mapped_ptr = std::unique_ptr<mapped_chunk>;

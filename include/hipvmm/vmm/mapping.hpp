@@ -9,6 +9,12 @@ namespace hipvmm {
 class address_reservation;
 class physical_chunk;
 
+/// Whether hipMemMap is believed when it says that it has mapped.
+enum class map_answer {
+  believed,
+  verified,  ///< HIP is asked what is mapped there: quirk::verify_maps
+};
+
 /// Owns the fact that one whole chunk is mapped at one address (one hipMemMap, undone by one
 /// hipMemUnmap of exactly that range). Owns neither the chunk nor the addresses. No device may
 /// touch the bytes until access is set, and access is lost on unmap.
@@ -19,8 +25,11 @@ class mapping {
   mapping() noexcept = default;
   /// Maps the whole of `chunk` at byte `offset` of `reservation`.
   /// Throws: std::invalid_argument when either is empty or the chunk does not fit there;
-  /// hip_error when HIP refuses, as it does where something is mapped already.
-  mapping(const address_reservation& reservation, std::size_t offset, const physical_chunk& chunk);
+  /// hip_error when HIP refuses, as it does where something is mapped already. ROCm 6.1 to 7.13 say
+  /// success then (ROCm/rocm-systems#7685): that is found out when `answer` is to be verified, but
+  /// for a chunk mapped right there to which no device has a right.
+  mapping(const address_reservation& reservation, std::size_t offset, const physical_chunk& chunk,
+          map_answer answer = map_answer::believed);
   ~mapping();
   mapping(mapping&& other) noexcept
       : address_{std::exchange(other.address_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
