@@ -8,9 +8,8 @@
 #include <string>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
-#include "core/device_identity.hpp"
-#include "core/hip_compat.hpp"
 #include "vmm/import_form.hpp"
 
 namespace hipvmm {
@@ -62,7 +61,9 @@ physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
 }  // namespace detail
 
 physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {
-  const bool by_value = hip_compat::imports_descriptor_by_value(detail::runtime_version());
+  // The trait and not quirk::import_by_pointer, which is in force only where sharing was seen to
+  // work: a runtime that takes pointers crashes on a value.
+  const bool by_value = capability_of(device).has(trait::imports_by_value);
   return detail::import_chunk_as(
       by_value ? detail::import_form::value : detail::import_form::pointer, handle, device);
 }
