@@ -50,6 +50,7 @@ inline constexpr quirk stale_handles_crash{
     {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
 inline constexpr quirk bad_device_is_value{"hipMemCreate on no device is hipErrorInvalidValue",
                                            {"rocm-5.7", "rocm-6.2", "rocm-6.4"}};
+inline constexpr quirk chunks_take_descriptors{"every chunk takes a descriptor", {"rocm-7.14"}};
 inline constexpr quirk map_reports_success{"hipMemMap reports success when it fails",
                                            {"rocm-6.2", "rocm-6.4", "rocm-7.1"}};
 inline constexpr quirk whole_chunks_only{"a chunk can only be mapped whole", {"cuda-13"}};
