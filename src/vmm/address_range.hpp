@@ -31,11 +31,12 @@ class address_range {
     parts_.pop_back();
   }
   /// Maps `chunk` at `offset`. Pre: it lies within one part, as longest_at() tells.
-  [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk) const {
+  [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk,
+                            map_answer answer) const {
     std::size_t start = 0;
     auto part = parts_.begin();
     while (offset >= start + part->bytes()) start += (part++)->bytes();
-    return mapping{*part, offset - start, chunk};
+    return mapping{*part, offset - start, chunk, answer};
   }
   /// Where the reservation around `offset` begins.
   [[nodiscard]] std::size_t part_start(std::size_t offset) const noexcept {

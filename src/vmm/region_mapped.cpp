@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a region of mapped chunks does at each call, made of the steps in region_state.cpp.
 #include <algorithm>
-#include <boost/container/small_vector.hpp>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,6 +22,7 @@ void region::mapped::commit(std::size_t offset, std::size_t bytes) {
   merge(made);
   if (adopted) adopted->keep();
   may_prepare = true;
+  await_visible(offset, bytes);
 }
 
 std::size_t region::mapped::decommit(std::size_t offset, std::size_t bytes) {
@@ -32,6 +32,7 @@ std::size_t region::mapped::decommit(std::size_t offset, std::size_t bytes) {
   auto last = first;
   while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
 
+  if (first != last) holds_memory = true;
   for (auto at = first; at != last; ++at) {
     try {
       // One unmap for each mapping: ROCm before 7.0 keeps a reservation busy after an unmap that
@@ -48,6 +49,7 @@ std::size_t region::mapped::decommit(std::size_t offset, std::size_t bytes) {
     cache().recycle(std::move(at->second.chunk));
   }
   committed -= returned;
+  if (backings.empty() && must_renew()) renew_addresses();
   return returned;
 }
 
@@ -78,9 +80,15 @@ std::size_t region::mapped::trim(std::size_t bytes, stream_ref stream,
   const std::size_t before = committed;
   const bool replace = straddling == straddling_chunk::replace;
   drop_prepared();
-  if (replace || (!stream.is_done() && !retire_behind(kept_end, stream))) stream.synchronize();
+  // Addresses can be renewed only when nothing is mapped in them any more.
+  const bool empties = renews && (backings.empty() || backings.begin()->first >= kept_end);
+  if (replace || empties || (!stream.is_done() && !retire_behind(kept_end, stream)))
+    stream.synchronize();
   decommit(kept_end, max_bytes() - kept_end);
-  if (replace) replace_straddler(kept_end, stream);
+  if (replace) {
+    replace_straddler(kept_end, stream);
+    if (must_renew()) renew_addresses();
+  }
   return before - committed;
 }
 
@@ -112,20 +120,16 @@ bool region::mapped::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   adoption adopted{*this};
   auto larger = std::make_shared<address_range>(
       detail::make_with_reclaim([max_bytes] { return address_reservation{max_bytes}; }));
-  boost::container::small_vector<mapping, 8> moved;
-  moved.reserve(backings.size());
-  for (const auto& [offset, held] : backings)
-    moved.push_back(map_with_rights(*larger, offset, held.chunk));
+  mapping_list moved = map_all_in(*larger);
   backing_map made = make_missing_or_explain(*larger, 0, commit_bytes);
   for (const access_desc& entry : rights.entries()) entry.device.synchronize();
 
-  auto next = moved.begin();
-  for (auto& [offset, held] : backings) std::swap(held.map, *next++);
-  std::swap(addresses, larger);
+  move_to(larger, moved);
   merge(made);
   adopted.keep();
   ordered.reset();
   may_prepare = true;
+  await_visible(0, this->max_bytes());
   return true;
 }
 

@@ -51,6 +51,7 @@ void region::mapped::drop_prepared() {
   preparation.settle();
   if (!prepared.empty()) {
     backing& held = prepared.begin()->second;
+    if (!held.map.empty()) holds_memory = true;
     held.map.unmap();
     cache().recycle(std::move(held.chunk));
     prepared.clear();
@@ -70,8 +71,10 @@ void region::mapped::make_prepared() noexcept {
     const scoped_device scope{device};
     backing made;
     made.chunk = cache().acquire(device, ordered->bytes, options.shareable);
-    if (ordered->how == ahead::mapped)
+    if (ordered->how == ahead::mapped) {
       made.map = map_with_rights(*addresses, ordered->offset, made.chunk);
+      made.visible = visible_if_mapped_now();
+    }
     prepared.try_emplace(ordered->offset, std::move(made));
     ordered.reset();
   } catch (...) {
@@ -84,7 +87,10 @@ region::mapped::adoption::adoption(mapped& owner) : owner_{owner} {
   owner.preparation.settle();
   if (owner.prepared.empty()) return;
   auto& [offset, held] = *owner.prepared.begin();
-  if (held.map.empty()) held.map = owner.map_with_rights(*owner.addresses, offset, held.chunk);
+  if (held.map.empty()) {
+    held.map = owner.map_with_rights(*owner.addresses, offset, held.chunk);
+    held.visible = owner.visible_if_mapped_now();
+  }
   offset_ = offset;
   owner.merge(owner.prepared);
 }

@@ -2,6 +2,7 @@
 #include "vmm/region_state.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <initializer_list>
 #include <iterator>
 #include <stdexcept>
@@ -25,46 +26,6 @@ address_reservation reserve_most(std::size_t wanted, std::size_t granularity) {
     } catch (const out_of_memory&) {
       if (bytes <= granularity) throw;
     }
-  }
-}
-
-/// Where the neighbouring mappings begin that end at `offset` within one reservation, by the
-/// backings of `maps`, which are all mapped in `range`.
-std::size_t run_start(const address_range& range, std::initializer_list<const backing_map*> maps,
-                      std::size_t offset) {
-  const std::size_t part = range.part_start(offset);
-  while (offset > part) {
-    std::size_t start = offset;
-    for (const backing_map* const map : maps) {
-      const auto at = map->lower_bound(offset);
-      if (at == map->begin()) continue;
-      const auto& [first, before] = *std::prev(at);
-      if (first + before.bytes() == offset) start = first;
-    }
-    if (start == offset) break;
-    offset = start;
-  }
-  return offset;
-}
-
-/// Makes `change(address, bytes)`, a call of hipMemSetAccess, for the mapping at `offset`.
-/// ROCm 7.0 to 7.2 may refuse a mapping behind another and take all of them from the first on
-/// (ROCm/rocm-systems#6977); these have the same rights, so naming them again changes nothing.
-/// May go when no supported release does so.
-template <class Change>
-void change_access(const address_range& range, std::initializer_list<const backing_map*> maps,
-                   std::size_t offset, std::size_t bytes, Change change) {
-  const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
-  const std::uint64_t seen = detail::retired_so_far();
-  try {
-    change(at(offset), bytes);
-  } catch (const hip_error& error) {
-    if (error.code() != hipErrorInvalidValue) throw;
-    // Chunks that are still to be given back are mapped too, and in none of the maps.
-    detail::finish_retired(range, 0, offset);
-    const std::size_t run = run_start(range, maps, offset);
-    if (run == offset && detail::retired_so_far() == seen) throw;
-    change(at(run), offset + bytes - run);
   }
 }
 
@@ -106,6 +67,8 @@ void give_back(backing_map& backings, chunk_cache& cache) noexcept {
 region::mapped::mapped(device_ref owner, std::size_t max_bytes, const region_options& chosen)
     : state{owner, granularity_of(owner).minimum},
       options{chosen},
+      known{capability_of(owner)},
+      renews{known.needs(quirk::renew_addresses) && chosen.when_empty == emptied::renews_addresses},
       addresses{std::make_shared<address_range>(
           reserve_most(align_up(max_bytes, granularity), granularity))} {}
 
@@ -113,25 +76,6 @@ region::mapped::~mapped() {
   preparation.settle();
   merge(prepared);
   give_back(backings, cache());
-}
-
-void region::mapped::apply_rights(const address_range& range, std::size_t offset, std::size_t bytes,
-                                  const backing_map& made) const {
-  change_access(range, {&backings, &made}, offset, bytes,
-                [this](void* start, std::size_t length) { rights.apply(start, length); });
-}
-
-void region::mapped::set_right(std::size_t offset, std::size_t bytes, access_desc desc) const {
-  change_access(*addresses, {&backings}, offset, bytes,
-                [desc](void* start, std::size_t length) { set_access(start, length, desc); });
-}
-
-mapping region::mapped::map_with_rights(const address_range& range, std::size_t offset,
-                                        const physical_chunk& chunk,
-                                        const backing_map& made) const {
-  mapping result = range.map(offset, chunk);
-  apply_rights(range, offset, result.bytes(), made);
-  return result;
 }
 
 backing_map region::mapped::make_missing(const address_range& range, std::size_t offset,
@@ -152,7 +96,7 @@ backing_map region::mapped::make_missing(const address_range& range, std::size_t
       physical_chunk chunk = detail::make_with_reclaim(
           [&] { return cache().acquire(device, size, options.shareable); });
       mapping map = map_with_rights(range, offset, chunk, made);
-      made.try_emplace(offset, backing{std::move(chunk), std::move(map)});
+      made.try_emplace(offset, backing{std::move(chunk), std::move(map), visible_if_mapped_now()});
       offset += size;
     }
     if (next != backings.end()) {
@@ -181,8 +125,10 @@ void region::mapped::merge(backing_map& made) noexcept {
 }
 
 void region::mapped::restore(backing_map::iterator entry) noexcept {
-  detail::report_exceptions(
-      [&] { entry->second.map = map_with_rights(*addresses, entry->first, entry->second.chunk); });
+  detail::report_exceptions([&] {
+    entry->second.map = map_with_rights(*addresses, entry->first, entry->second.chunk);
+    detail::wait_until(visible_if_mapped_now());
+  });
   if (entry->second.map.empty()) {
     committed -= entry->second.bytes();
     backings.erase(entry);
@@ -208,6 +154,7 @@ bool region::mapped::retire_behind(std::size_t end, stream_ref stream) {
     return false;
   }
   committed -= bytes;
+  holds_memory = true;
   return true;
 }
 
@@ -244,6 +191,7 @@ void region::mapped::replace_straddler(std::size_t end, stream_ref stream) {
     fresh.chunk = cache().acquire(device, kept, options.shareable);
     address_range elsewhere{address_reservation{kept}};
     const mapping temporary = map_with_rights(elsewhere, 0, fresh.chunk);
+    detail::wait_until(visible_if_mapped_now());
     copy_async(stream, temporary.get(), old.map.get(), kept);
     try {
       stream.synchronize();
@@ -256,8 +204,10 @@ void region::mapped::replace_straddler(std::size_t end, stream_ref stream) {
     return;
   }
   old.map.unmap();
+  holds_memory = true;
   try {
     fresh.map = map_with_rights(*addresses, offset, fresh.chunk);
+    detail::wait_until(visible_if_mapped_now());
   } catch (...) {
     restore(at);
     throw;

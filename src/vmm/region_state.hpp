@@ -2,16 +2,19 @@
 #pragma once
 
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
 
+#include <hipvmm/vmm/capability.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/region.hpp>
 #include "core/background_task.hpp"
 #include "vmm/address_range.hpp"
+#include "vmm/settling.hpp"
 
 namespace hipvmm {
 
@@ -19,6 +22,7 @@ namespace hipvmm {
 struct backing {
   physical_chunk chunk;
   mapping map;
+  detail::moment visible = {};  // from when on all work finds the bytes
 
   [[nodiscard]] std::size_t bytes() const noexcept { return chunk.bytes(); }
 };
@@ -99,6 +103,10 @@ struct region::mapped final : region::state {
   [[nodiscard]] mapping map_with_rights(const address_range& range, std::size_t offset,
                                         const physical_chunk& chunk,
                                         const backing_map& made = {}) const;
+  /// From when on all work finds what is mapped now.
+  [[nodiscard]] detail::moment visible_if_mapped_now() const;
+  /// Returns when all work finds what is mapped in [offset, offset + bytes).
+  void await_visible(std::size_t offset, std::size_t bytes) const noexcept;
   /// New backings in `range` for all of [offset, offset + bytes) that has none, ready to be merged.
   [[nodiscard]] backing_map make_missing(const address_range& range, std::size_t offset,
                                          std::size_t bytes) const;
@@ -108,6 +116,20 @@ struct region::mapped final : region::state {
   void merge(backing_map& made) noexcept;
   /// Maps a chunk again where it was; what HIP refuses is reported, and the bytes are then lost.
   void restore(backing_map::iterator entry) noexcept;
+
+  /// Mappings of all backings in another range, in their order.
+  using mapping_list = boost::container::small_vector<mapping, 8>;
+  [[nodiscard]] mapping_list map_all_in(const address_range& range) const;
+  /// Makes `range` the region's, where `moved` are the mappings; gives the old ones for both.
+  void move_to(std::shared_ptr<address_range>& range, mapping_list& moved) noexcept;
+  /// Whether addresses that held memory are to be renewed.
+  [[nodiscard]] bool must_renew() const noexcept { return holds_memory && renews; }
+  /// Frees the addresses and takes them again, so that memory which only they held goes back to the
+  /// device. What is backed stays so, at other addresses where these are not to be had any more or
+  /// refuse the mappings. Waits for the devices with access unless nothing is backed. Pre: nothing
+  /// is prepared.
+  void renew_addresses() noexcept;
+
   /// End of the last backing.
   [[nodiscard]] std::size_t end() const noexcept;
   /// Whether the chunk that was prepared lies partly in [offset, offset + bytes), where nothing
@@ -126,6 +148,10 @@ struct region::mapped final : region::state {
   void replace_straddler(std::size_t end, stream_ref stream);
 
   region_options options;
+  // As it was when the region was made.
+  capability known;
+  bool renews;
+  bool holds_memory = false;  // something was unmapped in `addresses`
   // The order of these two unmaps everything before the addresses are freed. Shared with chunks
   // that have left the backings and are still mapped.
   std::shared_ptr<address_range> addresses;

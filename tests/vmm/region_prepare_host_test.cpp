@@ -55,7 +55,8 @@ TEST_CASE("region: a commit that finds its chunk created maps it") {
   wait_for_background_tasks();
   const std::uint64_t before = hipvmm_host_call_count(nullptr);
   region.commit(0, 2 * unit);
-  CHECK(hipvmm_host_call_count(nullptr) == before + 2);
+  // Where a map that fails says nothing it is asked after.
+  CHECK(hipvmm_host_call_count(nullptr) == before + under(quirks::map_reports_success, 3U, 2U));
 }
 
 TEST_CASE("region: operations wait for a preparation that has begun") {

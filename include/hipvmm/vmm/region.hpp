@@ -19,12 +19,20 @@ enum class ahead {
   mapped,   ///< it is mapped with all rights; commit() only takes note of it
 };
 
-/// How a region makes its chunks.
+/// What a region does with its addresses when it is emptied, where HIP gives memory back only with
+/// them (quirk::renew_addresses). Elsewhere they stay.
+enum class emptied {
+  renews_addresses,  ///< frees them and takes them again; base() changes if others were faster
+  keeps_addresses,   ///< base() is for life, and the memory comes back with the region's end
+};
+
+/// How a region makes its chunks and keeps its addresses.
 struct region_options {
   /// Whether its chunks can be exported to other processes.
   handle_type shareable = handle_type::none;
   /// Where chunks come from and return to; nullptr: chunk_cache::shared().
   chunk_cache* cache = nullptr;
+  emptied when_empty = emptied::renews_addresses;
 };
 
 /// What region::trim does with a chunk that begins before the end and reaches beyond: HIP unmaps
@@ -53,9 +61,9 @@ class region {
   region& operator=(region&& other) noexcept;
 
   /// Backs [offset, offset + bytes) with one new chunk for each gap in it and applies the access
-  /// map. Bytes already backed stay untouched. Takes what prepare() ordered in the range, as a
-  /// whole, so that more may be backed than was asked for. Waits for nothing but for retired
-  /// memory: in that very range, and of any kind where the device is full.
+  /// map. Bytes already backed stay untouched. Takes what prepare() ordered in the range whole, so
+  /// that more may be backed than was asked for. Waits for nothing but retired memory, in that very
+  /// range or of any kind where the device is full, and as quirk::settle_mappings says.
   /// Pre: `offset` and `bytes` are multiples of granularity(), within max_bytes().
   /// Throws: std::invalid_argument, std::out_of_range for a bad range; out_of_memory with what was
   /// held; on any exception nothing changed.
@@ -113,7 +121,9 @@ class region {
   /// exception nothing changed.
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
 
-  /// Start of the reserved addresses; the same for life unless extend() says otherwise.
+  /// Start of the reserved addresses; the same for life unless extend() says otherwise, or
+  /// quirk::renew_addresses is in force: trim() and decommit() that leave nothing backed, or trim()
+  /// that replaces, may change it then. See emptied.
   [[nodiscard]] void* base() const noexcept;
   /// Reserved bytes; may be less than was asked for at construction.
   [[nodiscard]] std::size_t max_bytes() const noexcept;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include <hipvmm/vmm/capability.hpp>
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+
+/// While this lives, regions made on the first device take what `findings` say for true, such as
+/// "tail_access=no,settle_time=2ms", whatever a probe found.
+class assumed_capability {
+ public:
+  explicit assumed_capability(const std::string& findings) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    ::setenv(name, ("assume:" + findings).c_str(), 1);
+    probe_capability(first_device);
+  }
+  ~assumed_capability() {
+    if (before_) {
+      ::setenv(name, before_->c_str(), 1);
+    } else {
+      ::unsetenv(name);
+    }
+    probe_capability(first_device);
+  }
+  assumed_capability(const assumed_capability&) = delete;
+  assumed_capability& operator=(const assumed_capability&) = delete;
+
+ private:
+  static constexpr const char* name = "HIPVMM_CAPABILITY";
+  std::optional<std::string> before_;
+};
+
+}  // namespace hipvmm::test

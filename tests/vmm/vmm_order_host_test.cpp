@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// What is done in a certain way on every device, because some releases fail otherwise: each under a
+// profile that shows it.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstdlib>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/region.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>
+#include "support/child_process.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// Whether this process imitates `profile` on devices that reach each other as `peers` says. If
+/// not, a child that does runs `test_case`, which ends here.
+bool is_machine(const std::string& profile, const std::string& peers,
+                const std::string& test_case) {
+  const char* const linked = std::getenv("HIPVMM_HOST_PEERS");
+  if (host_profile() == profile && linked != nullptr && peers == linked) return true;
+  const child_result child = run_case_in_child(
+      test_case, {"HIPVMM_HOST_PROFILE=" + profile, "HIPVMM_HOST_PEERS=" + peers});
+  CHECK_MESSAGE(passed(child), child.output);
+  return false;
+}
+
+TEST_CASE("access_map: the owner is granted behind its peers") {
+  // Of memory that the peer cannot reach, so that its entry fails; rocm-7.14 applies those before.
+  if (!is_machine("rocm-7.14", "0-1,0-2", "access_map: the owner is granted behind its peers"))
+    return;
+  access_map rights{device_ref{0}};
+  rights.set(device_ref{1}, access_right::read_write);
+  const physical_chunk chunk{device_ref{2}, granule()};
+  const address_reservation reservation{granule()};
+  const mapping map{reservation, 0, chunk};
+  CHECK_THROWS_AS(rights.apply(map.get(), map.bytes()), hip_error);
+  CHECK(get_access(map.get(), device_ref{0}) == access_right::none);
+}
+
+TEST_CASE("import_chunk: HIP puts the chunk down to the device that was named") {
+  if (!is_machine("rocm-6.4", "0-1",
+                  "import_chunk: HIP puts the chunk down to the device that was named"))
+    return;
+  physical_chunk exported{device_ref{1}, granule(), handle_type::posix_fd};
+  const shareable_handle handle{exported};
+  REQUIRE(device_ref::current() == device_ref{0});
+  const physical_chunk imported = import_chunk(handle, device_ref{1});
+  hipMemAllocationProp told{};
+  REQUIRE(hipMemGetAllocationPropertiesFromHandle(&told, imported.get()) == hipSuccess);
+  CHECK(told.location.id == 1);
+}
+
+TEST_CASE("region: mappings are undone one by one so that the addresses come back") {
+  if (!is_machine("rocm-6.4", "0-1",
+                  "region: mappings are undone one by one so that the addresses come back"))
+    return;
+  const hipvmm_host_counters before = live_objects();
+  const error_recorder reported;
+  {
+    region region{first_device, 16 * granule()};
+    for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * granule(), granule());
+    region.decommit(0, 2 * granule());
+  }
+  CHECK(reported.count() == 0);
+  CHECK(live_objects() == before);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
