@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/capability.hpp>
+#include "core/descriptors.hpp"
 
 namespace hipvmm {
 namespace {
@@ -26,7 +29,9 @@ std::size_t default_max_bytes(device_ref device) {
 
 region reserve_region(device_ref device, const growth_options& options) {
   const std::size_t wanted = options.max_bytes != 0 ? options.max_bytes : default_max_bytes(device);
-  region result{device, wanted, options.chunks};
+  region_options chunks = options.chunks;
+  if (options.past_max == past_max_size::refuse) chunks.when_empty = emptied::keeps_addresses;
+  region result{device, wanted, chunks};
   ++live_storages;
   return result;
 }
@@ -82,6 +87,7 @@ growable_storage::growable_storage(device_ref device, const growth_options& opti
     : device_{device},
       options_{checked(options)},
       granule_{granule_of(device, options)},
+      chunks_cost_descriptors_{capability_of(device).needs(quirk::larger_chunks)},
       region_{reserve_region(device, options)} {}
 
 growable_storage::~growable_storage() { give_back(); }
@@ -90,6 +96,7 @@ growable_storage::growable_storage(growable_storage&& other) noexcept
     : device_{other.device_},
       options_{other.options_},
       granule_{other.granule_},
+      chunks_cost_descriptors_{other.chunks_cost_descriptors_},
       region_{std::exchange(other.region_, std::nullopt)},
       growth_steps_{std::exchange(other.growth_steps_, 0)},
       base_moves_{std::exchange(other.base_moves_, 0)},
@@ -103,6 +110,7 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
   device_ = other.device_;
   options_ = other.options_;
   granule_ = other.granule_;
+  chunks_cost_descriptors_ = other.chunks_cost_descriptors_;
   region_ = std::exchange(other.region_, std::nullopt);
   growth_steps_ = std::exchange(other.growth_steps_, 0);
   base_moves_ = std::exchange(other.base_moves_, 0);
@@ -130,7 +138,7 @@ void growable_storage::add(std::size_t bytes) {
   std::size_t target = exact;
   // Slack is for chunks that are yet to be made.
   if (bytes <= max_bytes() && bytes > capacity_bytes() + region_->settle())
-    target = growth_target(capacity_bytes(), bytes, max_bytes(), granule_, options_.step_limit);
+    target = growth_target(capacity_bytes(), bytes, max_bytes(), granule_, step_limit());
   try {
     commit(target);
   } catch (const out_of_memory&) {
@@ -189,12 +197,23 @@ void growable_storage::move_to_hold(std::size_t bytes) {
 void growable_storage::look_ahead(std::size_t bytes) {
   if (options_.grow_ahead.prepare == ahead::off || !region_) return;
   const std::size_t wanted = ahead_target(capacity_bytes(), bytes, max_bytes(), granule_,
-                                          options_.step_limit, options_.grow_ahead);
+                                          step_limit(), options_.grow_ahead);
   if (wanted != 0) region_->prepare(wanted, options_.grow_ahead.prepare);
 }
 
+// Where descriptors run short, steps of an eighth keep the number of chunks a logarithm of the
+// size.
+std::size_t growable_storage::step_limit() const {
+  if (chunks_cost_descriptors_ && detail::half_of_descriptors_used())
+    return std::numeric_limits<std::size_t>::max();
+  return options_.step_limit;
+}
+
 void growable_storage::shrink(std::size_t bytes, stream_ref stream, straddling_chunk straddling) {
-  if (region_) region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, straddling);
+  if (!region_) return;
+  const void* const before = data();
+  region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, straddling);
+  if (data() != before) ++base_moves_;
 }
 
 void growable_storage::grant(device_ref device, access_right right) {

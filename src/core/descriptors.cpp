@@ -25,4 +25,16 @@ std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept {
   return found;
 }
 
+bool half_of_descriptors_used() noexcept {
+  constexpr std::size_t samples = 64;
+  const std::size_t end =
+      std::min<std::size_t>(descriptor_limit(), std::numeric_limits<int>::max());
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < samples; ++i) {
+    const auto number = static_cast<int>(end / samples * i + end % samples * i / samples);
+    if (::fcntl(number, F_GETFD) != -1) ++used;
+  }
+  return used > samples / 2;
+}
+
 }  // namespace hipvmm::detail

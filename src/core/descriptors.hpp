@@ -13,4 +13,8 @@ std::size_t descriptor_limit() noexcept;
 /// Cost: a system call for each number looked at, about 0.1 us; needs no descriptor itself.
 std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept;
 
+/// Whether this process has used more than half of the descriptors it may have. Looks at 64 numbers
+/// spread over all: exact to that, since the system gives the lowest that is free.
+bool half_of_descriptors_used() noexcept;
+
 }  // namespace hipvmm::detail

@@ -197,8 +197,8 @@ class growable_device_vector {
   /// Makes the size zero; memory stays backed.
   void clear() noexcept { size_ = 0; }
   /// Gives whole chunks behind the last element back when `stream` has passed this point, and does
-  /// not wait for that; addresses stay. `straddling` says whether a chunk that holds elements and
-  /// more is replaced by a smaller one, which waits for `stream`.
+  /// not wait for that; addresses stay, but see growable_storage::shrink. `straddling` says whether
+  /// a chunk that holds elements and more is replaced by a smaller one, which waits for `stream`.
   /// Pre: all work that uses the elements is ordered before this call in `stream`.
   /// Throws: std::invalid_argument while `stream` is captured; hip_error. Note: as region::trim.
   void shrink_to_fit(stream_ref stream, straddling_chunk straddling = straddling_chunk::keep) {

@@ -37,7 +37,8 @@ struct growth_options {
   std::size_t max_bytes = 0;
   past_max_size past_max = past_max_size::move;
   /// Most bytes a growth step adds beyond what was asked for; below it a step adds an eighth of
-  /// what is backed. Zero makes every step exact.
+  /// what is backed. Zero makes every step exact. No limit while chunks cost file descriptors and
+  /// the process has used half of its own (quirk::larger_chunks).
   std::size_t step_limit = GiB;
   /// Every step is a multiple of this many bytes; zero: 2 MiB, or HIP's recommended granularity if
   /// that is more. Less saves memory for many small vectors where the minimum is 4 KiB (ROCm before
@@ -52,7 +53,7 @@ struct growth_options {
 /// What growth has done since construction.
 struct growth_statistics {
   std::size_t growth_steps;    ///< times memory was added
-  std::size_t base_moves;      ///< times data() changed, only ever past max_size
+  std::size_t base_moves;      ///< times data() changed: past max_size, or as shrink() says
   std::size_t chunks;          ///< chunks mapped now
   std::size_t peak_bytes;      ///< most bytes backed at one time
   std::size_t ahead_bytes;     ///< bytes ready now beyond those backed
@@ -96,7 +97,9 @@ class growable_storage {
   /// Makes at least `bytes` backed, in whole granules and without slack, but for a chunk that was
   /// ordered ahead: that is taken whole. Orders none itself. Throws: as grow.
   void reserve(std::size_t bytes);
-  /// Gives back what lies behind the first `bytes` as region::trim does. Throws: as that.
+  /// Gives back what lies behind the first `bytes` as region::trim does. Throws: as that. Where
+  /// quirk::renew_addresses is in force data() may change when nothing is left, or `straddling`
+  /// says replace, unless past_max is refuse; growth_statistics::base_moves tells.
   void shrink(std::size_t bytes, stream_ref stream,
               straddling_chunk straddling = straddling_chunk::keep);
 
@@ -124,11 +127,13 @@ class growable_storage {
   void commit(std::size_t bytes);
   void move_to_hold(std::size_t bytes);
   void look_ahead(std::size_t bytes);
+  [[nodiscard]] std::size_t step_limit() const;
   void give_back() noexcept;
 
   device_ref device_;
   growth_options options_;
   std::size_t granule_;
+  bool chunks_cost_descriptors_;
   std::optional<region> region_;
   std::size_t growth_steps_ = 0;
   std::size_t base_moves_ = 0;
