@@ -20,7 +20,7 @@ int share(hipvmm::device_ref owner, hipvmm::device_ref peer) {
 
   hipvmm::growable_device_vector<int> shared{owner};
   shared.append(numbers.data(), half, owner_stream);
-  shared.grant(peer, hipvmm::access_right::read);
+  shared.grant(peer);
   shared.append(numbers.data() + half, half, owner_stream);  // mapped after the grant
 
   hipvmm::event written{owner};

@@ -11,6 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/capability.hpp>
 #include "core/descriptors.hpp"
+#include "vmm/region_allocation.hpp"
 
 namespace hipvmm {
 namespace {
@@ -32,6 +33,13 @@ region reserve_region(device_ref device, const growth_options& options) {
   region_options chunks = options.chunks;
   if (options.past_max == past_max_size::refuse) chunks.when_empty = emptied::keeps_addresses;
   region result{device, wanted, chunks};
+  if (options.past_max == past_max_size::refuse && options.max_bytes == 0 &&
+      !result.is_address_stable())
+    throw unsupported{
+        "growth_options::past_max is refuse, which promises an address for life; on device " +
+        std::to_string(device.ordinal()) + " that takes all memory at the first growth, for " +
+        capability_of(device).why_fallback() +
+        "; set growth_options::max_bytes to what will be needed, or past_max to move"};
   ++live_storages;
   return result;
 }
@@ -48,7 +56,7 @@ const growth_options& checked(const growth_options& options) {
 }
 
 std::size_t granule_of(device_ref device, const growth_options& options) {
-  const allocation_granularity unit = granularity_of(device);
+  const allocation_granularity unit = unit_of(capability_of(device));
   if (options.granule_bytes == 0)
     return std::max(2 * MiB, align_up(unit.recommended, unit.minimum));
   if (options.granule_bytes % unit.minimum != 0)
@@ -61,8 +69,9 @@ std::size_t granule_of(device_ref device, const growth_options& options) {
 }  // namespace
 
 std::size_t growth_target(std::size_t committed_bytes, std::size_t needed_bytes,
-                          std::size_t max_bytes, std::size_t granule, std::size_t step_limit) {
-  const std::size_t slack = align_down(std::min(committed_bytes / 8, step_limit), granule);
+                          std::size_t max_bytes, std::size_t granule, std::size_t step_limit,
+                          std::size_t share) {
+  const std::size_t slack = align_down(std::min(committed_bytes / share, step_limit), granule);
   return std::min(std::max(align_up(needed_bytes, granule), committed_bytes + slack), max_bytes);
 }
 
@@ -102,7 +111,8 @@ growable_storage::growable_storage(growable_storage&& other) noexcept
       base_moves_{std::exchange(other.base_moves_, 0)},
       peak_bytes_{std::exchange(other.peak_bytes_, 0)},
       ahead_hits_{std::exchange(other.ahead_hits_, 0)},
-      ahead_misses_{std::exchange(other.ahead_misses_, 0)} {}
+      ahead_misses_{std::exchange(other.ahead_misses_, 0)},
+      copied_bytes_{std::exchange(other.copied_bytes_, 0)} {}
 
 growable_storage& growable_storage::operator=(growable_storage&& other) noexcept {
   if (this == &other) return *this;
@@ -117,6 +127,7 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
   peak_bytes_ = std::exchange(other.peak_bytes_, 0);
   ahead_hits_ = std::exchange(other.ahead_hits_, 0);
   ahead_misses_ = std::exchange(other.ahead_misses_, 0);
+  copied_bytes_ = std::exchange(other.copied_bytes_, 0);
   return *this;
 }
 
@@ -134,18 +145,29 @@ void growable_storage::grow(std::size_t bytes) {
 
 void growable_storage::add(std::size_t bytes) {
   require_room(bytes);
-  const std::size_t exact = exact_for(bytes);
-  std::size_t target = exact;
-  // Slack is for chunks that are yet to be made.
-  if (bytes <= max_bytes() && bytes > capacity_bytes() + region_->settle())
-    target = growth_target(capacity_bytes(), bytes, max_bytes(), granule_, step_limit());
+  // Slack is for memory that is yet to be made.
+  if (bytes <= max_bytes() && bytes > capacity_bytes() + region_->settle()) {
+    // Copies are paid for by steps in proportion to them.
+    constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+    const bool copies = !region_->is_address_stable() && options_.step_limit != 0;
+    if (copies && commit_more(bytes, 2, unlimited)) return;
+    if (commit_more(bytes, 8, step_limit())) return;
+  }
+  commit(exact_for(bytes));
+}
+
+// Returns false, nothing done, where that is no more than what is asked for, or where there is no
+// memory for it: what is asked for may fit where the slack does not.
+bool growable_storage::commit_more(std::size_t bytes, std::size_t share, std::size_t limit) {
+  const std::size_t target =
+      growth_target(capacity_bytes(), bytes, max_bytes(), granule_, limit, share);
+  if (target <= exact_for(bytes)) return false;
   try {
     commit(target);
   } catch (const out_of_memory&) {
-    // What was asked for may fit where the slack does not.
-    if (target == exact) throw;
-    commit(exact);
+    return false;
   }
+  return true;
 }
 
 void growable_storage::reserve(std::size_t bytes) {
@@ -154,8 +176,14 @@ void growable_storage::reserve(std::size_t bytes) {
   commit(exact_for(bytes));
 }
 
+// Whether the address must not change though memory cannot be added at its end.
+bool growable_storage::is_pinned() const noexcept {
+  return region_ && !region_->is_address_stable() && options_.past_max == past_max_size::refuse;
+}
+
 // Whole granules, cut at the end of the reservation.
 std::size_t growable_storage::exact_for(std::size_t bytes) const {
+  if (is_pinned()) return max_bytes();
   const std::size_t exact = align_up(bytes, granule_);
   return bytes <= max_bytes() ? std::min(exact, max_bytes()) : exact;
 }
@@ -163,6 +191,7 @@ std::size_t growable_storage::exact_for(std::size_t bytes) const {
 void growable_storage::commit(std::size_t bytes) {
   const std::size_t backed = capacity_bytes();
   const bool is_ready = bytes <= backed + region_->settle();
+  const void* const before = data();
   if (bytes > max_bytes()) {
     move_to_hold(bytes);
   } else {
@@ -170,7 +199,16 @@ void growable_storage::commit(std::size_t bytes) {
   }
   ++growth_steps_;
   if (options_.grow_ahead.prepare != ahead::off) ++(is_ready ? ahead_hits_ : ahead_misses_);
+  note_move(before, region_->is_address_stable() ? 0 : backed);
   peak_bytes_ = std::max(peak_bytes_, capacity_bytes());
+}
+
+// Getting an address is no move, and losing it none either.
+void growable_storage::note_move(const void* before, std::size_t copied_bytes) noexcept {
+  if (before == nullptr || data() == nullptr || data() == before) return;
+  ++base_moves_;
+  copied_bytes_ += copied_bytes;
+  if (copied_bytes != 0) peak_bytes_ = std::max(peak_bytes_, capacity_bytes() + copied_bytes);
 }
 
 // Reserves for a moved-from storage, and refuses what the options forbid.
@@ -184,14 +222,12 @@ void growable_storage::require_room(std::size_t bytes) {
 
 void growable_storage::move_to_hold(std::size_t bytes) {
   const std::size_t twice = add_bytes(max_bytes(), max_bytes());
-  bool moved = false;
   try {
-    moved = region_->extend(std::max(bytes, twice), bytes);
+    region_->extend(std::max(bytes, twice), bytes);
   } catch (const out_of_memory& error) {
     if (error.resource() != exhausted::addresses || bytes >= twice) throw;
-    moved = region_->extend(bytes, bytes);
+    region_->extend(bytes, bytes);
   }
-  if (moved) ++base_moves_;
 }
 
 void growable_storage::look_ahead(std::size_t bytes) {
@@ -210,10 +246,11 @@ std::size_t growable_storage::step_limit() const {
 }
 
 void growable_storage::shrink(std::size_t bytes, stream_ref stream, straddling_chunk straddling) {
-  if (!region_) return;
+  if (!region_ || is_pinned()) return;
   const void* const before = data();
   region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, straddling);
-  if (data() != before) ++base_moves_;
+  // An allocation moves by a copy of all that it holds then; mappings move without.
+  note_move(before, region_->is_address_stable() ? 0 : capacity_bytes());
 }
 
 void growable_storage::grant(device_ref device, access_right right) {
@@ -233,7 +270,12 @@ growth_statistics growable_storage::statistics() const noexcept {
           region_ ? region_->prepared_bytes() : 0,
           ahead_hits_,
           ahead_misses_,
-          region_ ? region_->failed_preparations() : 0};
+          region_ ? region_->failed_preparations() : 0,
+          copied_bytes_};
+}
+
+bool growable_storage::is_address_stable() const noexcept {
+  return region_ && (region_->is_address_stable() || is_pinned());
 }
 
 growable_storage growable_storage::empty_copy() const {

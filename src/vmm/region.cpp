@@ -6,7 +6,10 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
+#include "vmm/region_allocation.hpp"
 #include "vmm/region_state.hpp"
 
 namespace hipvmm {
@@ -15,7 +18,16 @@ region::region(device_ref device, std::size_t max_bytes, region_options options)
   require_device(device);
   if (max_bytes == 0)
     throw std::invalid_argument{"a region of 0 bytes: max_bytes must be at least 1"};
-  state_ = std::make_unique<mapped>(device, max_bytes, options);
+  const capability found = capability_of(device);
+  if (found.path() != memory_path::fallback) {
+    state_ = std::make_unique<mapped>(device, max_bytes, options);
+  } else if (options.fallback == without_vmm::use_hip_malloc) {
+    state_ = std::make_unique<allocated>(device, max_bytes, options, found);
+  } else {
+    throw unsupported{
+        "region_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
+        " offers no virtual memory management that can be used: " + found.why_fallback()};
+  }
 }
 
 region::~region() = default;
@@ -111,6 +123,10 @@ std::size_t region::prepared_bytes() const noexcept {
 
 std::size_t region::failed_preparations() const noexcept {
   return state_ ? state_->failed_preparations() : 0;
+}
+
+bool region::is_address_stable() const noexcept {
+  return state_ != nullptr && state_->is_address_stable();
 }
 
 void* region::base() const noexcept { return state_ ? state_->base() : nullptr; }

@@ -29,28 +29,6 @@ address_reservation reserve_most(std::size_t wanted, std::size_t granularity) {
   }
 }
 
-detail::device_list devices_of(const access_map& rights) {
-  detail::device_list result;
-  for (const access_desc& entry : rights.entries()) result.push_back(entry.device);
-  return result;
-}
-
-/// An event of one of `devices` recorded in `stream`, which belongs to that device; none when it
-/// belongs to no other. HIP before 6 does not tell whose a stream is, but refuses other devices'
-/// events.
-std::optional<event> mark_in(stream_ref stream, const detail::device_list& devices) {
-  for (const device_ref device : devices) {
-    try {
-      event mark{device};
-      mark.record(stream);
-      return mark;
-    } catch (const hip_error& error) {
-      if (error.code() != hipErrorInvalidHandle) throw;
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 void give_back(backing_map& backings, chunk_cache& cache) noexcept {
@@ -138,8 +116,8 @@ void region::mapped::restore(backing_map::iterator entry) noexcept {
 bool region::mapped::retire_behind(std::size_t end, stream_ref stream) {
   const auto first = backings.lower_bound(end);
   if (first == backings.end()) return true;
-  detail::device_list devices = devices_of(rights);
-  std::optional<event> mark = mark_in(stream, devices);
+  detail::device_list devices = detail::devices_of(rights);
+  std::optional<event> mark = detail::mark_in(stream, devices);
   if (!mark) return false;
   std::list<detail::retired_chunks> one;
   backing_map& behind =
@@ -167,7 +145,7 @@ bool region::mapped::retire_all() noexcept {
   try {
     std::list<detail::retired_chunks> one;
     backing_map& all =
-        one.emplace_back(addresses, cache(), std::nullopt, devices_of(rights)).backings;
+        one.emplace_back(addresses, cache(), std::nullopt, detail::devices_of(rights)).backings;
     all.swap(backings);
     retired = detail::retire(one);
     if (!retired) all.swap(backings);

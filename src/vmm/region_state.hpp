@@ -55,6 +55,7 @@ struct region::state {
   /// Takes everything out, to be given back when the devices with access have passed this point.
   /// Returns false, nothing done, where the caller must wait for them before it destroys this.
   [[nodiscard]] virtual bool retire_all() noexcept = 0;
+  [[nodiscard]] virtual bool is_address_stable() const noexcept = 0;
   [[nodiscard]] virtual void* base() const noexcept = 0;
   [[nodiscard]] virtual std::size_t max_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t committed_from(std::size_t offset) const noexcept = 0;
@@ -84,6 +85,7 @@ struct region::mapped final : region::state {
   [[nodiscard]] std::size_t prepared_bytes() const noexcept override;
   [[nodiscard]] std::size_t failed_preparations() const noexcept override { return failures; }
   [[nodiscard]] bool retire_all() noexcept override;
+  [[nodiscard]] bool is_address_stable() const noexcept override { return true; }
   [[nodiscard]] void* base() const noexcept override { return addresses->base(); }
   [[nodiscard]] std::size_t max_bytes() const noexcept override { return addresses->bytes(); }
   [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept override;

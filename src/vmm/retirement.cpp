@@ -25,24 +25,6 @@ std::atomic<std::uint64_t> given_back_count{0};
 // Who waits for what was retired waits for these threads, which must not wait for themselves.
 thread_local bool gives_back = false;
 
-/// Waits for all work of `devices`; what fails is reported and waited for no longer. Returns false
-/// where a capture forbids the wait: later it may be allowed.
-bool wait_for(const device_list& devices) noexcept {
-  bool captured = false;
-  for (const device_ref device : devices) {
-    report_exceptions([&] {
-      try {
-        device.synchronize();
-      } catch (const hip_error& error) {
-        if (error.code() != hipErrorStreamCaptureUnsupported) throw;
-        captured = true;
-      }
-    });
-    if (captured) return false;
-  }
-  return true;
-}
-
 /// Whether nothing uses the chunks any more. Pre: they have a mark.
 bool has_passed(const retired_chunks& item) noexcept {
   bool passed = false;
@@ -92,7 +74,8 @@ class retirement {
     device_ref device;
   };
 
-  lane& lane_of(const retired_chunks& item);
+  lane& lane_of(device_ref device);
+  bool pass_on(retired_list::iterator item) noexcept;
   template <typename Predicate>
   std::size_t count(Predicate matters) const;
   void poll_events(const std::stop_token& stop);
@@ -124,14 +107,19 @@ bool retirement::add(retired_list& one) noexcept {
       if (std::atexit([] { instance().close(); }) != 0) return false;
       closes_at_exit_ = true;
     }
-    item.owner = item.backings.begin()->second.chunk.device();
-    lane& to = lane_of(item);
+    const bool has_chunks = item.allocation.empty();
+    item.owner =
+        has_chunks ? item.backings.begin()->second.chunk.device() : item.allocation.device();
+    lane& to = item.mark ? events_ : lane_of(*item.owner);
     if (!to.thread.start()) return false;
-    item.range = item.addresses.get();
-    item.first = item.backings.begin()->first;
-    const auto& [last_offset, last] = *item.backings.rbegin();
-    item.end = last_offset + last.bytes();
-    for (const auto& entry : item.backings) item.bytes += entry.second.bytes();
+    item.bytes = item.allocation.bytes();
+    if (has_chunks) {
+      item.range = item.addresses.get();
+      item.first = item.backings.begin()->first;
+      const auto& [last_offset, last] = *item.backings.rbegin();
+      item.end = last_offset + last.bytes();
+      for (const auto& entry : item.backings) item.bytes += entry.second.bytes();
+    }
     item.number = ++last_number_;
     statistics_.waiting_bytes += item.bytes;
     ++statistics_.waiting;
@@ -143,12 +131,25 @@ bool retirement::add(retired_list& one) noexcept {
   return true;
 }
 
-retirement::lane& retirement::lane_of(const retired_chunks& item) {
-  if (item.mark) return events_;
+retirement::lane& retirement::lane_of(device_ref device) {
   for (device_lane& each : devices_) {
-    if (each.device == *item.owner) return each;
+    if (each.device == device) return each;
   }
-  return devices_.emplace_back(*this, *item.owner);
+  return devices_.emplace_back(*this, device);
+}
+
+// hipFree waits for the whole device, for which no other stream's memory is to wait.
+bool retirement::pass_on(retired_list::iterator item) noexcept {
+  try {
+    lane& to = lane_of(*item->owner);
+    if (!to.thread.start()) return false;
+    item->devices.clear();
+    to.items.splice(to.items.end(), events_.items, item);
+  } catch (const std::exception&) {
+    return false;
+  }
+  changed_.notify_all();
+  return true;
 }
 
 template <typename Predicate>
@@ -218,10 +219,9 @@ void retirement::poll_events(const std::stop_token& stop) {
       const bool done = has_passed(*item);
       lock.lock();
       ++next;
-      if (done) {
-        give_back(events_, item, lock);
-        delay = shortest;
-      }
+      if (!done) continue;
+      if (item->allocation.empty() || !pass_on(item)) give_back(events_, item, lock);
+      delay = shortest;
     }
     changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
   }
@@ -268,6 +268,7 @@ void retirement::close() {
 void retired_chunks::give_back() noexcept {
   hipvmm::give_back(backings, cache);
   addresses.reset();
+  allocation = {};
   mark.reset();
 }
 

@@ -5,20 +5,20 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <utility>
 
+#include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "vmm/device_work.hpp"
 #include "vmm/region_state.hpp"
 
 namespace hipvmm::detail {
 
-using device_list = std::vector<device_ref>;
-
-/// Chunks that have left their region and are still mapped, and what must have passed before they
-/// are given back.
+/// Chunks that have left their region and are still mapped, or the allocation of a region that has
+/// none, and what must have passed before they are given back.
 struct retired_chunks {
   /// `around` outlives the mappings in it. `passed`: done when nothing uses the chunks any more;
   /// without one, all work of `using_devices` must have finished.
@@ -29,11 +29,17 @@ struct retired_chunks {
         mark{std::move(passed)},
         devices{std::move(using_devices)} {}
 
+  /// For an allocation, which the caller puts in.
+  retired_chunks(std::optional<event> passed, device_list using_devices)
+      : retired_chunks{nullptr, chunk_cache::shared(), std::move(passed),
+                       std::move(using_devices)} {}
+
   /// Unmaps, releases and frees; what HIP refuses is reported.
   void give_back() noexcept;
 
   std::shared_ptr<address_range> addresses;
   backing_map backings;
+  device_allocation allocation;
   chunk_cache cache;
   std::optional<event> mark;
   device_list devices;
@@ -47,7 +53,7 @@ struct retired_chunks {
   std::uint64_t number = 0;
 };
 
-/// Takes over the one element of `one`, whose backings are not empty, to give them back behind the
+/// Takes over the one element of `one`, which holds something, to give that back behind the
 /// caller's back. Returns false and leaves `one` alone where that cannot be, such as while the
 /// process exits: the caller must then wait itself.
 [[nodiscard]] bool retire(std::list<retired_chunks>& one) noexcept;

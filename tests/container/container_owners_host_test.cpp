@@ -27,11 +27,11 @@ struct storage_owner {
   static void* identity(const growable_storage& owner) { return owner.data(); }
   static std::uint64_t live() {
     drain_retired_memory();
-    return live_objects().reservations;
+    return live_objects().reservations + live_objects().allocations;
   }
   static std::uint64_t freed() {
     drain_retired_memory();
-    return hipvmm_host_call_count("hipMemAddressFree");
+    return hipvmm_host_call_count("hipMemAddressFree") + hipvmm_host_call_count("hipFree");
   }
 };
 
@@ -54,11 +54,11 @@ struct vector_owner {
   static const int* identity(const owner_type& owner) { return owner.data(); }
   static std::uint64_t live() {
     drain_retired_memory();
-    return live_objects().reservations;
+    return live_objects().reservations + live_objects().allocations;
   }
   static std::uint64_t freed() {
     drain_retired_memory();
-    return hipvmm_host_call_count("hipMemAddressFree");
+    return hipvmm_host_call_count("hipMemAddressFree") + hipvmm_host_call_count("hipFree");
   }
 };
 

@@ -38,7 +38,7 @@ struct subject {
   }
   void check_contents(std::size_t size) const {
     CHECK(vector.size() == size);
-    CHECK(vector.data() == data);
+    if (vector.is_address_stable()) CHECK(vector.data() == data);
     CHECK(vector.copy_to_host(stream) == series<value>(0, size));
   }
 };

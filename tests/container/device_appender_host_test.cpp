@@ -83,7 +83,7 @@ TEST_CASE("device_appender: after an overflow the whole run has room, and no ele
   CHECK(result.missed == 0);
   CHECK(subject.contents() == series<value>(0, old_size + count));
   CHECK(subject.vector.statistics().growth_steps == steps);
-  CHECK(subject.vector.data() == subject.data);
+  if (subject.vector.is_address_stable()) CHECK(subject.vector.data() == subject.data);
 }
 
 TEST_CASE("device_appender: after an overflow what fitted may stay and the rest has room") {
@@ -109,7 +109,7 @@ TEST_CASE("device_appender: after an overflow what fitted may stay and the rest 
   CHECK(result.appended == count - room);
   CHECK(result.missed == 0);
   CHECK(subject.contents() == series<value>(0, old_size + count));
-  CHECK(subject.vector.data() == subject.data);
+  if (subject.vector.is_address_stable()) CHECK(subject.vector.data() == subject.data);
 }
 
 TEST_CASE("device_appender: a block that did not fit leaves no gap behind the elements") {
@@ -154,7 +154,8 @@ TEST_CASE("device_appender: kernels of several streams append in one run") {
     CHECK(std::count(found.begin() + old_size, found.end(), numbered<value>(index)) == each);
 }
 
-TEST_CASE("device_appender: prepare waits for nothing, and commit for its stream") {
+TEST_CASE("device_appender: prepare waits for nothing, and commit for its stream" *
+          needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
   subject subject;
   const calls_of waits{waiting_functions};
@@ -189,7 +190,8 @@ TEST_CASE("device_appender: runs in a row make few chunks, as appends in a row d
   CHECK(subject.vector.statistics().chunks < runs / 2);
 }
 
-TEST_CASE("device_appender: what fitted moves along when growth must leave the reservation") {
+TEST_CASE("device_appender: what fitted moves along when growth must leave the reservation" *
+          needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
   growth_options options;
   options.max_bytes = 8 * MiB;

@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/fallback.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -27,10 +28,10 @@ TEST_CASE("growable_device_vector: a grant reaches the elements there are and th
   const hipvmm::stream of_peer{peer};
   device_vector vector;
   vector.append(series<value>(0, 1000), stream);
-  vector.grant(peer, access_right::read);
+  vector.grant(peer, peer_right());
   vector.append(series<value>(1000, 1'000'000), stream);
   stream.synchronize();
-  CHECK(vector.access(peer) == access_right::read);
+  CHECK(vector.access(peer) == peer_right());
   CHECK(vector.copy_to_host(of_peer) == series<value>(0, 1'001'000));
 }
 
@@ -55,10 +56,12 @@ TEST_CASE("growable_device_vector: revoke takes the right from all elements") {
   vector.reserve(vector.capacity() + 1);
   vector.revoke(peer);
   CHECK(vector.access(peer) == access_right::none);
-  CHECK(get_access(vector.data(), peer) == access_right::none);
-  CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::none);
+  if (!on_fallback()) CHECK(get_access(vector.data(), peer) == access_right::none);
+  if (!on_fallback())
+    CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::none);
   vector.reserve(vector.capacity() + 1);
-  CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::none);
+  if (!on_fallback())
+    CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::none);
 }
 
 TEST_CASE("growable_device_vector: a device without a link throws unsupported and gets nothing") {
@@ -67,7 +70,7 @@ TEST_CASE("growable_device_vector: a device without a link throws unsupported an
   vector.resize_uninitialized(10);
   CHECK_THROWS_AS(vector.grant(stranger), unsupported);
   CHECK(vector.access(stranger) == access_right::none);
-  CHECK(get_access(vector.data(), stranger) == access_right::none);
+  if (!on_fallback()) CHECK(get_access(vector.data(), stranger) == access_right::none);
 }
 
 TEST_CASE("growable_device_vector: an unknown device throws invalid_argument") {
@@ -84,15 +87,15 @@ TEST_CASE("growable_device_vector: one on another device grows, shrinks and keep
   const device_ref second{1};
   const stream stream{second};
   device_vector vector{second};
-  const value* const data = vector.data();
   vector.append(series<value>(0, 1'000'000), stream);
+  const value* const data = vector.data();
   vector.resize(600'000, stream);
   vector.shrink_to_fit(stream, straddling_chunk::replace);
   vector.resize(700'000, numbered<value>(5), stream);
   std::vector<value> expected = series<value>(0, 600'000);
   expected.resize(700'000, numbered<value>(5));
   CHECK(vector.copy_to_host(stream) == expected);
-  CHECK(vector.data() == data);
+  CHECK((vector.data() == data) == vector.is_address_stable());
   CHECK(vector.device() == second);
   CHECK(device_ref::current() == first_device);
 }

@@ -19,6 +19,8 @@
 #include "support/held_worker.hpp"
 #include "support/host_profile.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -285,3 +287,5 @@ TEST_CASE("growable_device_vector: a process may end while memory is made ahead"
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -12,6 +12,8 @@
 #include "support/element.hpp"
 #include "support/held_worker.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -264,3 +266,5 @@ TEST_CASE("growable_device_vector: a watermark above its budget is refused") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -10,6 +10,7 @@
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/fallback.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -105,7 +106,7 @@ TEST_CASE_FIXTURE(hundred_elements,
   growable_device_vector<value> other{peer};
   const hipvmm::stream of_peer{peer};
   other.append(series<value>(100, 50), of_peer);
-  other.grant(first_device, access_right::read);
+  other.grant(first_device, peer_right());
   of_peer.synchronize();
   vector.append_from_device(other.span(), stream);
   CHECK(contents() == series<value>(0, 150));

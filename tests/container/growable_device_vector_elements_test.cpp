@@ -43,7 +43,9 @@ TEST_CASE_TEMPLATE("growable_device_vector: push_back adds one element", T, ELEM
   CHECK(vector.copy_to_host(stream) == series<T>(0, 1000));
 }
 
-TEST_CASE_TEMPLATE("growable_device_vector: elements cross the edges of chunks", T, ELEMENT_TYPES) {
+TEST_CASE_TEMPLATE("growable_device_vector: elements cross the edges of chunks" *
+                       needs_virtual_memory,
+                   T, ELEMENT_TYPES) {
   const stream stream;
   growable_device_vector<T> vector;
   const std::size_t blocks = 3;

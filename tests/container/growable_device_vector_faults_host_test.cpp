@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include <hipvmm/vmm/address_reservation.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/fallback.hpp"
 #include "support/fault_sweep.hpp"
 
 namespace hipvmm::test {
@@ -23,11 +23,11 @@ constexpr std::size_t old_size = 1000;
 struct subject {
   hipvmm::stream stream;
   growable_device_vector<value> vector{first_device, options()};
-  address_reservation blocker{granule(), 0, advance(vector.data(), 8 * MiB)};
+  address_reservation blocker = block_addresses_at(advance(vector.data(), 8 * MiB));
   const value* const data = vector.data();
 
   subject() {
-    vector.grant(peer, access_right::read);
+    vector.grant(peer, peer_right());
     vector.append(series<value>(0, old_size), stream);
     stream.synchronize();  // other streams read it, too
   }
@@ -39,11 +39,15 @@ struct subject {
   [[nodiscard]] std::vector<value> contents() const { return vector.copy_to_host(stream); }
   void check_unchanged() const {
     CHECK(vector.size() == old_size);
-    CHECK(vector.data() == data);
-    CHECK(vector.access(peer) == access_right::read);
-    CHECK(get_access(vector.data(), peer) == access_right::read);
-    CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::read);
-    CHECK(vector.statistics().base_moves == 0);
+    // Where growth copies, capacity that was added has another address.
+    if (vector.is_address_stable()) {
+      CHECK(vector.data() == data);
+      CHECK(vector.statistics().base_moves == 0);
+    }
+    CHECK(vector.access(peer) == peer_right());
+    if (!on_fallback()) CHECK(get_access(vector.data(), peer) == peer_right());
+    if (!on_fallback())
+      CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == peer_right());
     CHECK(contents() == series<value>(0, old_size));
   }
 };
@@ -142,7 +146,7 @@ TEST_CASE("growable_device_vector: assign of copies that fails keeps the size an
       },
       [](const std::unique_ptr<subject>& subject) {
         CHECK(subject->vector.size() == old_size);
-        CHECK(subject->vector.data() == subject->data);
+        if (!on_fallback()) CHECK(subject->vector.data() == subject->data);
       },
       [&](const std::unique_ptr<subject>& subject) { CHECK(subject->contents() == expected); });
 }
@@ -171,11 +175,12 @@ TEST_CASE("growable_device_vector: grant and revoke that fail change no right") 
         [](const std::unique_ptr<subject>& subject) { subject->check_unchanged(); },
         [&](const std::unique_ptr<subject>& subject) {
           CHECK(subject->vector.access(peer) == right);
-          CHECK(get_access(subject->vector.data(), peer) == right);
+          if (!on_fallback()) CHECK(get_access(subject->vector.data(), peer) == right);
         });
   };
   sweep_right("grant", access_right::read_write);
-  sweep_right("revoke", access_right::none);
+  // On hipMalloc it makes no HIP call.
+  if (!on_fallback()) sweep_right("revoke", access_right::none);
 }
 
 TEST_CASE("growable_device_vector: clone that fails leaves nothing") {

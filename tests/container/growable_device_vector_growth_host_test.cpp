@@ -15,7 +15,7 @@ namespace {
 using value = element<8>;
 using device_vector = growable_device_vector<value>;
 
-TEST_CASE("growable_device_vector: construction backs nothing") {
+TEST_CASE("growable_device_vector: construction backs nothing" * needs_virtual_memory) {
   const std::size_t before = hipvmm_host_device_bytes(0);
   const hipvmm_host_counters live = live_objects();
   const device_vector vector;
@@ -25,7 +25,7 @@ TEST_CASE("growable_device_vector: construction backs nothing") {
   CHECK(live_objects().reservations == live.reservations + 1);
 }
 
-TEST_CASE("growable_device_vector: growth copies no byte") {
+TEST_CASE("growable_device_vector: growth copies no byte" * needs_virtual_memory) {
   const stream stream;
   device_vector vector;
   vector.append(series<value>(0, 1000), stream);
@@ -35,7 +35,7 @@ TEST_CASE("growable_device_vector: growth copies no byte") {
   CHECK(copies.count() == 0);
 }
 
-TEST_CASE("growable_device_vector: growth past the maximum copies no byte") {
+TEST_CASE("growable_device_vector: growth past the maximum copies no byte" * needs_virtual_memory) {
   growth_options options;
   options.max_bytes = 8 * MiB;
   device_vector vector{first_device, options};
@@ -47,7 +47,8 @@ TEST_CASE("growable_device_vector: growth past the maximum copies no byte") {
   CHECK(copies.count() == 0);
 }
 
-TEST_CASE("growable_device_vector: growth never holds more memory than its capacity") {
+TEST_CASE("growable_device_vector: growth never holds more memory than its capacity" *
+          needs_virtual_memory) {
   device_vector vector;
   const std::size_t before = hipvmm_host_device_bytes(0);
   hipvmm_host_reset_peak_device_bytes(0);
@@ -57,7 +58,7 @@ TEST_CASE("growable_device_vector: growth never holds more memory than its capac
   CHECK(vector.statistics().peak_bytes == 512 * MiB);
 }
 
-TEST_CASE("growable_device_vector: growth waits for nothing") {
+TEST_CASE("growable_device_vector: growth waits for nothing" * needs_virtual_memory) {
   const stream stream;
   device_vector vector;
   vector.append(series<value>(0, 1000), stream);
@@ -74,7 +75,8 @@ TEST_CASE("growable_device_vector: growth waits for nothing") {
   CHECK(vector.element(999, stream).bytes[7] == 0x11);
 }
 
-TEST_CASE("growable_device_vector: new bytes may be used by work submitted after growth") {
+TEST_CASE("growable_device_vector: new bytes may be used by work submitted after growth" *
+          needs_virtual_memory) {
   const stream stream;
   device_vector vector;
   held_streams held;
@@ -112,7 +114,8 @@ TEST_CASE("growable_device_vector: an append within the capacity makes no call b
   CHECK(hipvmm_host_call_count(nullptr) == before + 1);
 }
 
-TEST_CASE("growable_device_vector: growing one element at a time makes O(log n) chunks") {
+TEST_CASE("growable_device_vector: growing one element at a time makes O(log n) chunks" *
+          needs_virtual_memory) {
   // Elements as large as a granule make one growth decision each, as small ones do by the million.
   growable_device_vector<element<2 * MiB>> vector;
   for (std::size_t count = 1; count <= 480; ++count) vector.resize_uninitialized(count);
@@ -121,7 +124,8 @@ TEST_CASE("growable_device_vector: growing one element at a time makes O(log n) 
   CHECK(vector.statistics().growth_steps == vector.statistics().chunks);
 }
 
-TEST_CASE("growable_device_vector: slack is at most an eighth of what was backed") {
+TEST_CASE("growable_device_vector: slack is at most an eighth of what was backed" *
+          needs_virtual_memory) {
   growable_device_vector<element<2 * MiB>> vector;
   for (std::size_t count = 1; count <= 480; ++count) {
     vector.resize_uninitialized(count);
@@ -129,7 +133,7 @@ TEST_CASE("growable_device_vector: slack is at most an eighth of what was backed
   }
 }
 
-TEST_CASE("growable_device_vector: the step limit bounds the slack") {
+TEST_CASE("growable_device_vector: the step limit bounds the slack" * needs_virtual_memory) {
   growth_options options;
   options.step_limit = 8 * MiB;
   growable_device_vector<element<2 * MiB>> vector{first_device, options};
@@ -165,14 +169,15 @@ TEST_CASE("child: two thousand vectors" * doctest::skip()) {
   }
 }
 
-TEST_CASE("growable_device_vector: two thousand live at once") {
+TEST_CASE("growable_device_vector: two thousand live at once" * needs_virtual_memory) {
   const child_result child =
       run_case_in_child("child: two thousand vectors",
                         {"HIPVMM_HOST_MEMORY=256MiB", "HIPVMM_HOST_GRANULARITY=64KiB"});
   CHECK_MESSAGE(passed(child), child.output);
 }
 
-TEST_CASE("growable_device_vector: two thousand live at once where addresses are scarce") {
+TEST_CASE("growable_device_vector: two thousand live at once where addresses are scarce" *
+          needs_virtual_memory) {
   // 465 times the device, as 64 TiB of addresses beside 141 GiB of memory.
   const child_result child = run_case_in_child(
       "child: two thousand vectors", {"HIPVMM_HOST_MEMORY=256MiB", "HIPVMM_HOST_GRANULARITY=64KiB",

@@ -30,7 +30,7 @@ TEST_CASE("growable_device_vector: a new one is empty and has addresses") {
   CHECK(vector.empty());
   CHECK(vector.size() == 0);
   CHECK(vector.capacity() == 0);
-  CHECK(vector.data() != nullptr);
+  CHECK((vector.data() != nullptr) == vector.is_address_stable());
   CHECK(vector.device() == first_device);
   CHECK(vector.statistics().chunks == 0);
 }
@@ -56,7 +56,8 @@ TEST_CASE("growable_device_vector: lies on the current device unless told otherw
   CHECK(device_vector{first_device}.device() == first_device);
 }
 
-TEST_CASE("growable_device_vector: data stays the same while it grows to its maximum") {
+TEST_CASE("growable_device_vector: data stays the same while it grows to its maximum" *
+          needs_virtual_memory) {
   const stream stream;
   growth_options options;
   options.max_bytes = 64 * MiB;
@@ -82,7 +83,7 @@ TEST_CASE("growable_device_vector: elements stay what they are while it grows") 
 
 TEST_CASE("growable_device_vector: reserve adds no slack and changes no size") {
   device_vector vector;
-  const std::size_t step = std::max(2 * MiB, granularity_of(first_device).recommended);
+  const std::size_t step = std::max(2 * MiB, capability_of(first_device).recommended_granularity());
   vector.reserve(40 * step / sizeof(value));
   CHECK(vector.empty());
   CHECK(vector.capacity() == 40 * step / sizeof(value));
@@ -104,7 +105,7 @@ TEST_CASE("growable_device_vector: a step limit of zero makes every step exact")
   growth_options options;
   options.step_limit = 0;
   device_vector vector{first_device, options};
-  const std::size_t step = std::max(2 * MiB, granularity_of(first_device).recommended);
+  const std::size_t step = std::max(2 * MiB, capability_of(first_device).recommended_granularity());
   for (std::size_t steps = 1; steps <= 40; ++steps) {
     vector.resize_uninitialized(steps * step / sizeof(value));
     CHECK(vector.capacity() == vector.size());
@@ -127,10 +128,11 @@ TEST_CASE("growable_device_vector: a granule off the granularity throws and is n
                        std::invalid_argument);
 }
 
-TEST_CASE("growable_device_vector: statistics count steps, chunks and the peak") {
+TEST_CASE("growable_device_vector: statistics count steps, chunks and the peak" *
+          needs_virtual_memory) {
   const stream stream;
   device_vector vector;
-  const std::size_t step = std::max(2 * MiB, granularity_of(first_device).recommended);
+  const std::size_t step = std::max(2 * MiB, capability_of(first_device).recommended_granularity());
   vector.reserve(step / sizeof(value));
   vector.reserve(3 * step / sizeof(value));
   CHECK(vector.statistics().growth_steps == 2);
@@ -161,7 +163,8 @@ TEST_CASE_TEMPLATE("growable_device_vector: sizes beyond the address space throw
   CHECK(vector.capacity() == capacity);
 }
 
-TEST_CASE("growable_device_vector: addresses that no reservation has throw out_of_memory") {
+TEST_CASE("growable_device_vector: addresses that no reservation has throw out_of_memory" *
+          needs_virtual_memory) {
   device_vector vector;
   const value* const data = vector.data();
   vector.resize_uninitialized(10);

@@ -26,7 +26,8 @@ physical_chunk leave_free(std::size_t granules) {
   return physical_chunk{first_device, first_device.free_memory() - granules * 2 * MiB};
 }
 
-TEST_CASE("growable_device_vector: a full device throws out_of_memory with all figures") {
+TEST_CASE("growable_device_vector: a full device throws out_of_memory with all figures" *
+          needs_virtual_memory) {
   device_vector vector;
   vector.resize_uninitialized(5);
   const physical_chunk rest = leave_free(10);
@@ -48,7 +49,8 @@ TEST_CASE("growable_device_vector: a full device throws out_of_memory with all f
   CHECK(vector.capacity() == 5);
 }
 
-TEST_CASE("growable_device_vector: what was asked for fits where the slack does not") {
+TEST_CASE("growable_device_vector: what was asked for fits where the slack does not" *
+          needs_virtual_memory) {
   device_vector vector;
   vector.resize_uninitialized(80);
   // A step from 80 granules adds 10.
@@ -62,7 +64,8 @@ TEST_CASE("growable_device_vector: what was asked for fits where the slack does 
   CHECK(vector.size() == 83);
 }
 
-TEST_CASE("growable_device_vector: can hold all memory that is free on the device") {
+TEST_CASE("growable_device_vector: can hold all memory that is free on the device" *
+          needs_virtual_memory) {
   device_vector vector;
   const std::size_t count = first_device.free_memory() / (2 * MiB);
   for (std::size_t size = 1; size <= count; ++size) vector.resize_uninitialized(size);
@@ -94,7 +97,8 @@ TEST_CASE("growable_device_vector: memory that others give back can be had after
   CHECK(vector.size() == 6);
 }
 
-TEST_CASE("growable_device_vector: shrink_to_fit gives physical memory back") {
+TEST_CASE("growable_device_vector: shrink_to_fit gives physical memory back" *
+          needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(memory_kept);
   const stream stream;
   const std::size_t before = hipvmm_host_device_bytes(0);
@@ -117,7 +121,8 @@ TEST_CASE("growable_device_vector: destruction gives all memory and addresses ba
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("growable_device_vector: chunks come from and return to the cache it was given") {
+TEST_CASE("growable_device_vector: chunks come from and return to the cache it was given" *
+          needs_virtual_memory) {
   chunk_cache cache{GiB};
   growth_options options;
   options.chunks.cache = &cache;
@@ -133,7 +138,8 @@ TEST_CASE("growable_device_vector: chunks come from and return to the cache it w
   CHECK(creations.count() == 0);
 }
 
-TEST_CASE("growable_device_vector: an append from a device that gave no right changes nothing") {
+TEST_CASE("growable_device_vector: an append from a device that gave no right changes nothing" *
+          needs_virtual_memory) {
   const stream stream;
   for (const int ordinal : {1, 2}) {
     CAPTURE(ordinal);
@@ -155,7 +161,8 @@ TEST_CASE("child: vectors in a small address space" * doctest::skip()) {
   CHECK(vectors.front().max_size() > vectors.back().max_size());
 }
 
-TEST_CASE("growable_device_vector: where addresses are scarce, smaller maxima are reserved") {
+TEST_CASE("growable_device_vector: where addresses are scarce, smaller maxima are reserved" *
+          needs_virtual_memory) {
   const child_result child = run_case_in_child("child: vectors in a small address space",
                                                {"HIPVMM_HOST_ADDRESS_SPACE=510MiB"});
   CHECK_MESSAGE(passed(child), child.output);

@@ -10,6 +10,7 @@
 #include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
+#include "support/fallback.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -25,7 +26,7 @@ struct small_vector {
 
   explicit small_vector(past_max_size past_max = past_max_size::move)
       : vector{first_device, options(past_max)},
-        blocker{granule(), 0, vector.data() + vector.max_size()} {
+        blocker{block_addresses_at(vector.data() + vector.max_size())} {
     vector.append(series<value>(0, 1000), stream);
   }
   static growth_options options(past_max_size past_max) {
@@ -60,8 +61,8 @@ TEST_CASE("growable_device_vector: after a move it has room to grow in place") {
   const value* const data = subject.vector.data();
   CHECK(subject.vector.max_size() >= 2 * old_max);
   subject.vector.resize_uninitialized(2 * old_max);
-  CHECK(subject.vector.data() == data);
-  CHECK(subject.vector.statistics().base_moves == 1);
+  CHECK((subject.vector.data() == data) == subject.vector.is_address_stable());
+  CHECK(subject.vector.statistics().base_moves == (on_fallback() ? 2 : 1));
 }
 
 TEST_CASE("growable_device_vector: an append of its own elements follows the move") {
@@ -69,7 +70,7 @@ TEST_CASE("growable_device_vector: an append of its own elements follows the mov
   auto& vector = subject.vector;
   vector.resize(vector.max_size() - 1, numbered<value>(7), subject.stream);
   vector.append_from_device(vector.span().first(1000), subject.stream);
-  CHECK(vector.statistics().base_moves == 1);
+  CHECK(vector.statistics().base_moves == (on_fallback() ? 2 : 1));
   subject.check_contents();
   std::vector<value> tail(1000);
   copy(subject.stream, tail.data(), vector.end() - 1000, 1000 * sizeof(value));
@@ -84,7 +85,7 @@ TEST_CASE("growable_device_vector: every member that grows may pass the maximum"
     small_vector subject;
     subject.vector.resize_uninitialized(subject.vector.max_size());
     grow(subject.vector);
-    CHECK(subject.vector.statistics().base_moves == 1);
+    CHECK(subject.vector.statistics().base_moves == (on_fallback() ? 2 : 1));
     subject.check_contents();
   };
   check_moves([&](device_vector& v) { v.push_back(numbered<value>(1), stream); });
@@ -122,12 +123,12 @@ TEST_CASE("growable_device_vector: where moving is refused all of the maximum ca
 TEST_CASE("growable_device_vector: a grant survives the move") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   small_vector subject;
-  subject.vector.grant(peer, access_right::read);
+  subject.vector.grant(peer, peer_right());
   subject.vector.resize_uninitialized(subject.vector.max_size() + 1);
   REQUIRE(subject.vector.statistics().base_moves == 1);
-  CHECK(subject.vector.access(peer) == access_right::read);
-  CHECK(get_access(subject.vector.data(), peer) == access_right::read);
-  CHECK(get_access(subject.vector.end() - 1, peer) == access_right::read);
+  CHECK(subject.vector.access(peer) == peer_right());
+  if (!on_fallback()) CHECK(get_access(subject.vector.data(), peer) == peer_right());
+  if (!on_fallback()) CHECK(get_access(subject.vector.end() - 1, peer) == peer_right());
 }
 
 TEST_CASE("growable_device_vector: it can pass one maximum after another") {
@@ -135,7 +136,7 @@ TEST_CASE("growable_device_vector: it can pass one maximum after another") {
   auto& vector = subject.vector;
   for (int passed = 0; passed < 3; ++passed) {
     const void* const end = vector.data() + vector.max_size();
-    const address_reservation blocker{granule(), 0, const_cast<void*>(end)};
+    const address_reservation blocker = block_addresses_at(end);
     const auto moves = vector.statistics().base_moves;
     vector.resize_uninitialized(vector.max_size() + 1);
     // A wish for addresses may be ignored, and then there may be room to grow in place.

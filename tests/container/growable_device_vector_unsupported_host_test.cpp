@@ -10,17 +10,18 @@
 namespace hipvmm::test {
 namespace {
 
-TEST_CASE("without virtual memory: growable_device_vector throws unsupported and says why") {
-  if (first_device.supports_virtual_memory()) {
+TEST_CASE("without virtual memory: growable_device_vector that must not do without says why") {
+  if (!on_fallback()) {
     const child_result child = run_case_in_child(
-        "without virtual memory: growable_device_vector throws unsupported and says why",
+        "without virtual memory: growable_device_vector that must not do without says why",
         {"HIPVMM_HOST_PROFILE=rocm-5.7"});
     CHECK_MESSAGE(passed(child), child.output);
     return;
   }
-  CHECK_THROWS_WITH_AS(growable_device_vector<int>{}.resize_uninitialized(1),
-                       doctest::Contains("device 0 offers no virtual memory management"),
-                       unsupported);
+  growth_options options;
+  options.chunks.fallback = without_vmm::refuse;
+  CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
+                       doctest::Contains("HIP's attribute says 0"), unsupported);
 }
 
 }  // namespace

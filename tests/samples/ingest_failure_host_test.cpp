@@ -4,7 +4,6 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "samples/ingest_program.hpp"
-#include "support/host_profile.hpp"
 
 using hipvmm::MiB;
 using hipvmm::test::arbitrary_bytes;
@@ -12,7 +11,6 @@ using hipvmm::test::check_refused;
 using hipvmm::test::surroundings;
 
 TEST_CASE("ingest: a full device is told with what was asked and what was held") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   surroundings given;
   given.environment = {"HIPVMM_HOST_MEMORY=16MiB"};
   given.standard_input = arbitrary_bytes(32 * MiB);

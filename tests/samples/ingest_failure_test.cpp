@@ -7,7 +7,6 @@
 #include <string>
 
 #include "samples/ingest_program.hpp"
-#include "support/host_profile.hpp"
 
 namespace {
 
@@ -34,7 +33,6 @@ TEST_CASE("ingest: a missing file is found before the others are read") {
 }
 
 TEST_CASE("ingest: a file that may not be read is named") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{"secret"};
   REQUIRE(::chmod(file.path().c_str(), 0) == 0);
   surroundings given;
@@ -47,7 +45,6 @@ TEST_CASE("ingest: a directory is refused with what to do") {
 }
 
 TEST_CASE("ingest: a read that fails half-way is told") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   // Address 0 of a process is never mapped, so the first read fails.
   const temporary_file file{"data"};
   check_refused({file.path(), "/proc/self/mem"}, {"cannot read '/proc/self/mem'"});
@@ -72,7 +69,6 @@ TEST_CASE("ingest: a size that is none is named") {
 // The sanitizers end a program that asks for so much instead of refusing it.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("ingest: a block beyond the host's memory is refused with what to do") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   check_refused({"--block=4EiB"}, {"no host memory", "--block"});
 }
 #endif
@@ -100,7 +96,6 @@ TEST_CASE("ingest: a JSON file that cannot be made is found before reading") {
 }
 
 TEST_CASE("ingest: a JSON file that cannot be written is named") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   check_refused({"--json=/dev/full"}, {"'/dev/full'", "No space left"});
 }
 
@@ -111,7 +106,6 @@ TEST_CASE("ingest: closed standard output is found before reading") {
 }
 
 TEST_CASE("ingest: full standard output is told") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   surroundings given;
   given.output_file = "/dev/full";
   for (const char* option : {"--check", "--json=-"})
@@ -119,7 +113,6 @@ TEST_CASE("ingest: full standard output is told") {
 }
 
 TEST_CASE("ingest: a reader that went away is told") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   surroundings given;
   given.deserted_output = true;
   check_refused({}, {"standard output", "Broken pipe"}, 1, given);

@@ -19,9 +19,9 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "ingest_job.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 #include "support/program.hpp"
 
@@ -139,7 +139,6 @@ TEST_CASE("ingest: a signal during a read loses nothing") {
 }
 
 TEST_CASE("ingest: --check finds a byte that differs on the device") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(3 * MiB)};
   for (const growth_method method : both_methods) {
     const ingest::job job = checked_job(method);
@@ -149,29 +148,34 @@ TEST_CASE("ingest: --check finds a byte that differs on the device") {
   }
 }
 
-TEST_CASE("ingest: vmm asks HIP for no copy but those of the blocks") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
+TEST_CASE("ingest: vmm asks HIP for no copy but those of the blocks and of growth that copies") {
   const temporary_file file{arbitrary_bytes(9 * MiB)};
   ingest::job job = checked_job(growth_method::vmm);
   job.check = false;
   const hipvmm::test::calls_of copies{hipvmm::test::copying_functions};
-  CHECK(run_once(job, {file.path()}).growth.steps > 1);
-  CHECK(copies.count() == 9);
+  const ingest::growth_figures growth = run_once(job, {file.path()}).growth;
+  CHECK(growth.steps > 1);
+  // Without virtual memory each step but the first copies once.
+  CHECK(copies.count() == 9 + (hipvmm::test::on_fallback() ? growth.steps - 1 : 0));
 }
 
 TEST_CASE("ingest: the peak it tells is the provider's") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(9 * MiB)};
   for (const growth_method method : both_methods) {
     hipvmm_host_reset_peak_device_bytes(0);
     const std::size_t held = hipvmm_host_peak_device_bytes(0);
     const ingest::report done = run_once(checked_job(method), {file.path()});
-    CHECK(done.growth.peak_bytes == hipvmm_host_peak_device_bytes(0) - held);
+    const std::size_t peak = hipvmm_host_peak_device_bytes(0) - held;
+    // What growth by the library left behind is freed by a thread, soon but not at once.
+    if (method == growth_method::vmm && hipvmm::test::on_fallback()) {
+      CHECK(done.growth.peak_bytes <= peak);
+    } else {
+      CHECK(done.growth.peak_bytes == peak);
+    }
   }
 }
 
 TEST_CASE("ingest: nothing is left behind after success") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(5 * MiB)};
   for (const growth_method method : both_methods) {
     const hipvmm_host_counters before = live_objects();
@@ -183,7 +187,6 @@ TEST_CASE("ingest: nothing is left behind after success") {
 }
 
 TEST_CASE("ingest: nothing is left behind when reading fails half-way") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(5 * MiB)};
   for (const growth_method method : both_methods) {
     const hipvmm_host_counters before = live_objects();
@@ -205,7 +208,6 @@ TEST_CASE("ingest: nothing is left behind when the device does not exist") {
 }
 
 TEST_CASE("ingest: with vmm nothing is left behind whichever HIP call fails") {
-  HIPVMM_SKIP_UNDER(no_virtual_memory);
   const temporary_file file{arbitrary_bytes(5 * MiB)};
   hipvmm::test::fault_sweep{"ingest by vmm"}.run([&] {
     const ingest::report done = run_once(checked_job(growth_method::vmm), {file.path()});

@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <cstddef>
 #include <optional>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
+#include <hipvmm/vmm/capability.hpp>
 
 namespace hipvmm::test {
 
 /// The device that tests use where any will do.
 inline constexpr device_ref first_device{0};
 
-/// The unit of every chunk and reservation on the first device.
-inline std::size_t granule() { return granularity_of(first_device).minimum; }
+/// The unit of every chunk, reservation and region on the first device.
+inline std::size_t granule() {
+  const std::size_t unit = capability_of(first_device).minimum_granularity();
+  return unit != 0 ? unit : 2 * MiB;
+}
+
+/// Marks a case about chunks, which main() leaves out where there are none:
+/// TEST_CASE("claim" * needs_virtual_memory).
+inline const doctest::test_suite needs_virtual_memory{"needs virtual memory"};
+/// Marks a case about regions on hipMalloc, which main() leaves out elsewhere.
+inline const doctest::test_suite needs_fallback{"on hipMalloc"};
+
+/// Whether regions of the first device hold one allocation of hipMalloc, which growth replaces.
+inline bool on_fallback() { return capability_of(first_device).path() == memory_path::fallback; }
 
 /// Another device that reaches the memory of `device` and is reached by it.
 inline std::optional<device_ref> peer_of(device_ref device) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string>
 #include <string_view>
 
 #include <hipvmm/core/device.hpp>
@@ -38,10 +39,10 @@ struct drain_after_each_case : doctest::IReporter {
 
 DOCTEST_REGISTER_LISTENER("drain_after_each_case", 1, drain_after_each_case);
 
-#if defined(HIPVMM_TESTS_NEED_VIRTUAL_MEMORY)
-constexpr bool needs_virtual_memory = true;
+#if defined(HIPVMM_TESTS_USE_REGIONS)
+constexpr bool uses_regions = true;
 #else
-constexpr bool needs_virtual_memory = false;
+constexpr bool uses_regions = false;
 #endif
 
 int main(int argc, char** argv) {
@@ -49,16 +50,16 @@ int main(int argc, char** argv) {
   const bool only_lists = std::any_of(argv, argv + argc, [](std::string_view argument) {
     return argument.find("list-test-cases") != std::string_view::npos;
   });
+  doctest::Context context{argc, argv};
   if (!only_lists) {
     try {
       const hipvmm::device_ref device = hipvmm::device_ref::current();
-      const bool needs_none = std::any_of(argv, argv + argc, [](std::string_view argument) {
-        return argument.find("without virtual memory") != std::string_view::npos;
-      });
-      if (needs_virtual_memory && !needs_none && !device.supports_virtual_memory()) {
-        // Nothing to test there but that the library says so.
-        std::printf("skipped: device %d offers no virtual memory management\n", device.ordinal());
-        return 0;
+      if (uses_regions) {
+        const std::string why = hipvmm::capability_of(device).why_fallback();
+        const char* const left_out = why.empty() ? "on hipMalloc" : "needs virtual memory";
+        context.addFilter("test-suite-exclude", left_out);
+        std::printf("skipped: cases of the suite \"%s\"; device %d: %s\n", left_out,
+                    device.ordinal(), why.empty() ? "its virtual memory works" : why.c_str());
       }
       // Before the first case, so that no sweep of failures meets a probe. Cases about probes are
       // run in processes that begin without.
@@ -70,5 +71,5 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  return doctest::Context{argc, argv}.run();
+  return context.run();
 }

@@ -8,6 +8,8 @@
 #include "support/devices.hpp"
 #include "support/mapped_chunk.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -48,3 +50,5 @@ TEST_CASE("access_map: the text for a device without a link names devices 2 and 
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

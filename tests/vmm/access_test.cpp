@@ -10,6 +10,8 @@
 #include "support/devices.hpp"
 #include "support/mapped_chunk.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -131,3 +133,5 @@ TEST_CASE("get_access: throws hip_error where nothing is mapped") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -8,6 +8,8 @@
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -38,3 +40,5 @@ TEST_CASE("address_reservation: a lack of addresses throws out_of_memory that sa
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -12,6 +12,8 @@
 #include "support/devices.hpp"
 #include "support/host_profile.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -88,3 +90,5 @@ TEST_CASE("address_reservation: addresses given back can be had again") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -16,6 +16,8 @@
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -237,3 +239,5 @@ TEST_CASE("chunk_cache: a release that fails is reported") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

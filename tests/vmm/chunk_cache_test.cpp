@@ -15,6 +15,8 @@
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -286,3 +288,5 @@ TEST_CASE("chunk_cache: threads of all devices may acquire, recycle, trim and as
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -14,6 +14,8 @@
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -111,3 +113,5 @@ TEST_CASE("region: a lack of descriptors leaves what was committed") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

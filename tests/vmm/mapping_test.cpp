@@ -13,6 +13,8 @@
 #include "support/devices.hpp"
 #include "support/host_profile.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -82,3 +84,5 @@ TEST_CASE("mapping: unmap of an empty one does nothing") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

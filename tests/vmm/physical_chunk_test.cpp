@@ -14,6 +14,8 @@
 #include "support/devices.hpp"
 #include "support/mapped_chunk.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -116,3 +118,5 @@ TEST_CASE("physical_chunk: mapped twice, both addresses show the same bytes") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -35,14 +35,16 @@ struct three_chunks {
   }
 };
 
-TEST_CASE_FIXTURE(three_chunks, "region: the owner has read_write from the start, others nothing") {
+TEST_CASE_FIXTURE(three_chunks, "region: the owner has read_write from the start, others nothing" *
+                                    needs_virtual_memory) {
   CHECK(region.access(first_device) == access_right::read_write);
   CHECK(holds(region, 16, first_device, access_right::read_write));
   CHECK(region.access(device_ref{1}) == access_right::none);
   CHECK(region.rights().entries().size() == 1);
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: grant reaches every chunk present") {
+TEST_CASE_FIXTURE(three_chunks,
+                  "region: grant reaches every chunk present" * needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   region.grant(peer, access_right::read);
   CHECK(region.access(peer) == access_right::read);
@@ -50,7 +52,7 @@ TEST_CASE_FIXTURE(three_chunks, "region: grant reaches every chunk present") {
   CHECK(holds(region, 16, first_device, access_right::read_write));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: grant reaches every later chunk") {
+TEST_CASE_FIXTURE(three_chunks, "region: grant reaches every later chunk" * needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   region.grant(peer);
   region.commit(0, 16 * unit);
@@ -58,14 +60,16 @@ TEST_CASE_FIXTURE(three_chunks, "region: grant reaches every later chunk") {
   CHECK(holds(region, 16, first_device, access_right::read_write));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: a device that was granted reads what the owner wrote") {
+TEST_CASE_FIXTURE(three_chunks, "region: a device that was granted reads what the owner wrote" *
+                                    needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   write_tags(region, 0, 3, 1, stream);
   region.grant(peer, access_right::read);
   check_tags(region, 0, 3, 1, hipvmm::stream{peer});
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: a second grant replaces the first") {
+TEST_CASE_FIXTURE(three_chunks,
+                  "region: a second grant replaces the first" * needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   region.grant(peer, access_right::read_write);
   region.grant(peer, access_right::read);
@@ -82,13 +86,15 @@ TEST_CASE_FIXTURE(three_chunks, "region: revoke takes the right from present and
   CHECK(holds(region, 16, peer, access_right::none));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: the owner's own right can be narrowed") {
+TEST_CASE_FIXTURE(three_chunks,
+                  "region: the owner's own right can be narrowed" * needs_virtual_memory) {
   region.grant(first_device, access_right::read);
   region.commit(8 * unit, unit);
   CHECK(holds(region, 16, first_device, access_right::read));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: a right survives decommit and commit") {
+TEST_CASE_FIXTURE(three_chunks,
+                  "region: a right survives decommit and commit" * needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   region.grant(peer, access_right::read);
   region.decommit(0, 16 * unit);
@@ -97,7 +103,8 @@ TEST_CASE_FIXTURE(three_chunks, "region: a right survives decommit and commit") 
   CHECK(holds(region, 1, peer, access_right::read));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: a device without a link throws and changes nothing") {
+TEST_CASE_FIXTURE(three_chunks, "region: a device without a link throws and changes nothing" *
+                                    needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(stranger, stranger_to(first_device), "device that cannot reach the first");
   CHECK_THROWS_AS(region.grant(stranger), unsupported);
   CHECK(region.access(stranger) == access_right::none);

@@ -22,7 +22,7 @@ struct sixteen_granules {
   hipvmm::region region{first_device, 16 * unit};
 };
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: a new one backs nothing") {
+TEST_CASE_FIXTURE(sixteen_granules, "region: a new one backs nothing" * needs_virtual_memory) {
   CHECK(region.device() == first_device);
   CHECK(region.base() != nullptr);
   CHECK(region.max_bytes() == 16 * unit);
@@ -49,7 +49,8 @@ TEST_CASE("region: a size that no granularity fits throws length_error") {
                   std::length_error);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit backs the range with one chunk") {
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region: commit backs the range with one chunk" * needs_virtual_memory) {
   region.commit(2 * unit, 3 * unit);
   CHECK(region.committed_bytes() == 3 * unit);
   CHECK(region.chunk_count() == 1);
@@ -64,7 +65,8 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: committed_from counts from the midd
   CHECK(region.committed_from(5 * unit - 1) == 1);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: committed_from counts across chunks that touch") {
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region: committed_from counts across chunks that touch" * needs_virtual_memory) {
   region.commit(0, 2 * unit);
   region.commit(2 * unit, unit);
   region.commit(4 * unit, unit);
@@ -73,7 +75,8 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: committed_from counts across chunks
   CHECK(region.committed_from(4 * unit) == unit);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit makes one chunk for each gap") {
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region: commit makes one chunk for each gap" * needs_virtual_memory) {
   region.commit(2 * unit, unit);
   region.commit(5 * unit, 2 * unit);
   region.commit(0, 10 * unit);
@@ -82,7 +85,8 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: commit makes one chunk for each gap
   CHECK(region.chunk_count() == 5);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit across the edges of chunks adds what misses") {
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit across the edges of chunks adds what misses" *
+                                        needs_virtual_memory) {
   region.commit(2 * unit, 4 * unit);
   region.commit(0, 3 * unit);
   region.commit(5 * unit, 3 * unit);
@@ -118,7 +122,7 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: commit leaves bytes that were backe
   check_tags(region, 4, 8, 1, stream);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit keeps the base") {
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit keeps the base" * needs_virtual_memory) {
   void* const base = region.base();
   region.commit(0, unit);
   region.commit(unit, 15 * unit);
@@ -144,7 +148,8 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: a range beyond the region throws ou
   CHECK(region.chunk_count() == 0);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: decommit gives back chunks wholly in the range") {
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region: decommit gives back chunks wholly in the range" * needs_virtual_memory) {
   region.commit(0, 2 * unit);
   region.commit(2 * unit, 3 * unit);
   region.commit(5 * unit, unit);
@@ -155,7 +160,8 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: decommit gives back chunks wholly i
   CHECK(region.chunk_count() == 2);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: decommit leaves chunks that reach outside the range") {
+TEST_CASE_FIXTURE(sixteen_granules, "region: decommit leaves chunks that reach outside the range" *
+                                        needs_virtual_memory) {
   region.commit(0, 4 * unit);
   region.commit(4 * unit, unit);
   region.commit(5 * unit, 4 * unit);
@@ -176,7 +182,8 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: decommit of what is not backed give
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "region: decommitted bytes have no access until committed again") {
+                  "region: decommitted bytes have no access until committed again" *
+                      needs_virtual_memory) {
   region.commit(0, 2 * unit);
   CHECK(get_access(region.base(), first_device) == access_right::read_write);
   region.decommit(0, 2 * unit);

@@ -23,7 +23,8 @@ address_reservation blocker_behind(const region& region) {
   return address_reservation{region.granularity(), 0, end};
 }
 
-TEST_CASE("region: extend copies no byte and takes no more memory than it commits") {
+TEST_CASE("region: extend copies no byte and takes no more memory than it commits" *
+          needs_virtual_memory) {
   const std::size_t unit = granule();
   region region{first_device, 8 * unit};
   region.commit(0, 8 * unit);
@@ -37,7 +38,7 @@ TEST_CASE("region: extend copies no byte and takes no more memory than it commit
   CHECK(hipvmm_host_peak_device_bytes(0) == before + 4 * unit);
 }
 
-TEST_CASE("region: extend that moves gives the old addresses back") {
+TEST_CASE("region: extend that moves gives the old addresses back" * needs_virtual_memory) {
   const std::size_t unit = granule();
   region region{first_device, 8 * unit};
   region.commit(0, 8 * unit);
@@ -47,7 +48,8 @@ TEST_CASE("region: extend that moves gives the old addresses back") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("region: extend that moves waits for work that uses the old base") {
+TEST_CASE("region: extend that moves waits for work that uses the old base" *
+          needs_virtual_memory) {
   const std::size_t unit = granule();
   const stream stream;
   const pinned_memory result{unit};
@@ -72,7 +74,8 @@ TEST_CASE("region: extend that moves waits for work that uses the old base") {
   CHECK(std::vector(result.get(), result.get() + unit) == byte_vector(unit, 0x42));
 }
 
-TEST_CASE("region: extend on a full device throws and leaves the region where it was") {
+TEST_CASE("region: extend on a full device throws and leaves the region where it was" *
+          needs_virtual_memory) {
   const std::size_t unit = granule();
   const stream stream;
   region region{first_device, 4 * unit};
@@ -111,7 +114,8 @@ TEST_CASE("child: a region that takes most addresses" * doctest::skip()) {
   CHECK(has_tag(region, 14, 1, stream));
 }
 
-TEST_CASE("region: extend without addresses for it throws and changes nothing") {
+TEST_CASE("region: extend without addresses for it throws and changes nothing" *
+          needs_virtual_memory) {
   const child_result child =
       run_case_in_child("child: a region that takes most addresses",
                         {"HIPVMM_HOST_ADDRESS_SPACE=48MiB", "HIPVMM_HOST_GRANULARITY=2MiB"});

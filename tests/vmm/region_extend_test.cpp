@@ -41,7 +41,8 @@ struct small_region {
   }
 };
 
-TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps contents and chunks") {
+TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps contents and chunks" *
+                                    needs_virtual_memory) {
   const auto blocker = block_addresses_behind();
   CHECK(region.extend(16 * unit, 0));
   CHECK(region.base() != old_base);
@@ -51,13 +52,15 @@ TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps contents an
   check_contents();
 }
 
-TEST_CASE_FIXTURE(small_region, "region: extend that must move leaves nothing at the old base") {
+TEST_CASE_FIXTURE(small_region, "region: extend that must move leaves nothing at the old base" *
+                                    needs_virtual_memory) {
   const auto blocker = block_addresses_behind();
   REQUIRE(region.extend(16 * unit, 0));
   CHECK_THROWS_AS(static_cast<void>(get_access(old_base, first_device)), hip_error);
 }
 
-TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps every right") {
+TEST_CASE_FIXTURE(small_region,
+                  "region: extend that must move keeps every right" * needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   region.grant(peer, access_right::read);
   const auto blocker = block_addresses_behind();
@@ -69,7 +72,7 @@ TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps every right
   }
 }
 
-TEST_CASE_FIXTURE(small_region, "region: extend backs all bytes asked for") {
+TEST_CASE_FIXTURE(small_region, "region: extend backs all bytes asked for" * needs_virtual_memory) {
   const auto blocker = block_addresses_behind();
   region.extend(16 * unit, 6 * unit);
   CHECK(region.committed_from(0) == 6 * unit);
@@ -84,7 +87,8 @@ TEST_CASE_FIXTURE(small_region, "region: extend rounds up to the granularity") {
   CHECK(region.committed_from(0) == 5 * unit);
 }
 
-TEST_CASE_FIXTURE(small_region, "region: extend to the present size only commits") {
+TEST_CASE_FIXTURE(small_region,
+                  "region: extend to the present size only commits" * needs_virtual_memory) {
   CHECK_FALSE(region.extend(4 * unit, 4 * unit));
   CHECK(region.base() == old_base);
   CHECK(region.max_bytes() == 4 * unit);
@@ -99,7 +103,8 @@ TEST_CASE_FIXTURE(small_region, "region: extend below the present size throws") 
   check_contents();
 }
 
-TEST_CASE_FIXTURE(small_region, "region: one that was extended works as any other") {
+TEST_CASE_FIXTURE(small_region,
+                  "region: one that was extended works as any other" * needs_virtual_memory) {
   const auto blocker = block_addresses_behind();
   region.extend(16 * unit, 0);
   region.commit(0, 16 * unit);
@@ -136,7 +141,7 @@ std::optional<region> region_with_room(std::size_t max_bytes, std::size_t room) 
   return std::nullopt;
 }
 
-TEST_CASE("region: extend with free addresses behind stays in place") {
+TEST_CASE("region: extend with free addresses behind stays in place" * needs_virtual_memory) {
   const std::size_t unit = granule();
   std::optional<region> found = region_with_room(4 * unit, 12 * unit);
   if (!found) {

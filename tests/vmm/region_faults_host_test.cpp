@@ -65,7 +65,7 @@ TEST_CASE("region: a construction that fails leaves nothing") {
   fault_sweep{"region"}.run([] { const region value{device_ref{1}, 16 * granule()}; });
 }
 
-TEST_CASE("region: commit that fails leaves the region as it was") {
+TEST_CASE("region: commit that fails leaves the region as it was" * needs_virtual_memory) {
   fault_sweep{"commit"}.run(
       make, [](subject_ptr& subject) { subject->region.commit(0, 16 * subject->unit); }, unchanged,
       [](const subject_ptr& subject) {
@@ -75,13 +75,13 @@ TEST_CASE("region: commit that fails leaves the region as it was") {
       });
 }
 
-TEST_CASE("region: decommit that fails leaves the region as it was") {
+TEST_CASE("region: decommit that fails leaves the region as it was" * needs_virtual_memory) {
   fault_sweep{"decommit"}.run(
       make, [](subject_ptr& subject) { subject->region.decommit(0, 16 * subject->unit); },
       unchanged, [](const subject_ptr& subject) { CHECK(subject->region.committed_bytes() == 0); });
 }
 
-TEST_CASE("region: grant that fails leaves every right as it was") {
+TEST_CASE("region: grant that fails leaves every right as it was" * needs_virtual_memory) {
   fault_sweep{"grant"}.run(
       make, [](subject_ptr& subject) { subject->region.grant(peer, access_right::read_write); },
       unchanged,
@@ -93,7 +93,7 @@ TEST_CASE("region: grant that fails leaves every right as it was") {
       });
 }
 
-TEST_CASE("region: revoke that fails leaves every right as it was") {
+TEST_CASE("region: revoke that fails leaves every right as it was" * needs_virtual_memory) {
   fault_sweep{"revoke"}.run(
       make, [](subject_ptr& subject) { subject->region.revoke(peer); }, unchanged,
       [](const subject_ptr& subject) {
@@ -102,7 +102,8 @@ TEST_CASE("region: revoke that fails leaves every right as it was") {
       });
 }
 
-TEST_CASE("region: extend that fails leaves the region where and as it was") {
+TEST_CASE("region: extend that fails leaves the region where and as it was" *
+          needs_virtual_memory) {
   fault_sweep{"extend"}.run(
       make,
       [](subject_ptr& subject) { subject->region.extend(64 * subject->unit, 20 * subject->unit); },
@@ -123,7 +124,7 @@ const auto check_kept = [](const subject_ptr& subject) {
   subject->check_contents(1);
 };
 
-TEST_CASE("region: trim that fails keeps every byte before the end") {
+TEST_CASE("region: trim that fails keeps every byte before the end" * needs_virtual_memory) {
   fault_sweep{"trim", after_failure::capacity}.run(
       make,
       [](subject_ptr& subject) {
@@ -132,13 +133,14 @@ TEST_CASE("region: trim that fails keeps every byte before the end") {
       check_kept, check_kept);
 }
 
-TEST_CASE("region: trim without a fault gives back all that it can") {
+TEST_CASE("region: trim without a fault gives back all that it can" * needs_virtual_memory) {
   const subject_ptr whole = make();
   whole->region.trim(whole->unit, whole->stream, straddling_chunk::replace);
   CHECK(whole->region.committed_bytes() == whole->unit);
 }
 
-TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps the chunk") {
+TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps the chunk" *
+          needs_virtual_memory) {
   const subject_ptr whole = make();
   chunk_cache::shared().trim();
   const physical_chunk rest{first_device, first_device.free_memory()};

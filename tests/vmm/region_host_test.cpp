@@ -29,7 +29,7 @@ TEST_CASE("region: construction uses no device memory and makes no chunk") {
   CHECK(region.max_bytes() == 64 * GiB);
 }
 
-TEST_CASE("region: uses exactly the device memory that is committed") {
+TEST_CASE("region: uses exactly the device memory that is committed" * needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(memory_kept);
   const std::size_t before = hipvmm_host_device_bytes(0);
   region region{first_device, 16 * granule()};
@@ -39,7 +39,8 @@ TEST_CASE("region: uses exactly the device memory that is committed") {
   CHECK(hipvmm_host_device_bytes(0) == before);
 }
 
-TEST_CASE("region: where HIP refuses a mapping behind another, all get access from the first on") {
+TEST_CASE("region: where HIP refuses a mapping behind another, all get access from the first on" *
+          needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(no_tail_access);  // is known there, and not tried
   region region{first_device, 16 * granule()};
   region.commit(granule(), granule());
@@ -55,7 +56,8 @@ TEST_CASE("region: where HIP refuses a mapping behind another, all get access fr
         access_right::read_write);
 }
 
-TEST_CASE("region: where HIP refuses a grant behind another mapping, all get it from the first") {
+TEST_CASE("region: where HIP refuses a grant behind another mapping, all get it from the first" *
+          needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(no_tail_access);  // is known there, and not tried
   region region{first_device, 16 * granule()};
   region.commit(0, granule());
@@ -68,14 +70,15 @@ TEST_CASE("region: where HIP refuses a grant behind another mapping, all get it 
           access_right::read);
 }
 
-TEST_CASE("region: access that HIP refuses to a first mapping is an error") {
+TEST_CASE("region: access that HIP refuses to a first mapping is an error" * needs_virtual_memory) {
   region region{first_device, 16 * granule()};
   region.commit(0, granule());
   const planned_fault fault{"hipMemSetAccess", 1, hipErrorInvalidValue};
   CHECK_THROWS_AS(region.commit(2 * granule(), granule()), hip_error);
 }
 
-TEST_CASE("region: destruction unmaps, releases and frees in that order and reports nothing") {
+TEST_CASE("region: destruction unmaps, releases and frees in that order and reports nothing" *
+          needs_virtual_memory) {
   const hipvmm_host_counters before = live_objects();
   const error_recorder reported;
   {
@@ -87,7 +90,7 @@ TEST_CASE("region: destruction unmaps, releases and frees in that order and repo
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("region: destruction that fails is reported and not thrown") {
+TEST_CASE("region: destruction that fails is reported and not thrown" * needs_virtual_memory) {
   for (const std::string call : {"hipMemUnmap", "hipMemRelease", "hipMemAddressFree"}) {
     CAPTURE(call);
     const error_recorder reported;
@@ -103,7 +106,7 @@ TEST_CASE("region: destruction that fails is reported and not thrown") {
   }
 }
 
-TEST_CASE("region: commit waits for nothing") {
+TEST_CASE("region: commit waits for nothing" * needs_virtual_memory) {
   const stream stream;
   region region{first_device, 4 * granule()};
   region.commit(0, granule());
@@ -117,7 +120,8 @@ TEST_CASE("region: commit waits for nothing") {
   stream.synchronize();
 }
 
-TEST_CASE("region: a full device throws out_of_memory that tells what was held") {
+TEST_CASE("region: a full device throws out_of_memory that tells what was held" *
+          needs_virtual_memory) {
   region region{first_device, 4 * GiB};
   region.commit(0, 3 * granule());
   const hipvmm_host_counters before = live_objects();
@@ -134,7 +138,8 @@ TEST_CASE("region: a full device throws out_of_memory that tells what was held")
   CHECK(region.committed_bytes() == 3 * granule());
 }
 
-TEST_CASE("region: a device that fills up in the middle of a commit leaves none of it") {
+TEST_CASE("region: a device that fills up in the middle of a commit leaves none of it" *
+          needs_virtual_memory) {
   region region{first_device, 2 * GiB};
   region.commit(64 * granule(), granule());
   const hipvmm_host_counters before = live_objects();
@@ -144,7 +149,8 @@ TEST_CASE("region: a device that fills up in the middle of a commit leaves none 
   CHECK(region.committed_from(64 * granule()) == granule());
 }
 
-TEST_CASE("region: decommitted chunks return to the cache and are mapped again from it") {
+TEST_CASE("region: decommitted chunks return to the cache and are mapped again from it" *
+          needs_virtual_memory) {
   chunk_cache cache{GiB};
   region_options options;
   options.cache = &cache;
@@ -158,7 +164,7 @@ TEST_CASE("region: decommitted chunks return to the cache and are mapped again f
   CHECK(cache.statistics().hits == 1);
 }
 
-TEST_CASE("region: destruction returns its chunks to the cache") {
+TEST_CASE("region: destruction returns its chunks to the cache" * needs_virtual_memory) {
   chunk_cache cache{GiB};
   region_options options;
   options.cache = &cache;
@@ -170,7 +176,7 @@ TEST_CASE("region: destruction returns its chunks to the cache") {
   CHECK(cache.statistics().bytes == 3 * granule());
 }
 
-TEST_CASE("region: shareable chunks cost a descriptor each, others none") {
+TEST_CASE("region: shareable chunks cost a descriptor each, others none" * needs_virtual_memory) {
   region_options options;
   options.shareable = handle_type::posix_fd;
   const std::uint64_t before = live_objects().descriptors;
@@ -196,7 +202,8 @@ TEST_CASE("child: regions in a small address space" * doctest::skip()) {
   CHECK(rest.back().max_bytes() == granule());
 }
 
-TEST_CASE("region: where addresses are scarce, halves are reserved down to one granule") {
+TEST_CASE("region: where addresses are scarce, halves are reserved down to one granule" *
+          needs_virtual_memory) {
   // The space is a little less than a power of two, so that no half fits exactly and all is used.
   const child_result child =
       run_case_in_child("child: regions in a small address space",

@@ -121,12 +121,13 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
   compare(region, model, stream);
 }
 
-TEST_CASE("region: random commits and decommits agree with a model") {
+TEST_CASE("region: random commits and decommits agree with a model" * needs_virtual_memory) {
   chunk_cache keeps_nothing;
   run(keeps_nothing, granules);
 }
 
-TEST_CASE("region: random commits and decommits agree with a model where chunks are recycled") {
+TEST_CASE("region: random commits and decommits agree with a model where chunks are recycled" *
+          needs_virtual_memory) {
   chunk_cache keeps_some{16 * granule()};
   run(keeps_some, 3);  // few sizes, so that what is kept is wanted again for certain
   CHECK(keeps_some.statistics().hits > 0);

@@ -17,6 +17,8 @@
 #include "support/host_profile.hpp"
 #include "support/region_contents.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -268,3 +270,5 @@ TEST_CASE("region: the regions of many threads share the worker") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -13,6 +13,8 @@
 #include "support/held_worker.hpp"
 #include "support/region_contents.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -297,3 +299,5 @@ TEST_CASE("region: extend to other addresses takes what was prepared along") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -20,7 +20,8 @@ struct thirty_two_granules {
   hipvmm::region region{first_device, 32 * unit};
 };
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim gives back the chunks behind") {
+TEST_CASE_FIXTURE(thirty_two_granules,
+                  "region: trim gives back the chunks behind" * needs_virtual_memory) {
   for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
   write_tags(region, 0, 4, 1, stream);
   CHECK(region.trim(2 * unit, stream) == 2 * unit);
@@ -29,13 +30,15 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim gives back the chunks behin
   check_tags(region, 0, 2, 1, stream);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the granule that holds the last byte") {
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the granule that holds the last byte" *
+                                           needs_virtual_memory) {
   for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
   CHECK(region.trim(unit + 1, stream) == 2 * unit);
   CHECK(region.committed_from(0) == 2 * unit);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim to nothing gives back everything") {
+TEST_CASE_FIXTURE(thirty_two_granules,
+                  "region: trim to nothing gives back everything" * needs_virtual_memory) {
   region.commit(0, 3 * unit);
   region.commit(8 * unit, unit);
   CHECK(region.trim(0, stream) == 4 * unit);
@@ -51,7 +54,8 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim of what is not backed gives
   CHECK(region.committed_bytes() == 3 * unit);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps a chunk that reaches far across") {
+TEST_CASE_FIXTURE(thirty_two_granules,
+                  "region: trim keeps a chunk that reaches far across" * needs_virtual_memory) {
   region.commit(0, 16 * unit);
   region.commit(16 * unit, 2 * unit);
   write_tags(region, 0, 16, 1, stream);
@@ -61,7 +65,8 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps a chunk that reaches 
 }
 
 TEST_CASE_FIXTURE(thirty_two_granules,
-                  "region: trim replaces a chunk that reaches far across when told to") {
+                  "region: trim replaces a chunk that reaches far across when told to" *
+                      needs_virtual_memory) {
   region.commit(0, 16 * unit);
   write_tags(region, 0, 16, 1, stream);
   void* const base = region.base();
@@ -114,7 +119,8 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: what trim gave back can be commi
   check_tags(region, 3, 16, 2, stream);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the rights over the chunk it makes") {
+TEST_CASE_FIXTURE(thirty_two_granules,
+                  "region: trim keeps the rights over the chunk it makes" * needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   region.commit(0, 16 * unit);
   region.grant(peer, access_right::read);
@@ -123,7 +129,8 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the rights over the c
   CHECK(get_access(region.base(), first_device) == access_right::read_write);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim works for an owner that may only read") {
+TEST_CASE_FIXTURE(thirty_two_granules,
+                  "region: trim works for an owner that may only read" * needs_virtual_memory) {
   region.commit(0, 16 * unit);
   write_tags(region, 0, 16, 1, stream);
   region.grant(first_device, access_right::read);

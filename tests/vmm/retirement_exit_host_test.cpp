@@ -114,7 +114,7 @@ TEST_CASE("retirement: a fork does not wait for threads that it has not got") {
   CHECK_MESSAGE(passed(child), child.output);
 }
 
-TEST_CASE("retirement: an error handler may end the process in its thread") {
+TEST_CASE("retirement: an error handler may end the process in its thread" * needs_virtual_memory) {
   const child_result child =
       run_case_in_child("child: an error handler ends the process in the thread");
   CHECK_MESSAGE(child.status == 5, child.output);

@@ -56,7 +56,8 @@ constexpr auto make_trimmed = [] {
 };
 
 // By name, for the thread's calls come between those of the caller.
-TEST_CASE("retirement: trim of a region in use that fails leaves the region as it was") {
+TEST_CASE("retirement: trim of a region in use that fails leaves the region as it was" *
+          needs_virtual_memory) {
   for (const std::string call :
        {"hipStreamIsCapturing", "hipStreamQuery", "hipEventCreateWithFlags", "hipEventRecord"}) {
     CAPTURE(call);
@@ -75,7 +76,8 @@ TEST_CASE("retirement: trim of a region in use that fails leaves the region as i
 }
 
 // The faults strike in the caller or in the thread that gives back.
-TEST_CASE("retirement: growth into bytes that wait that fails leaves the region as it was") {
+TEST_CASE("retirement: growth into bytes that wait that fails leaves the region as it was" *
+          needs_virtual_memory) {
   fault_sweep{"commit", after_failure::capacity}.run(
       make_trimmed,
       [](const subject_ptr& subject) {
@@ -86,7 +88,8 @@ TEST_CASE("retirement: growth into bytes that wait that fails leaves the region 
       [](const subject_ptr& subject) { subject->check_backed(2); });
 }
 
-TEST_CASE("retirement: what fails in the thread is reported and given back all the same") {
+TEST_CASE("retirement: what fails in the thread is reported and given back all the same" *
+          needs_virtual_memory) {
   for (const std::string call : {"hipEventQuery", "hipMemUnmap", "hipEventDestroy"}) {
     CAPTURE(call);
     const hipvmm_host_counters before = live_objects();
@@ -105,7 +108,7 @@ TEST_CASE("retirement: what fails in the thread is reported and given back all t
   }
 }
 
-TEST_CASE("retirement: a device that cannot be waited for is reported") {
+TEST_CASE("retirement: a device that cannot be waited for is reported" * needs_virtual_memory) {
   const hipvmm_host_counters before = live_objects();
   const error_recorder reported;
   {
@@ -121,7 +124,7 @@ TEST_CASE("retirement: a device that cannot be waited for is reported") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("retirement: of a region fails in no call that its caller sees") {
+TEST_CASE("retirement: of a region fails in no call that its caller sees" * needs_virtual_memory) {
   fault_sweep{"retire"}.run(
       make,
       [](const subject_ptr& subject) {

@@ -49,7 +49,8 @@ void wait_until_waiting(std::size_t count) {
   while (retired_memory().waiting != count) std::this_thread::yield();
 }
 
-TEST_CASE("retirement: trim of a region in use waits for nothing and comes back behind it") {
+TEST_CASE("retirement: trim of a region in use waits for nothing and comes back behind it" *
+          needs_virtual_memory) {
   region_in_use subject;
   const calls_of waits{waiting_functions};
   const call_counter unmaps{"hipMemUnmap"};
@@ -67,7 +68,7 @@ TEST_CASE("retirement: trim of a region in use waits for nothing and comes back 
         byte_vector(subject.unit, 0x42));
 }
 
-TEST_CASE("retirement: what a region in use held goes back to the device") {
+TEST_CASE("retirement: what a region in use held goes back to the device" * needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(memory_kept);
   const std::size_t before = hipvmm_host_device_bytes(0);
   region_in_use subject;
@@ -78,7 +79,7 @@ TEST_CASE("retirement: what a region in use held goes back to the device") {
   CHECK(hipvmm_host_device_bytes(0) == before + subject.unit);
 }
 
-TEST_CASE("retirement: an idle stream has it back at once") {
+TEST_CASE("retirement: an idle stream has it back at once" * needs_virtual_memory) {
   region_in_use subject;
   subject.stream.release();
   static_cast<stream_ref>(subject.stream).synchronize();
@@ -89,7 +90,8 @@ TEST_CASE("retirement: an idle stream has it back at once") {
   CHECK(retired_memory().returned == before.returned);
 }
 
-TEST_CASE("retirement: a stream of a device without access is waited for in the call") {
+TEST_CASE("retirement: a stream of a device without access is waited for in the call" *
+          needs_virtual_memory) {
   region_in_use subject;
   subject.stream.release();
   static_cast<stream_ref>(subject.stream).synchronize();
@@ -106,7 +108,7 @@ TEST_CASE("retirement: a stream of a device without access is waited for in the 
   CHECK(retired_memory().returned == before);
 }
 
-TEST_CASE("retirement: no stream holds up what another stream used") {
+TEST_CASE("retirement: no stream holds up what another stream used" * needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(unmap_waits);
   region_in_use first;
   region_in_use second;
@@ -118,7 +120,7 @@ TEST_CASE("retirement: no stream holds up what another stream used") {
   CHECK_FALSE(first.stream.is_done());
 }
 
-TEST_CASE("retirement: no device holds up what another device used") {
+TEST_CASE("retirement: no device holds up what another device used" * needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(unmap_waits);
   region_in_use first;
   region_in_use second{second_device};
@@ -130,7 +132,8 @@ TEST_CASE("retirement: no device holds up what another device used") {
   CHECK_FALSE(first.stream.is_done());
 }
 
-TEST_CASE("retirement: a region that is retired waits for nothing, its trims before neither") {
+TEST_CASE("retirement: a region that is retired waits for nothing, its trims before neither" *
+          needs_virtual_memory) {
   const hipvmm_host_counters before = live_objects();
   {
     region_in_use subject;
@@ -147,7 +150,8 @@ TEST_CASE("retirement: a region that is retired waits for nothing, its trims bef
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("retirement: the addresses of a region that was emptied stay until its trim is over") {
+TEST_CASE("retirement: the addresses of a region that was emptied stay until its trim is over" *
+          needs_virtual_memory) {
   const std::uint64_t before = live_objects().reservations;
   region_in_use subject;
   subject.region.trim(0, subject.stream);
@@ -159,7 +163,8 @@ TEST_CASE("retirement: the addresses of a region that was emptied stay until its
   CHECK(live_objects().reservations == before);
 }
 
-TEST_CASE("retirement: growth into bytes that wait comes behind the work that uses them") {
+TEST_CASE("retirement: growth into bytes that wait comes behind the work that uses them" *
+          needs_virtual_memory) {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
   std::thread growing{[&] {
@@ -175,7 +180,7 @@ TEST_CASE("retirement: growth into bytes that wait comes behind the work that us
   CHECK(read_bytes(other, subject.region.base(), subject.unit) == byte_vector(subject.unit, 0x42));
 }
 
-TEST_CASE("retirement: growth elsewhere waits for nothing") {
+TEST_CASE("retirement: growth elsewhere waits for nothing" * needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(no_tail_access);
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
@@ -183,7 +188,8 @@ TEST_CASE("retirement: growth elsewhere waits for nothing") {
   CHECK(retired_memory().waiting == 1);
 }
 
-TEST_CASE("retirement: growth behind chunks that wait gets access where HIP looks at them too") {
+TEST_CASE("retirement: growth behind chunks that wait gets access where HIP looks at them too" *
+          needs_virtual_memory) {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
   std::thread growing{
@@ -194,7 +200,8 @@ TEST_CASE("retirement: growth behind chunks that wait gets access where HIP look
         access_right::read_write);
 }
 
-TEST_CASE("retirement: rights change beside chunks that wait, and hold for those that follow") {
+TEST_CASE("retirement: rights change beside chunks that wait, and hold for those that follow" *
+          needs_virtual_memory) {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
   subject.region.grant(second_device, access_right::read);
@@ -206,7 +213,8 @@ TEST_CASE("retirement: rights change beside chunks that wait, and hold for those
         access_right::read);
 }
 
-TEST_CASE("retirement: a region that moves leaves its old addresses to chunks that wait") {
+TEST_CASE("retirement: a region that moves leaves its old addresses to chunks that wait" *
+          needs_virtual_memory) {
   HIPVMM_SKIP_UNDER(unmap_waits);
   const std::uint64_t before = live_objects().reservations;
   region_in_use subject;
@@ -251,7 +259,8 @@ TEST_CASE("retirement: memory of destroyed regions is waited for where the devic
   }
 }
 
-TEST_CASE("retirement: no other device's memory is waited for where a device is full") {
+TEST_CASE("retirement: no other device's memory is waited for where a device is full" *
+          needs_virtual_memory) {
   region_in_use subject;
   subject.region.retire();
   region region{second_device, 4 * GiB};
@@ -275,7 +284,8 @@ TEST_CASE("retirement: addresses that only wait are waited for where there are n
   CHECK_MESSAGE(passed(child), child.output);
 }
 
-TEST_CASE("retirement: a cache may end before the chunks that would go to it") {
+TEST_CASE("retirement: a cache may end before the chunks that would go to it" *
+          needs_virtual_memory) {
   const hipvmm_host_counters before = live_objects();
   {
     auto cache = std::make_unique<chunk_cache>(GiB);
@@ -290,7 +300,7 @@ TEST_CASE("retirement: a cache may end before the chunks that would go to it") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("retirement: chunks go to the cache of their region") {
+TEST_CASE("retirement: chunks go to the cache of their region" * needs_virtual_memory) {
   chunk_cache cache{GiB};
   region_options options;
   options.cache = &cache;
@@ -316,7 +326,7 @@ TEST_CASE("retirement: trim in a stream that is captured throws, and the capture
   CHECK_FALSE(stream.ref().is_capturing());
 }
 
-TEST_CASE("retirement: a trim that waits leaves captures that begin alone") {
+TEST_CASE("retirement: a trim that waits leaves captures that begin alone" * needs_virtual_memory) {
   region_in_use subject;
   subject.region.trim(0, subject.stream);
   const stream captured;
@@ -328,7 +338,8 @@ TEST_CASE("retirement: a trim that waits leaves captures that begin alone") {
   CHECK(hipGraphDestroy(graph) == hipSuccess);
 }
 
-TEST_CASE("retirement: the end of the last mapping is reached through a capture too") {
+TEST_CASE("retirement: the end of the last mapping is reached through a capture too" *
+          needs_virtual_memory) {
   const error_recorder reported;
   region_in_use subject;
   const stream captured;
@@ -345,7 +356,8 @@ TEST_CASE("retirement: the end of the last mapping is reached through a capture 
 
 void drain_and_say_nothing(const char*, int, const char*) noexcept { drain_retired_memory(); }
 
-TEST_CASE("retirement: an error handler that drains does not wait for itself") {
+TEST_CASE("retirement: an error handler that drains does not wait for itself" *
+          needs_virtual_memory) {
   region_in_use subject;
   subject.region.trim(0, subject.stream);
   const error_handler previous = set_error_handler(drain_and_say_nothing);

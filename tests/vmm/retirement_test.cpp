@@ -19,7 +19,7 @@ TEST_CASE("retirement: a drain where nothing waits returns") {
   CHECK(retired_memory().waiting_bytes == 0);
 }
 
-TEST_CASE("retirement: what a region held comes back and is counted") {
+TEST_CASE("retirement: what a region held comes back and is counted" * needs_virtual_memory) {
   const retirement_statistics before = retired_memory();
   region region{first_device, 8 * granule()};
   region.commit(0, 2 * granule());
@@ -43,7 +43,8 @@ TEST_CASE("retirement: of a region that holds nothing, and of none, nothing wait
   CHECK(retired_memory().returned == before.returned);
 }
 
-TEST_CASE("retirement: a trim in a stream of another device with access gives back") {
+TEST_CASE("retirement: a trim in a stream of another device with access gives back" *
+          needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream stream{peer};
   region region{first_device, 8 * granule()};

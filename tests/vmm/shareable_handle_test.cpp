@@ -14,6 +14,8 @@
 #include "support/devices.hpp"
 #include "support/mapped_chunk.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -121,3 +123,5 @@ TEST_CASE("shareable_handle: two processes read what the other wrote") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -9,6 +9,8 @@
 #include "support/host_profile.hpp"
 #include "support/mapped_chunk.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -108,3 +110,5 @@ TEST_CASE("import_chunk: one that fails leaves nothing and the handle as it was"
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

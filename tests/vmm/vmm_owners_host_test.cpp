@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+// The cases of the contract are of the suite that is open where it is included.
+TEST_SUITE_BEGIN("needs virtual memory");
+
 #include "contract/owner_contract.hpp"
 
 #include <unistd.h>
@@ -9,7 +14,6 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "support/devices.hpp"
 
@@ -85,30 +89,11 @@ struct handle_owner {
   static inline std::uint64_t made = 0;
 };
 
-struct region_owner {
-  using owner_type = region;
-
-  static region make() {
-    region made{first_device, 4 * granule()};
-    made.commit(0, granule());
-    return made;
-  }
-  static region make_empty() {
-    region source = make();
-    const region taken = std::move(source);
-    return source;
-  }
-  static bool is_empty(const region& owner) {
-    return owner.base() == nullptr && owner.max_bytes() == 0 && owner.committed_bytes() == 0;
-  }
-  static void* identity(const region& owner) { return owner.base(); }
-  static std::uint64_t live() { return live_objects().reservations; }
-  static std::uint64_t freed() { return hipvmm_host_call_count("hipMemAddressFree"); }
-};
-
-HIPVMM_OWNER_CONTRACT(chunk_owner, reservation_owner, mapping_owner, handle_owner, region_owner);
+HIPVMM_OWNER_CONTRACT(chunk_owner, reservation_owner, mapping_owner, handle_owner);
 HIPVMM_OWNER_RELEASE_CONTRACT(chunk_owner, reservation_owner, mapping_owner, handle_owner);
 HIPVMM_OWNER_FAILURE_CONTRACT(chunk_owner, reservation_owner, mapping_owner);
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -9,6 +9,7 @@
 #include <hipvmm/vmm/region.hpp>
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
+#include "support/host_provider.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -36,10 +37,12 @@ TEST_CASE("without virtual memory: a reservation throws unsupported and names th
   CHECK_THROWS_WITH_AS(address_reservation{some_bytes}, doctest::Contains(reason), unsupported);
 }
 
-TEST_CASE("without virtual memory: a region throws unsupported and names the device") {
-  if (!is_without("without virtual memory: a region throws unsupported and names the device"))
-    return;
-  CHECK_THROWS_WITH_AS((region{first_device, some_bytes}), doctest::Contains(reason), unsupported);
+TEST_CASE("without virtual memory: a region stands on hipMalloc") {
+  if (!is_without("without virtual memory: a region stands on hipMalloc")) return;
+  region region{first_device, some_bytes};
+  const std::uint64_t before = live_objects().allocations;
+  region.commit(0, some_bytes);
+  CHECK(live_objects().allocations == before + 1);
 }
 
 }  // namespace

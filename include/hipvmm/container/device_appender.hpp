@@ -11,7 +11,7 @@
 #include <hipvmm/container/device_appender_ref.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/copy.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
+#include <hipvmm/vmm/capability.hpp>
 
 namespace hipvmm {
 
@@ -29,7 +29,8 @@ struct append_result {
 
 /// Lets kernels append to a growable_device_vector when nobody knows how many elements will come.
 /// From prepare to commit is a run, whose kernels, on the vector's device, take slots behind the
-/// last element; other kernels may go on using the elements before, also while the vector grows.
+/// last element; other kernels may go on using the elements before, also while the vector grows
+/// (where is_address_stable(); else growth waits for them and moves the elements).
 /// What a run appended is dense and in no order; it becomes visible with commit. Owns the counters,
 /// a chunk of the smallest size. The vector must outlive it, stay where it is, and be left alone
 /// during a run; commit finds most of the breaches. Same thread rules as std::vector; can neither
@@ -98,8 +99,8 @@ class device_appender {
 
   static growth_options one_granule(device_ref device) {
     growth_options result;
-    result.max_bytes = granularity_of(device).minimum;
-    result.granule_bytes = result.max_bytes;
+    result.max_bytes = 1;
+    result.granule_bytes = capability_of(device).minimum_granularity();
     return result;
   }
 

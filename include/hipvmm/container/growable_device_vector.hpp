@@ -23,7 +23,8 @@ namespace hipvmm {
 /// there, so no element is copied, data() stays the same and kernels in flight go on. Differs from
 /// std::vector: elements are trivially copyable and touched in the order of a stream, never through
 /// references; data() changes only when max_size() is exceeded, and statistics().base_moves says
-/// so. Same thread rules as std::vector. Construction backs nothing. Strong guarantee but
+/// so. On a device without usable virtual memory it copies instead: is_address_stable(), explain().
+/// Same thread rules as std::vector. Construction backs nothing. Strong guarantee but
 /// for assign of copies; when a call fails after its memory was added, capacity() may have grown,
 /// and past max_size() data() may have changed.
 template <typename T>
@@ -47,7 +48,7 @@ class growable_device_vector {
   growable_device_vector() : growable_device_vector{device_ref::current()} {}
   /// Reserves addresses for `options.max_bytes`, or fewer when so many are not to be had.
   /// Throws: std::invalid_argument for a device that does not exist; out_of_memory when not even
-  /// one granule of addresses is to be had; unsupported where the runtime has no VMM.
+  /// one granule of addresses is to be had; unsupported without VMM where `options` need it.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : storage_{device, options} {}
   /// Gives the memory back when all work that the devices with access have now is done, and does
@@ -93,6 +94,10 @@ class growable_device_vector {
   [[nodiscard]] device_span<const T> span() const noexcept { return {data(), size_}; }
   [[nodiscard]] device_ref device() const noexcept { return storage_.device(); }
   [[nodiscard]] growth_statistics statistics() const noexcept { return storage_.statistics(); }
+  /// As growable_storage::is_address_stable: false where the device's memory comes from hipMalloc.
+  [[nodiscard]] bool is_address_stable() const noexcept { return storage_.is_address_stable(); }
+  /// As growable_storage::explain.
+  [[nodiscard]] std::string explain() const { return storage_.explain(); }
 
   /// Backs at least `count` elements, without slack but for a chunk that growth_options::grow_ahead
   /// ordered before, which is taken whole. Needs no stream and waits for nothing else.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/stream.hpp>
@@ -13,7 +14,8 @@ namespace hipvmm {
 /// What a growable vector does when it needs more than it reserved at construction.
 enum class past_max_size {
   move,    ///< map the chunks into a larger reservation: data() may change, no byte is copied
-  refuse,  ///< throw std::length_error: data() is the same for life
+  refuse,  ///< throw std::length_error: data() is the same for life, on hipMalloc from the first
+           ///< growth on, which takes all of growth_options::max_bytes, to be named then
 };
 
 /// Memory that a background thread makes ready before a growable vector needs it, so that growth
@@ -38,7 +40,8 @@ struct growth_options {
   past_max_size past_max = past_max_size::move;
   /// Most bytes a growth step adds beyond what was asked for; below it a step adds an eighth of
   /// what is backed. Zero makes every step exact. No limit while chunks cost file descriptors and
-  /// the process has used half of its own (quirk::larger_chunks).
+  /// the process has used half of its own (quirk::larger_chunks). On hipMalloc a step adds half of
+  /// what is there whatever this says, unless it is zero.
   std::size_t step_limit = GiB;
   /// Every step is a multiple of this many bytes; zero: 2 MiB, or HIP's recommended granularity if
   /// that is more. Less saves memory for many small vectors where the minimum is 4 KiB (ROCm before
@@ -53,21 +56,22 @@ struct growth_options {
 /// What growth has done since construction.
 struct growth_statistics {
   std::size_t growth_steps;    ///< times memory was added
-  std::size_t base_moves;      ///< times data() changed: past max_size, or as shrink() says
+  std::size_t base_moves;      ///< times data() changed: past max_size, on hipMalloc, by shrink()
   std::size_t chunks;          ///< chunks mapped now
-  std::size_t peak_bytes;      ///< most bytes backed at one time
+  std::size_t peak_bytes;      ///< most bytes backed at one time, during copies old and new
   std::size_t ahead_bytes;     ///< bytes ready now beyond those backed
   std::size_t ahead_hits;      ///< growth steps that found all they needed ready
   std::size_t ahead_misses;    ///< growth steps that did not, though grow_ahead is on
   std::size_t ahead_failures;  ///< preparations that came to nothing; the next step made its own
+  std::size_t copied_bytes;    ///< bytes copied to new addresses: on hipMalloc only
 };
 
-/// Bytes to back so that `needed_bytes` fit: exact, or `committed_bytes` and an eighth, bounded by
-/// `step_limit`, whichever is more; in multiples of `granule` as far as `max_bytes` allows.
-/// Pre: committed_bytes < needed_bytes <= max_bytes.
+/// Bytes to back so that `needed_bytes` fit: exact, or `committed_bytes` and one part in `share` of
+/// them, bounded by `step_limit`, whichever is more; in multiples of `granule` as far as
+/// `max_bytes` allows. Pre: committed_bytes < needed_bytes <= max_bytes.
 [[nodiscard]] std::size_t growth_target(std::size_t committed_bytes, std::size_t needed_bytes,
                                         std::size_t max_bytes, std::size_t granule,
-                                        std::size_t step_limit);
+                                        std::size_t step_limit, std::size_t share = 8);
 
 /// Bytes to make ready behind `committed_bytes` of which `needed_bytes` are in use: zero while as
 /// many as the watermark are unused, else what raises them to the budget, in multiples of `granule`
@@ -97,9 +101,10 @@ class growable_storage {
   /// Makes at least `bytes` backed, in whole granules and without slack, but for a chunk that was
   /// ordered ahead: that is taken whole. Orders none itself. Throws: as grow.
   void reserve(std::size_t bytes);
-  /// Gives back what lies behind the first `bytes` as region::trim does. Throws: as that. Where
-  /// quirk::renew_addresses is in force data() may change when nothing is left, or `straddling`
-  /// says replace, unless past_max is refuse; growth_statistics::base_moves tells.
+  /// Gives back what lies behind the first `bytes` as region::trim does, but nothing on hipMalloc
+  /// where past_max_size::refuse promises an address for life. Where quirk::renew_addresses is in
+  /// force data() may change when nothing is left, or `straddling` says replace, unless past_max is
+  /// refuse; growth_statistics::base_moves tells. Throws: as region::trim.
   void shrink(std::size_t bytes, stream_ref stream,
               straddling_chunk straddling = straddling_chunk::keep);
 
@@ -117,14 +122,23 @@ class growable_storage {
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] const growth_options& options() const noexcept { return options_; }
   [[nodiscard]] growth_statistics statistics() const noexcept;
+  /// Whether data(), once there is an address, stays the same while memory is added within
+  /// max_bytes(). False for a moved-from storage.
+  [[nodiscard]] bool is_address_stable() const noexcept;
+  /// A few lines for people: how the device's memory is used and why, the work-arounds in force,
+  /// what is reserved and backed, and what that means for data(). Throws: as capability_of.
+  [[nodiscard]] std::string explain() const;
   /// The same device, options and rights, nothing backed.
   [[nodiscard]] growable_storage empty_copy() const;
 
  private:
   [[nodiscard]] std::size_t exact_for(std::size_t bytes) const;
+  [[nodiscard]] bool is_pinned() const noexcept;
   void require_room(std::size_t bytes);
   void add(std::size_t bytes);
+  bool commit_more(std::size_t bytes, std::size_t share, std::size_t limit);
   void commit(std::size_t bytes);
+  void note_move(const void* before, std::size_t copied_bytes) noexcept;
   void move_to_hold(std::size_t bytes);
   void look_ahead(std::size_t bytes);
   [[nodiscard]] std::size_t step_limit() const;
@@ -140,6 +154,7 @@ class growable_storage {
   std::size_t peak_bytes_ = 0;
   std::size_t ahead_hits_ = 0;
   std::size_t ahead_misses_ = 0;
+  std::size_t copied_bytes_ = 0;
 };
 
 }  // namespace hipvmm

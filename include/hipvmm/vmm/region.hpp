@@ -26,6 +26,12 @@ enum class emptied {
   keeps_addresses,   ///< base() is for life, and the memory comes back with the region's end
 };
 
+/// What a region does on a device whose virtual memory is missing or failed a probe.
+enum class without_vmm {
+  use_hip_malloc,  ///< it holds one allocation, and growth copies
+  refuse,          ///< its constructor throws unsupported
+};
+
 /// How a region makes its chunks and keeps its addresses.
 struct region_options {
   /// Whether its chunks can be exported to other processes.
@@ -33,6 +39,8 @@ struct region_options {
   /// Where chunks come from and return to; nullptr: chunk_cache::shared().
   chunk_cache* cache = nullptr;
   emptied when_empty = emptied::renews_addresses;
+  /// Where capability::path() is memory_path::fallback.
+  without_vmm fallback = without_vmm::use_hip_malloc;
 };
 
 /// What region::trim does with a chunk that begins before the end and reaches beyond: HIP unmaps
@@ -47,13 +55,20 @@ enum class straddling_chunk {
 /// threads may use a region at the same time; kernels and copies may go on using committed bytes
 /// throughout. Owns its addresses and chunks. A moved-from region is empty: its sizes are zero, and
 /// what would change it throws std::invalid_argument.
+///
+/// Where capability::path() is fallback: one allocation of hipMalloc from offset 0. commit() that
+/// adds backs all up to its end, waits for the devices with access, copies, and changes base();
+/// decommit() and trim() give back the whole or, if told to replace, move to less; prepare() does
+/// nothing; grant() takes read_write only and holds for all hipMalloc memory of the device for
+/// good.
 class region {
  public:
   /// Reserves `max_bytes`, rounded up to the granularity, and backs none of it. When so many
   /// addresses are not to be had, retired ones are waited for; then halves are tried down to one
   /// granule: see max_bytes().
   /// Throws: std::invalid_argument when there is no such device or `max_bytes` is zero;
-  /// out_of_memory when even one granule is refused; unsupported without VMM.
+  /// out_of_memory when even one granule is refused; unsupported without VMM, where `options` need
+  /// it.
   region(device_ref device, std::size_t max_bytes, region_options options = {});
   /// Unmaps and gives back everything. Pre: nothing in flight uses the bytes; see retire().
   ~region();
@@ -121,9 +136,12 @@ class region {
   /// exception nothing changed.
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
 
+  /// Whether base() stays when a commit() adds memory: not on hipMalloc, see above.
+  [[nodiscard]] bool is_address_stable() const noexcept;
   /// Start of the reserved addresses; the same for life unless extend() says otherwise, or
   /// quirk::renew_addresses is in force: trim() and decommit() that leave nothing backed, or trim()
-  /// that replaces, may change it then. See emptied.
+  /// that replaces, may change it then; see emptied. On hipMalloc, start of the allocation, and
+  /// nullptr while there is none.
   [[nodiscard]] void* base() const noexcept;
   /// Reserved bytes; may be less than was asked for at construction.
   [[nodiscard]] std::size_t max_bytes() const noexcept;
@@ -139,6 +157,7 @@ class region {
  private:
   struct state;
   struct mapped;
+  struct allocated;
   [[nodiscard]] state& live() const;
 
   std::unique_ptr<state> state_;

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
+
+namespace hipvmm::detail {
+
+using device_list = std::vector<device_ref>;
+
+/// Every device with a right.
+[[nodiscard]] device_list devices_of(const access_map& rights);
+
+/// An event of one of `devices` recorded in `stream`, which belongs to that device; none when it
+/// belongs to no other. HIP before 6 does not tell whose a stream is, but refuses other devices'
+/// events.
+[[nodiscard]] std::optional<event> mark_in(stream_ref stream, const device_list& devices);
+
+/// Waits for all work of `devices`; what fails is reported and waited for no longer. Returns false
+/// where a capture forbids the wait: later it may be allowed.
+[[nodiscard]] bool wait_for(const device_list& devices) noexcept;
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: MIT
+// A region on hipMalloc, for devices whose virtual memory cannot be used.
+#include <hipvmm/vmm/region.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <memory>
+#include <thread>
+
+#include <hipvmm/core/device_allocation.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/retirement.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/host_provider.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr device_ref peer{1};
+constexpr auto replace = straddling_chunk::replace;
+
+struct sixteen_granules {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 16 * unit};
+};
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: a new one allocates nothing" * needs_fallback) {
+  CHECK(live_objects().allocations == 0);
+  CHECK(region.base() == nullptr);
+  CHECK(region.max_bytes() == 16 * unit);
+  CHECK(region.committed_bytes() == 0);
+  CHECK(region.chunk_count() == 0);
+  CHECK_FALSE(region.is_address_stable());
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: commit backs all bytes up to the end of the range" *
+                      needs_fallback) {
+  region.commit(2 * unit, unit);
+  CHECK(region.committed_bytes() == 3 * unit);
+  CHECK(region.committed_from(0) == 3 * unit);
+  CHECK(region.committed_from(2 * unit) == unit);
+  CHECK(region.committed_from(3 * unit) == 0);
+  CHECK(region.chunk_count() == 1);
+  CHECK(hipvmm_host_device_bytes(0) == 3 * unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: commit of what is backed or of nothing makes no HIP call" *
+                      needs_fallback) {
+  region.commit(0, 4 * unit);
+  const std::uint64_t calls = hipvmm_host_call_count(nullptr);
+  region.commit(unit, 2 * unit);
+  region.commit(16 * unit, 0);
+  CHECK(hipvmm_host_call_count(nullptr) == calls);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: growth keeps the contents and frees the old memory" *
+                      needs_fallback) {
+  region.commit(0, 2 * unit);
+  write_tags(region, 0, 2, 1, stream);
+  region.commit(2 * unit, 3 * unit);
+  check_tags(region, 0, 2, 1, stream);
+  CHECK(region.chunk_count() == 1);
+  drain_retired_memory();
+  CHECK(hipvmm_host_device_bytes(0) == 5 * unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: a first commit waits for nothing" * needs_fallback) {
+  blocked_stream busy{first_device};
+  const calls_of waits{waiting_functions};
+  region.commit(0, unit);
+  CHECK(waits.count() == 0);
+  CHECK_FALSE(busy.is_done());
+}
+
+TEST_CASE("region on hipMalloc: growth waits for work of every device with access" *
+          needs_fallback) {
+  for (const device_ref device : {first_device, peer}) {
+    CAPTURE(device.ordinal());
+    const std::size_t unit = granule();
+    region region{first_device, 16 * unit};
+    region.grant(peer);
+    region.commit(0, unit);
+    blocked_stream writer{device};
+    fill_async(writer, region.base(), 0x42, unit);
+    std::thread growing{[&] { region.commit(unit, unit); }};
+    writer.release();
+    growing.join();
+    CHECK(read_bytes(stream{}, region.base(), unit) == byte_vector(unit, 0x42));
+  }
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: a peer that was granted uses what growth allocates" *
+                      needs_fallback) {
+  region.grant(peer);
+  region.commit(0, unit);
+  region.commit(unit, unit);
+  const hipvmm::stream of_peer{peer};
+  fill_async(of_peer, region.base(), 7, 2 * unit);
+  CHECK(read_bytes(of_peer, region.base(), 2 * unit) == byte_vector(2 * unit, 7));
+  CHECK(region.access(peer) == access_right::read_write);
+  region.revoke(peer);
+  CHECK(region.access(peer) == access_right::none);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: rights that hipMalloc cannot give are refused" *
+                      needs_fallback) {
+  CHECK_THROWS_WITH_AS(region.grant(peer, access_right::read), doctest::Contains("hipMalloc"),
+                       unsupported);
+  CHECK_THROWS_AS(region.revoke(first_device), unsupported);
+  CHECK_THROWS_AS(region.grant(device_ref{2}), unsupported);
+  CHECK(region.access(peer) == access_right::none);
+  CHECK(region.access(first_device) == access_right::read_write);
+}
+
+TEST_CASE("region on hipMalloc: chunks to share are refused with the reason" * needs_fallback) {
+  region_options options;
+  options.shareable = handle_type::posix_fd;
+  CHECK_THROWS_WITH_AS((region{first_device, granule(), options}),
+                       doctest::Contains("virtual_memory: "), unsupported);
+}
+
+TEST_CASE("region on hipMalloc: who refuses it gets the reason" * needs_fallback) {
+  region_options options;
+  options.fallback = without_vmm::refuse;
+  CHECK_THROWS_WITH_AS((region{first_device, granule(), options}),
+                       doctest::Contains("virtual_memory: "), unsupported);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: decommit gives back the whole or nothing" *
+                      needs_fallback) {
+  region.commit(0, 4 * unit);
+  CHECK(region.decommit(unit, 3 * unit) == 0);
+  CHECK(region.decommit(0, 3 * unit) == 0);
+  CHECK(region.committed_bytes() == 4 * unit);
+  CHECK(region.decommit(0, 16 * unit) == 4 * unit);
+  CHECK(region.base() == nullptr);
+  drain_retired_memory();
+  CHECK(live_objects().allocations == 0);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region on hipMalloc: prepare makes nothing" * needs_fallback) {
+  region.commit(0, unit);
+  const std::uint64_t calls = hipvmm_host_call_count(nullptr);
+  region.prepare(unit, ahead::mapped);
+  CHECK(region.settle() == 0);
+  CHECK(region.failed_preparations() == 0);
+  CHECK(hipvmm_host_call_count(nullptr) == calls);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: extend raises the bound and keeps the contents" *
+                      needs_fallback) {
+  region.commit(0, unit);
+  write_tags(region, 0, 1, 1, stream);
+  void* const base = region.base();
+  CHECK_FALSE(region.extend(32 * unit, unit));
+  CHECK(region.base() == base);
+  CHECK(region.extend(64 * unit, 20 * unit));
+  CHECK(region.max_bytes() == 64 * unit);
+  CHECK(region.committed_bytes() == 20 * unit);
+  check_tags(region, 0, 1, 1, stream);
+}
+
+/// A region of four granules, which a stream that stands still is about to fill.
+struct region_in_use {
+  const std::size_t unit = granule();
+  hipvmm::region region;
+  blocked_stream stream;
+
+  explicit region_in_use(device_ref device = first_device)
+      : region{device, 16 * unit}, stream{device} {
+    region.commit(0, 4 * unit);
+    fill_async(stream, region.base(), 0x42, 4 * unit);
+  }
+};
+
+TEST_CASE("region on hipMalloc: trim of one in use waits for nothing and comes back behind it" *
+          needs_fallback) {
+  region_in_use subject;
+  const calls_of waits{waiting_functions};
+  CHECK(subject.region.trim(0, subject.stream) == 4 * subject.unit);
+  CHECK(subject.region.base() == nullptr);
+  CHECK(subject.region.committed_bytes() == 0);
+  CHECK(retired_memory().waiting_bytes == 4 * subject.unit);
+  CHECK(waits.count() == 0);
+  CHECK(live_objects().allocations == 1);
+  subject.stream.release();
+  drain_retired_memory();
+  CHECK(live_objects().allocations == 0);
+}
+
+TEST_CASE("region on hipMalloc: retire of one in use waits for nothing" * needs_fallback) {
+  region_in_use subject;
+  subject.region.retire();
+  CHECK_FALSE(subject.stream.is_done());
+  CHECK(live_objects().allocations == 1);
+  subject.stream.release();
+  drain_retired_memory();
+  CHECK(live_objects().allocations == 0);
+}
+
+TEST_CASE("region on hipMalloc: destruction waits for no other work of the device" *
+          needs_fallback) {
+  blocked_stream busy{first_device};
+  {
+    region idle{first_device, granule()};
+    idle.commit(0, granule());
+  }
+  CHECK_FALSE(busy.is_done());
+  busy.release();
+  drain_retired_memory();
+  CHECK(live_objects().allocations == 0);
+}
+
+TEST_CASE("region on hipMalloc: no device's hipFree holds up what another device used" *
+          needs_fallback) {
+  blocked_stream busy{first_device};
+  region_in_use first;
+  region_in_use second{peer};
+  first.region.trim(0, first.stream);
+  second.region.trim(0, second.stream);
+  // Its own stream has passed, and hipFree goes on waiting for the one that is busy.
+  first.stream.release();
+  second.stream.release();
+  while (retired_memory().waiting != 1) std::this_thread::yield();
+  CHECK(live_objects().allocations == 1);
+  CHECK_FALSE(busy.is_done());
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: trim to some bytes keeps all unless told to replace" *
+                      needs_fallback) {
+  region.commit(0, 10 * unit);
+  write_tags(region, 0, 10, 1, stream);
+  CHECK(region.trim(3 * unit, stream) == 0);
+  CHECK(region.trim(9 * unit, stream, replace) == 0);
+  CHECK(region.committed_bytes() == 10 * unit);
+  fill_async(stream, region.base(), 0x3c, unit);
+  CHECK(region.trim(2 * unit + 1, stream, replace) == 7 * unit);
+  CHECK(region.committed_bytes() == 3 * unit);
+  CHECK(read_bytes(stream, region.base(), unit) == byte_vector(unit, 0x3c));
+  check_tags(region, 1, 3, 1, stream);
+  drain_retired_memory();
+  CHECK(hipvmm_host_device_bytes(0) == 3 * unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: trim without memory for the smaller one keeps all" *
+                      needs_fallback) {
+  region.commit(0, 10 * unit);
+  write_tags(region, 0, 10, 1, stream);
+  const device_allocation rest{first_device, first_device.free_memory()};
+  CHECK(region.trim(unit, stream, replace) == 0);
+  check_tags(region, 0, 10, 1, stream);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: growth on a full device says what is held and keeps it" *
+                      needs_fallback) {
+  region.commit(0, 4 * unit);
+  write_tags(region, 0, 4, 1, stream);
+  void* const base = region.base();
+  const device_allocation rest{first_device, first_device.free_memory() - 7 * unit};
+  CHECK_THROWS_WITH_AS(region.commit(4 * unit, 4 * unit),
+                       doctest::Contains("the region holds 8.00 MiB of hipMalloc"), out_of_memory);
+  CHECK(region.base() == base);
+  CHECK(region.committed_bytes() == 4 * unit);
+  check_tags(region, 0, 4, 1, stream);
+  region.commit(4 * unit, 3 * unit);
+  CHECK(region.committed_bytes() == 7 * unit);
+  check_tags(region, 0, 4, 1, stream);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: growth on a full device has what was retired before" *
+                      needs_fallback) {
+  const std::size_t all = first_device.free_memory();
+  for (int turn = 0; turn < 4; ++turn) {
+    hipvmm::region most{first_device, all};
+    most.commit(0, align_down(all, unit));
+    most.retire();
+  }
+  region.commit(0, 16 * unit);
+  CHECK(region.committed_bytes() == 16 * unit);
+}
+
+using fixture_ptr = std::unique_ptr<sixteen_granules>;
+
+/// Three granules with tags and a peer.
+fixture_ptr make_subject() {
+  auto subject = std::make_unique<sixteen_granules>();
+  subject->region.grant(peer);
+  subject->region.commit(0, 3 * subject->unit);
+  write_tags(subject->region, 0, 3, 1, subject->stream);
+  drain_retired_memory();
+  return subject;
+}
+
+void check_unchanged(const fixture_ptr& subject) {
+  CHECK(subject->region.max_bytes() == 16 * subject->unit);
+  CHECK(subject->region.committed_bytes() == 3 * subject->unit);
+  CHECK(subject->region.access(peer) == access_right::read_write);
+  check_tags(subject->region, 0, 3, 1, subject->stream);
+}
+
+TEST_CASE("region on hipMalloc: growth that fails leaves the region as it was" * needs_fallback) {
+  const std::size_t unit = granule();
+  fault_sweep{"commit"}.run(
+      make_subject, [&](fixture_ptr& subject) { subject->region.commit(3 * unit, 2 * unit); },
+      check_unchanged,
+      [&](const fixture_ptr& subject) {
+        CHECK(subject->region.committed_bytes() == 5 * unit);
+        check_tags(subject->region, 0, 3, 1, subject->stream);
+      });
+}
+
+TEST_CASE("region on hipMalloc: a first commit that fails leaves nothing" * needs_fallback) {
+  fault_sweep{"commit"}.run(
+      [] { return std::make_unique<sixteen_granules>(); },
+      [](fixture_ptr& subject) { subject->region.commit(0, subject->unit); },
+      [](const fixture_ptr& subject) { CHECK(subject->region.base() == nullptr); },
+      [](const fixture_ptr& subject) { CHECK(subject->region.committed_bytes() != 0); });
+}
+
+TEST_CASE("region on hipMalloc: extend that fails leaves the region as it was" * needs_fallback) {
+  const std::size_t unit = granule();
+  fault_sweep{"extend"}.run(
+      make_subject, [&](fixture_ptr& subject) { subject->region.extend(32 * unit, 20 * unit); },
+      check_unchanged,
+      [&](const fixture_ptr& subject) {
+        CHECK(subject->region.max_bytes() == 32 * unit);
+        CHECK(subject->region.committed_bytes() == 20 * unit);
+        check_tags(subject->region, 0, 3, 1, subject->stream);
+      });
+}
+
+TEST_CASE("region on hipMalloc: trim that fails leaves the region as it was" * needs_fallback) {
+  const std::size_t unit = granule();
+  fault_sweep{"trim to nothing"}.run(
+      make_subject, [](fixture_ptr& subject) { subject->region.trim(0, subject->stream); },
+      check_unchanged,
+      [](const fixture_ptr& subject) { CHECK(subject->region.base() == nullptr); });
+  // Where there is no memory for the smaller allocation the larger one stays.
+  fault_sweep{"trim to one"}.run(
+      make_subject,
+      [&](fixture_ptr& subject) { subject->region.trim(unit, subject->stream, replace); },
+      check_unchanged,
+      [](const fixture_ptr& subject) { check_tags(subject->region, 0, 1, 1, subject->stream); });
+}
+
+TEST_CASE("region on hipMalloc: trim of one in use that fails leaves it as it was" *
+          needs_fallback) {
+  fault_sweep{"trim in use"}.run(
+      [] {
+        auto subject = make_subject();
+        // Its work is done before anything here waits, so that the sweep may drain.
+        fill_async(subject->stream, advance(subject->region.base(), tag_bytes), 1,
+                   subject->unit - 2 * tag_bytes);
+        return subject;
+      },
+      [](fixture_ptr& subject) { subject->region.trim(0, subject->stream); }, check_unchanged,
+      [](const fixture_ptr& subject) { CHECK(subject->region.base() == nullptr); });
+}
+
+TEST_CASE("region on hipMalloc: a grant that fails gives no right" * needs_fallback) {
+  fault_sweep{"grant"}.run(
+      [] { return std::make_unique<sixteen_granules>(); },
+      [](fixture_ptr& subject) { subject->region.grant(peer); },
+      [](const fixture_ptr& subject) { CHECK(subject->region.access(peer) == access_right::none); },
+      [](const fixture_ptr& subject) {
+        CHECK(subject->region.access(peer) == access_right::read_write);
+      });
+}
+
+}  // namespace
+}  // namespace hipvmm::test
