@@ -84,3 +84,20 @@ TEST_CASE("info: a device that fails is told of, and so are the others") {
   CHECK(contains(result["failed"][0]["error"], "hipDeviceTotalMem"));
   CHECK(contains(info({}, given).out, "\ndevice 1: failed: "));
 }
+
+TEST_CASE("info: what HIPVMM_CAPABILITY assumes is told in the record") {
+  const std::string assumed = "HIPVMM_CAPABILITY=assume:tail_access=no";
+  const nlohmann::json told =
+      info_json({"--device=0"}, {assumed, "HIPVMM_HOST_PROFILE=strict"})["devices"][0];
+  CHECK(contains(told["origin"], "HIPVMM_CAPABILITY"));
+  CHECK(told["reasons"]["tail_access"]["finding"] == "no");
+  CHECK(told["path"] == "vmm_with_quirks");
+  const std::string text = info_text({"--device=0"}, {assumed, "HIPVMM_HOST_PROFILE=strict"});
+  CHECK(contains(text, "\n  access_from_base "));
+}
+
+TEST_CASE("info: a HIPVMM_CAPABILITY that means nothing is refused") {
+  surroundings given;
+  given.environment = {"HIPVMM_CAPABILITY=bogus=1"};
+  check_fails(info({}, given), 1, {"HIPVMM_CAPABILITY", "bogus=1"});
+}
