@@ -159,10 +159,12 @@ TEST_CASE("growable_device_vector on hipMalloc: a pointer for life takes all mem
 
 TEST_CASE("growable_device_vector on hipMalloc: a pointer for life without a maximum is refused" *
           needs_fallback) {
-  CHECK_THROWS_WITH_AS((growable_device_vector<value>{first_device, refusing(0)}),
-                       doctest::Contains("virtual_memory: HIP's attribute says 0; set "
-                                         "growth_options::max_bytes"),
-                       unsupported);
+  CHECK_THROWS_WITH_AS(
+      (growable_device_vector<value>{first_device, refusing(0)}),
+      doctest::Contains(
+          "virtual_memory: hipDeviceAttributeVirtualMemoryManagementSupported is 0; set "
+          "growth_options::max_bytes"),
+      unsupported);
 }
 
 TEST_CASE("growable_device_vector on hipMalloc: explain says what that means" * needs_fallback) {

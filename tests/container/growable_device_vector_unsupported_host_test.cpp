@@ -21,7 +21,8 @@ TEST_CASE("without virtual memory: growable_device_vector that must not do witho
   growth_options options;
   options.chunks.fallback = without_vmm::refuse;
   CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
-                       doctest::Contains("HIP's attribute says 0"), unsupported);
+                       doctest::Contains("hipDeviceAttributeVirtualMemoryManagementSupported is 0"),
+                       unsupported);
 }
 
 }  // namespace

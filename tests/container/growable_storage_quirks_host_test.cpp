@@ -45,7 +45,8 @@ steps next_steps() {
   return {before / step - 64, (storage.capacity_bytes() - before) / step};
 }
 
-TEST_CASE("growable_storage: where chunks cost descriptors steps grow when these run short") {
+TEST_CASE("growable_storage: where chunks cost descriptors steps grow when these run short" *
+          needs_virtual_memory) {
   const assumed_capability found{"descriptors_per_chunk=1"};
   const steps next = next_steps();
   CHECK(next.usual == 1);

@@ -19,6 +19,8 @@
 #include "support/host_provider.hpp"
 #include "support/temporary_folder.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -150,3 +152,5 @@ TEST_CASE("capability: probes in the process leave nothing behind") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -149,7 +149,8 @@ TEST_CASE("capability_of: throws for a device that does not exist") {
   CHECK_THROWS_AS(static_cast<void>(capability_of(device_ref{-1})), std::invalid_argument);
 }
 
-TEST_CASE("capability_of: a device that is used has virtual memory, and each answer has a reason") {
+TEST_CASE("capability_of: a device that is used has virtual memory, and each answer has a reason" *
+          needs_virtual_memory) {
   const capability known = capability_of(first_device);
   CHECK(known[trait::virtual_memory] == finding::yes);
   CHECK(known.path() != memory_path::fallback);
@@ -185,7 +186,7 @@ struct probed_again {
   ~probed_again() { probe_capability(first_device); }
 };
 
-TEST_CASE("probe_capability: looks with the caller's kernel too") {
+TEST_CASE("probe_capability: looks with the caller's kernel too" * needs_virtual_memory) {
   const probed_again after;
   const capability known = probe_capability(first_device, copy_words);
   for (const trait seen :
@@ -198,7 +199,7 @@ TEST_CASE("probe_capability: looks with the caller's kernel too") {
   CHECK(&capability_of(first_device).subject() == &known.subject());
 }
 
-TEST_CASE("probe_capability: what only kernels miss is found") {
+TEST_CASE("probe_capability: what only kernels miss is found" * needs_virtual_memory) {
   const probed_again after;
   // The first kernels after each of some maps do nothing.
   int calls = 0;
@@ -212,7 +213,8 @@ TEST_CASE("probe_capability: what only kernels miss is found") {
   CHECK(known.settle_time() >= std::chrono::milliseconds{1});
 }
 
-TEST_CASE("probe_capability: throws what the kernel throws, and keeps the record") {
+TEST_CASE("probe_capability: throws what the kernel throws, and keeps the record" *
+          needs_virtual_memory) {
   const capability before = capability_of(first_device);
   CHECK_THROWS_AS(
       probe_capability(first_device, [](std::uint32_t*, const std::uint32_t*, std::size_t,

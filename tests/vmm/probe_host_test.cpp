@@ -20,6 +20,8 @@
 #include "vmm/capability_subject.hpp"
 #include "vmm/probe_child.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -226,3 +228,5 @@ TEST_CASE("probes: what is known already is not asked again") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();

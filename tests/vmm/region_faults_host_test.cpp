@@ -61,7 +61,7 @@ using subject_ptr = std::unique_ptr<subject>;
 constexpr auto make = [] { return std::make_unique<subject>(); };
 constexpr auto unchanged = [](const subject_ptr& subject) { subject->check_unchanged(); };
 
-TEST_CASE("region: a construction that fails leaves nothing") {
+TEST_CASE("region: a construction that fails leaves nothing" * needs_virtual_memory) {
   fault_sweep{"region"}.run([] { const region value{device_ref{1}, 16 * granule()}; });
 }
 

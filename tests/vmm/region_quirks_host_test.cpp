@@ -21,6 +21,8 @@
 #include "support/under_profile.hpp"
 #include "vmm/settling.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::test {
 namespace {
 
@@ -377,3 +379,5 @@ TEST_CASE("region: where memory comes back by itself the addresses stay") {
 
 }  // namespace
 }  // namespace hipvmm::test
+
+TEST_SUITE_END();
