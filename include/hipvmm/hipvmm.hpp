@@ -16,6 +16,9 @@
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/core/stream_pool.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/version.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>

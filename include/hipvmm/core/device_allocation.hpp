@@ -19,6 +19,9 @@ class device_allocation {
   /// out_of_memory when the device is exhausted; hip_error, among others while a stream is captured
   /// in a mode that forbids it.
   device_allocation(device_ref device, std::size_t bytes);
+  /// Takes ownership of memory that hipMalloc gave; hipFree will be called on it.
+  device_allocation(void* pointer, device_ref device, std::size_t bytes) noexcept
+      : pointer_{pointer}, device_{device}, bytes_{bytes} {}
   ~device_allocation();
   device_allocation(device_allocation&& other) noexcept
       : pointer_{std::exchange(other.pointer_, nullptr)},

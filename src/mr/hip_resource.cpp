@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/hip_resource.hpp>
+
+#include <hipvmm/core/device_allocation.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace hipvmm::mr {
+
+hip_resource::hip_resource(device_ref device) : device_{device} { require_device(device); }
+
+void* hip_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+  return do_allocate_sync(bytes, alignment);
+}
+
+// hipFree waits for all work of the device, so that no work in any stream uses the memory any more.
+void hip_resource::do_deallocate(stream_ref, void* pointer, std::size_t bytes,
+                                 std::size_t alignment) noexcept {
+  do_deallocate_sync(pointer, bytes, alignment);
+}
+
+void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  device_allocation memory{device_, bytes};
+  if (reinterpret_cast<std::size_t>(memory.get()) % alignment != 0)
+    throw std::invalid_argument{
+        "hip_resource: hipMalloc gave an address that is no multiple of the alignment " +
+        std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment) +
+        ", or use a pool, which aligns by itself"};
+  return memory.release();
+}
+
+void hip_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
+  device_allocation{pointer, device_, bytes};
+}
+
+bool hip_resource::do_is_equal(const memory_resource& other) const noexcept {
+  const auto* const same = dynamic_cast<const hip_resource*>(&other);
+  return same != nullptr && same->device_ == device_;
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/memory_resource.hpp>
+
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+
+namespace hipvmm::mr {
+namespace {
+
+void require_alignment(std::size_t bytes, std::size_t alignment) {
+  if (!is_power_of_two(alignment))
+    throw std::invalid_argument{"an allocation of " + std::to_string(bytes) +
+                                " bytes: the alignment " + std::to_string(alignment) +
+                                " must be a power of two"};
+}
+
+}  // namespace
+
+void* memory_resource::allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  require_alignment(bytes, alignment);
+  return bytes == 0 ? nullptr : do_allocate(stream, bytes, alignment);
+}
+
+void memory_resource::deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                 std::size_t alignment) noexcept {
+  if (pointer != nullptr) do_deallocate(stream, pointer, bytes, alignment);
+}
+
+void* memory_resource::allocate_sync(std::size_t bytes, std::size_t alignment) {
+  require_alignment(bytes, alignment);
+  return bytes == 0 ? nullptr : do_allocate_sync(bytes, alignment);
+}
+
+void memory_resource::deallocate_sync(void* pointer, std::size_t bytes,
+                                      std::size_t alignment) noexcept {
+  if (pointer != nullptr) do_deallocate_sync(pointer, bytes, alignment);
+}
+
+}  // namespace hipvmm::mr
