@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "mr/pool/address_space.hpp"
+#include "mr/pool/sides.hpp"
+#include "mr/pool/stream_ledger.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// Where a request was served, in the order in which they are tried.
+enum class rung {
+  own,            ///< memory given back in the same stream, or idle
+  followed,       ///< of a stream that this one is known to come behind
+  opportunistic,  ///< of a stream that has passed the point where it was given back
+  internal,       ///< of a stream that this one was made to wait for
+  moved,          ///< idle chunks, moved to where they are needed
+  created,        ///< new chunks
+  waited,         ///< after the caller waited for what other streams had given back
+};
+inline constexpr std::size_t rung_count = static_cast<std::size_t>(rung::waited) + 1;
+
+struct reuse_rules {
+  bool follow_event_dependencies = true;
+  bool opportunistic = true;
+  bool internal_dependencies = true;
+};
+
+struct engine_counters {
+  std::array<std::uint64_t, rung_count> served{};
+  std::uint64_t chunks_created = 0;
+  std::uint64_t chunks_moved = 0;
+  std::size_t physical_bytes = 0;
+  std::size_t physical_high = 0;
+  std::size_t used_bytes = 0;
+  std::size_t used_high = 0;
+};
+
+/// The bookkeeping of a pool: which addresses a request gets, which chunks lie behind them, whose
+/// streams may use what. Offsets count from the start of the pool's addresses. Thread-safe: the
+/// books have one lock, held for steps in trees only; misses have another, under which one thread
+/// at a time makes HIP calls while others find what is there.
+class engine {
+ public:
+  /// Unit of all sizes and offsets.
+  static constexpr std::size_t unit = 256;
+
+  /// `base` is where the addresses begin.
+  engine(physical_side& memory, stream_side& order, std::uintptr_t base);
+
+  /// The ledger of `stream`, made at first use. It lives as long as the engine.
+  [[nodiscard]] stream_ledger& ledger_of(stream_ref stream);
+  /// What is idle belongs to this one.
+  [[nodiscard]] stream_ledger& idle() noexcept { return ledgers_.front(); }
+
+  /// Offset of `bytes` bytes, a multiple of the unit, for `user`; nullopt when memory is lacking.
+  /// Throws: out_of_memory, hip_error of the sides.
+  [[nodiscard]] std::optional<std::size_t> allocate(stream_ledger& user, std::size_t bytes,
+                                                    std::size_t alignment);
+  /// Takes back what begins at `offset`; false, nothing done, unless `bytes` are in use there.
+  bool deallocate(stream_ledger& user, std::size_t offset, std::size_t bytes) noexcept;
+
+  /// Work of `waiter` from now on comes behind all that was given back in `other`.
+  void note_follows(stream_ledger& waiter, stream_ledger& other);
+  void set_rules(reuse_rules rules);
+  void set_limit(std::size_t physical_bytes);
+  [[nodiscard]] engine_counters counters();
+
+ private:
+  friend class miss;
+  using books_lock = std::unique_lock<std::mutex>;
+
+  struct chunk {
+    std::size_t bytes;
+    std::uint64_t order;  // of creation
+  };
+  using chunk_map = std::map<std::size_t, chunk>;  // by offset
+  /// An old address of a chunk that work under way may still use.
+  struct old_address {
+    block* addresses;
+    stream_ledger* owner;
+    std::uint64_t stamp;
+  };
+
+  [[nodiscard]] std::size_t aligned(std::size_t offset, std::size_t alignment) const noexcept {
+    return ((base_ + offset + alignment - 1) & ~(alignment - 1)) - base_;
+  }
+  [[nodiscard]] block* best_fit(stream_ledger& from, std::size_t bytes,
+                                std::size_t alignment) const noexcept;
+  /// Makes [at, at + bytes) of a free block busy; what is left of the block stays free.
+  block& take(block& from, std::size_t at, std::size_t bytes) noexcept;
+  /// Makes all of it busy.
+  void take_whole(block& from) noexcept;
+  void make_used(block& taken) noexcept;
+  /// Puts a block that is in no tree among the free ones of its owner, joined with neighbours.
+  void make_free(block& loose) noexcept;
+  void make_unmapped(block& loose) noexcept;
+
+  physical_side& memory_;
+  stream_side& order_;
+  const std::uintptr_t base_;
+
+  std::mutex misses_;
+  std::list<old_address> aliases_;  // guarded by misses_
+
+  std::mutex books_;
+  address_space space_;
+  std::deque<stream_ledger> ledgers_;
+  chunk_map chunks_;
+  std::uint64_t next_chunk_ = 0;
+  std::size_t limit_ = static_cast<std::size_t>(-1);
+  reuse_rules rules_;
+  engine_counters counters_;
+};
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "mr/pool/miss.hpp"
+
+namespace hipvmm::mr::pool {
+namespace {
+
+// A chunk is what moves as a whole and what HIP's calls are paid for: of so many granules at most.
+constexpr std::size_t granules_per_chunk = 4;
+
+}  // namespace
+
+/// More backing for one request: what is claimed for it, and how far the work has come.
+struct miss::growth {
+  /// A chunk to be moved, and the blocks that it lies in.
+  struct source {
+    idle_chunk chunk;
+    blocks around;
+    enum { waits, lifted, stays_mapped, done } stage = waits;
+    engine::chunk_map::node_type node;  // while lifted
+  };
+  place target;
+  blocks around;          // of the place: what was free before
+  block* hole = nullptr;  // of the place: what gets backing
+  std::vector<source> sources;
+  std::size_t least = 0;   // bytes of the hole that the request needs
+  std::size_t wanted = 0;  // bytes of the hole to be backed
+  std::size_t mapped = 0;  // bytes of the hole backed so far
+  std::size_t created = 0;
+};
+
+std::size_t miss::granule() const noexcept {
+  // About a thousandth of what is held, so that the calls of a pool that grows do not add up, and
+  // what is backed beyond need does not either.
+  const std::size_t held = all_.counters_.physical_bytes;
+  const std::size_t chosen = held < 2 * GiB ? 2 * MiB : held < 8 * GiB ? 8 * MiB : 32 * MiB;
+  return std::max(all_.memory_.granularity(), chosen);
+}
+
+miss::blocks miss::claim(block& first, std::size_t begin, std::size_t end) {
+  block* at = &first;
+  while (at->end() <= begin) at = at->next;
+  std::size_t count = 0;
+  for (const block* each = at; each != nullptr && each->offset < end; each = each->next) ++count;
+  blocks claimed;
+  claimed.reserve(count);
+  all_.space_.prepare_for(2);
+  while (at != nullptr && at->offset < end && at->state == block_state::free) {
+    const std::size_t from = std::max(begin, at->offset);
+    block& taken = all_.take(*at, from, std::min(end, at->end()) - from);
+    claimed.push_back(&taken);
+    at = taken.next;
+  }
+  return claimed;
+}
+
+void miss::unclaim(const blocks& claimed) noexcept {
+  for (block* const each : claimed) all_.make_free(*each);
+}
+
+std::size_t miss::hand_out(block& first, std::size_t end, rung counted) noexcept {
+  while (first.end() < end) all_.space_.join_next(first);
+  all_.make_used(first);
+  ++all_.counters_.served[static_cast<std::size_t>(counted)];
+  return first.offset;
+}
+
+bool miss::plan_for(const place& target, const survey& found, growth& work) const {
+  work.target = target;
+  work.sources.clear();
+  std::size_t moved = 0;
+  for (const idle_chunk& each : sources_for(target, found)) {
+    work.sources.emplace_back().chunk = each;
+    moved += each.bytes;
+  }
+  const std::size_t missing = target.map_bytes - std::min(moved, target.map_bytes);
+  const std::size_t held = all_.counters_.physical_bytes;
+  const std::size_t allowed =
+      std::min(all_.limit_ - std::min(all_.limit_, held), target.map_room - moved);
+  if (missing > allowed) return false;
+  const std::size_t rounded = align_up(missing, granule());
+  work.least = moved + missing;
+  work.wanted = moved + (rounded <= allowed ? rounded : missing);
+  return true;
+}
+
+void miss::claim_all(growth& work) {
+  all_.space_.prepare_for(6 + 2 * work.sources.size());
+  const place& target = work.target;
+  block& hole = *target.unmapped;
+  block* const behind = hole.next;
+  const std::size_t end = target.at + bytes_;
+  const std::size_t hole_end = hole.end();
+  if (target.first != &hole) work.around = claim(*target.first, target.at, hole.offset);
+  if (end > hole_end) {
+    const blocks rest = claim(*behind, hole_end, end);
+    work.around.insert(work.around.end(), rest.begin(), rest.end());
+  }
+  work.hole = &hole;
+  if (target.map_at > hole.offset) work.hole = &all_.space_.cut(hole, target.map_at - hole.offset);
+  if (work.wanted < work.hole->bytes) all_.space_.cut(*work.hole, work.wanted);
+  work.hole->state = block_state::busy;
+  for (auto& each : work.sources)
+    each.around = claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes);
+}
+
+engine::chunk_map::node_type miss::note_moved(growth& work, std::size_t source) noexcept {
+  const idle_chunk& chunk = work.sources[source].chunk;
+  all_.counters_.physical_bytes -= chunk.bytes;
+  block& left = *work.sources[source].around.front();
+  while (left.end() < chunk.offset + chunk.bytes) all_.space_.join_next(left);
+  return all_.chunks_.extract(chunk.offset);
+}
+
+void miss::note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept {
+  engine_counters& counters = all_.counters_;
+  const std::size_t bytes = chunk.mapped().bytes;
+  chunk.key() = work.hole->offset + work.mapped;
+  all_.chunks_.insert(std::move(chunk));
+  work.mapped += bytes;
+  counters.physical_bytes += bytes;
+  counters.physical_high = std::max(counters.physical_high, counters.physical_bytes);
+}
+
+void miss::create(growth& work, std::size_t bytes) {
+  engine::chunk_map made;
+  made.emplace(0, engine::chunk{bytes, 0});
+  all_.memory_.create(work.hole->offset + work.mapped, bytes);
+  const books_lock lock{all_.books_};
+  made.begin()->second.order = all_.next_chunk_++;
+  note_mapped(work, made.extract(made.begin()));
+  work.created += bytes;
+  ++all_.counters_.chunks_created;
+}
+
+void miss::undo(growth& work) noexcept {
+  all_.memory_.drop_lifted();
+  const books_lock lock{all_.books_};
+  unclaim(work.around);
+  for (const auto& each : work.sources) {
+    if (each.stage == growth::source::waits || each.stage == growth::source::stays_mapped)
+      unclaim(each.around);
+  }
+  if (work.hole == nullptr) return;
+  // What is backed already stays, as memory of the user's stream.
+  block* left = work.hole;
+  if (work.mapped != 0) {
+    left = work.mapped < left->bytes ? &all_.space_.cut(*left, work.mapped) : nullptr;
+    work.hole->owner = &user_;
+    work.hole->stamp = user_.stamp();
+    all_.make_free(*work.hole);
+  }
+  if (left != nullptr) all_.make_unmapped(*left);
+}
+
+std::optional<std::size_t> miss::grow() {
+  physical_side& memory = all_.memory_;
+  growth work;
+  try {
+    {
+      const books_lock lock{all_.books_};
+      const survey found = look_around();
+      if (found.least.first == nullptr) return std::nullopt;
+      if (!plan_for(found.least, found, work) && !plan_for(found.widest, found, work))
+        return std::nullopt;
+      claim_all(work);
+    }
+    order_behind(work.around);
+    for (auto& source : work.sources) order_behind(source.around);
+
+    // What nothing uses any more leaves its address. What work under way may still use, before
+    // anything of the user's stream does, keeps it until that work has passed.
+    for (std::size_t i = 0; i < work.sources.size(); ++i) {
+      auto& source = work.sources[i];
+      {
+        const books_lock lock{all_.books_};
+        const bool in_use =
+            std::any_of(source.around.begin(), source.around.end(),
+                        [](const block* each) { return !each->owner->has_passed(each->stamp); });
+        source.stage = in_use ? growth::source::stays_mapped : growth::source::waits;
+      }
+      if (source.stage == growth::source::stays_mapped) continue;
+      memory.lift(source.chunk.offset, source.chunk.bytes);
+      source.stage = growth::source::lifted;
+      const books_lock lock{all_.books_};
+      source.node = note_moved(work, i);
+      all_.make_unmapped(*source.around.front());
+    }
+    for (std::size_t i = 0; i < work.sources.size(); ++i) {
+      auto& source = work.sources[i];
+      const std::size_t to = work.hole->offset + work.mapped;
+      if (source.stage == growth::source::lifted) {
+        memory.create(to, source.chunk.bytes);
+        const books_lock lock{all_.books_};
+        note_mapped(work, std::move(source.node));
+        ++all_.counters_.chunks_moved;
+        continue;
+      }
+      std::list<engine::old_address> old(1);
+      memory.alias(source.chunk.offset, to, source.chunk.bytes);
+      source.stage = growth::source::done;
+      const books_lock lock{all_.books_};
+      note_mapped(work, note_moved(work, i));
+      ++all_.counters_.chunks_moved;
+      old.front() = {source.around.front(), &user_, user_.stamp()};
+      all_.aliases_.splice(all_.aliases_.end(), old);
+    }
+    while (work.mapped < work.wanted) {
+      const std::size_t most = granules_per_chunk * granule();
+      const std::size_t bytes = std::min(work.wanted - work.mapped, most);
+      try {
+        create(work, bytes);
+      } catch (const out_of_memory&) {
+        // Without what is beyond need the device may still have enough.
+        if (work.mapped >= work.least) break;
+        if (work.mapped + bytes <= work.least) throw;
+        create(work, work.least - work.mapped);
+      }
+    }
+  } catch (...) {
+    undo(work);
+    throw;
+  }
+
+  const books_lock lock{all_.books_};
+  if (work.mapped < work.hole->bytes) all_.make_unmapped(all_.space_.cut(*work.hole, work.mapped));
+  // What is backed before or behind the request stays free, the user's.
+  const auto leave_free = [this](block& rest) {
+    rest.owner = &user_;
+    rest.stamp = user_.stamp();
+    all_.make_free(rest);
+  };
+  const std::size_t end = work.target.at + bytes_;
+  if (work.hole->end() > end) leave_free(all_.space_.cut(*work.hole, end - work.hole->offset));
+  block* first = work.target.first == work.target.unmapped ? work.hole : work.around.front();
+  if (work.target.at > first->offset) {
+    block& rest = *first;
+    first = &all_.space_.cut(rest, work.target.at - rest.offset);
+    leave_free(rest);
+  }
+  return hand_out(*first, end, work.created == 0 ? rung::moved : rung::created);
+}
+
+}  // namespace hipvmm::mr::pool

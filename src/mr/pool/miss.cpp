@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/miss.hpp"
+
+#include <algorithm>
+
+#include <hipvmm/core/error.hpp>
+
+namespace hipvmm::mr::pool {
+
+miss::miss(engine& all, stream_ledger& user, std::size_t bytes, std::size_t alignment)
+    : all_{all}, user_{user}, bytes_{bytes}, alignment_{alignment} {
+  const books_lock lock{all_.books_};
+  for (stream_ledger& each : all_.ledgers_) ledgers_.push_back(&each);
+}
+
+std::optional<std::size_t> miss::serve() {
+  const std::lock_guard alone{all_.misses_};
+  std::optional<out_of_memory> refused;
+  for (;;) {
+    // Others may have given memory back, or brought more, while this one waited for its turn.
+    if (const auto found = take_own(rung::own)) return found;
+    if (gather(gathered::followed)) {
+      if (const auto found = take_own(rung::followed)) return found;
+    }
+    make_marks();
+    look_at_marks();
+    end_aliases();
+    if (gather(gathered::passed)) {
+      if (const auto found = take_own(waited_ ? rung::waited : rung::opportunistic)) return found;
+    }
+    if (const auto found = take_run()) return found;
+    try {
+      if (const auto found = grow()) return found;
+    } catch (const out_of_memory& error) {
+      refused.emplace(error);
+    }
+    // Once more even where nothing was left to wait for: what has passed may be used now by any.
+    if (!wait_for_streams() && waited_) break;
+    waited_ = true;
+  }
+  if (refused) throw out_of_memory{*refused};
+  return std::nullopt;
+}
+
+std::optional<std::size_t> miss::take_own(rung counted) {
+  const books_lock lock{all_.books_};
+  all_.space_.prepare_for(2);
+  block* const found = all_.best_fit(user_, bytes_, alignment_);
+  if (found == nullptr) return std::nullopt;
+  const std::size_t at = all_.aligned(found->offset, alignment_);
+  return hand_out(all_.take(*found, at, bytes_), at + bytes_, counted);
+}
+
+std::optional<std::size_t> miss::take_run() {
+  blocks claimed;
+  std::size_t at = 0;
+  {
+    const books_lock lock{all_.books_};
+    const place found = look_around().free_run;
+    if (found.first == nullptr) return std::nullopt;
+    at = found.at;
+    claimed = claim(*found.first, at, at + bytes_);
+  }
+  try {
+    order_behind(claimed);
+  } catch (...) {
+    const books_lock lock{all_.books_};
+    unclaim(claimed);
+    throw;
+  }
+  const books_lock lock{all_.books_};
+  return hand_out(*claimed.front(), at + bytes_, rung::internal);
+}
+
+bool miss::gather(gathered what) {
+  const books_lock lock{all_.books_};
+  const reuse_rules& rules = all_.rules_;
+  if (what == gathered::followed && !rules.follow_event_dependencies) return false;
+  const bool takes_passed = what == gathered::passed && (rules.opportunistic || waited_);
+  blocks taken;
+  for (stream_ledger* const other : ledgers_) {
+    if (other == &user_) continue;
+    for (block& one : other->free()) {
+      const bool takes = other->is_idle() || (what == gathered::followed
+                                                  ? user_.follows(*other, one.stamp)
+                                                  : takes_passed && other->has_passed(one.stamp));
+      if (takes) taken.push_back(&one);
+    }
+  }
+  for (block* const one : taken) all_.take_whole(*one);
+  for (block* const one : taken) {
+    one->owner = &user_;
+    one->stamp = user_.stamp();
+  }
+  // Joining makes blocks vanish that come later here, but never one that is still busy.
+  for (block* const one : taken) {
+    if (one->state == block_state::busy) all_.make_free(*one);
+  }
+  return !taken.empty();
+}
+
+void miss::make_marks() {
+  // More of them tell more exactly how far a stream has come; each costs an event.
+  constexpr std::size_t most_marks = 16;
+  for (stream_ledger* const each : ledgers_) {
+    std::uint64_t newest = 0;
+    {
+      const books_lock lock{all_.books_};
+      if (!each->lacks_mark()) continue;
+      newest = each->now();
+    }
+    if (each->marks().size() < most_marks) static_cast<void>(mark_for(*each, newest));
+  }
+}
+
+void miss::look_at_marks() {
+  for (stream_ledger* const each : ledgers_) {
+    auto& marks = each->marks();
+    while (!marks.empty() && marks.front().mark->is_done()) {
+      const books_lock lock{all_.books_};
+      each->note_passed(marks.front().stamp);
+      marks.pop_front();
+    }
+  }
+}
+
+void miss::end_aliases() {
+  all_.aliases_.remove_if([this](const engine::old_address& one) {
+    {
+      const books_lock lock{all_.books_};
+      if (!one.owner->has_passed(one.stamp)) return false;
+    }
+    all_.memory_.end_alias(one.addresses->offset, one.addresses->bytes);
+    const books_lock lock{all_.books_};
+    all_.make_unmapped(*one.addresses);
+    return true;
+  });
+}
+
+stream_ledger::marked miss::mark_for(stream_ledger& whose, std::uint64_t stamp) {
+  auto& marks = whose.marks();
+  const auto vouches = std::find_if(marks.begin(), marks.end(),
+                                    [stamp](const auto& one) { return one.stamp >= stamp; });
+  if (vouches != marks.end()) return *vouches;
+  std::uint64_t ended = 0;
+  {
+    const books_lock lock{all_.books_};
+    ended = whose.end_stamp();
+  }
+  marks.push_back({all_.order_.mark(whose.stream()), ended});
+  return marks.back();
+}
+
+void miss::order_behind(const blocks& taken) {
+  for (const block* const one : taken) {
+    stream_ledger& owner = *one->owner;
+    {
+      const books_lock lock{all_.books_};
+      if (&owner == &user_ || owner.has_passed(one->stamp) || user_.follows(owner, one->stamp))
+        continue;
+    }
+    const auto [mark, stamp] = mark_for(owner, one->stamp);
+    if (user_.is_idle())
+      mark->synchronize();
+    else
+      mark->hold_back(user_.stream());
+    const books_lock lock{all_.books_};
+    if (user_.is_idle())
+      owner.note_passed(stamp);
+    else
+      user_.note_follows(owner, stamp);
+  }
+}
+
+bool miss::wait_for_streams() {
+  bool waited = false;
+  for (stream_ledger* const each : ledgers_) {
+    std::uint64_t newest = 0;
+    {
+      const books_lock lock{all_.books_};
+      newest = each->newest();
+      if (each->has_passed(newest)) continue;
+    }
+    const auto [mark, stamp] = mark_for(*each, newest);
+    mark->synchronize();
+    const books_lock lock{all_.books_};
+    each->note_passed(stamp);
+    waited = true;
+  }
+  return waited;
+}
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "mr/pool/engine.hpp"
+#include "mr/pool/survey.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// One request that its own stream's memory does not serve: climbs the rungs until one does. While
+/// it lives, its thread is the only one that makes HIP calls for the pool; blocks that it works on
+/// outside the lock of the books are busy, which no other thread touches.
+class miss {
+ public:
+  miss(engine& all, stream_ledger& user, std::size_t bytes, std::size_t alignment);
+
+  /// Offset of the memory; nullopt when there is none to the end.
+  [[nodiscard]] std::optional<std::size_t> serve();
+
+ private:
+  using books_lock = engine::books_lock;
+  using blocks = std::vector<block*>;
+  struct growth;
+
+  // The rungs, each by itself.
+  [[nodiscard]] std::optional<std::size_t> take_own(rung counted);
+  [[nodiscard]] std::optional<std::size_t> take_run();
+  [[nodiscard]] std::optional<std::size_t> grow();
+  /// Waits for what streams have not passed yet; false when there is nothing of that kind.
+  [[nodiscard]] bool wait_for_streams();
+
+  /// Which memory of other streams becomes the user's as it is.
+  enum class gathered { followed, passed };
+  /// Passes it on to the user; false when there is none.
+  bool gather(gathered what);
+  /// Marks each stream that gave back what no mark vouches for.
+  void make_marks();
+  void look_at_marks();
+  void end_aliases();
+  /// A mark of `whose` that vouches for `stamp`.
+  [[nodiscard]] stream_ledger::marked mark_for(stream_ledger& whose, std::uint64_t stamp);
+  /// Makes the user's work from now on come behind what was given back in `taken`.
+  void order_behind(const blocks& taken);
+
+  /// Backs the next bytes of the place with a new chunk.
+  void create(growth& work, std::size_t bytes);
+  void undo(growth& work) noexcept;
+
+  // The books are locked for all that follows.
+  [[nodiscard]] bool is_usable(const block& one) const noexcept;
+  [[nodiscard]] survey look_around() const;
+  void look_at_run(block& run, std::size_t end, survey& found) const;
+  void look_at_hole(block& hole, block* run, survey& found) const;
+  void add_sources(block& first, std::size_t end, survey& found) const;
+  /// The chunks to be moved to `target`, in the order of their creation.
+  [[nodiscard]] std::vector<idle_chunk> sources_for(const place& target, const survey& found) const;
+  /// Takes the free blocks of [begin, end) out of the trees, from `first` on, cut to that range.
+  [[nodiscard]] blocks claim(block& first, std::size_t begin, std::size_t end);
+  void unclaim(const blocks& claimed) noexcept;
+  /// Makes the claimed blocks from `first` up to `end` one that is used.
+  std::size_t hand_out(block& first, std::size_t end, rung counted) noexcept;
+  /// What it takes to serve the request at `target`; false where the limit forbids that.
+  [[nodiscard]] bool plan_for(const place& target, const survey& found, growth& work) const;
+  void claim_all(growth& work);
+  /// The chunk has left its address: joins what is left there, and gives the chunk's node.
+  [[nodiscard]] engine::chunk_map::node_type note_moved(growth& work, std::size_t source) noexcept;
+  void note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept;
+  [[nodiscard]] std::size_t granule() const noexcept;
+
+  engine& all_;
+  stream_ledger& user_;
+  std::size_t bytes_;
+  std::size_t alignment_;
+  std::vector<stream_ledger*> ledgers_;  // those that there were when it began
+  bool waited_ = false;
+};
+
+}  // namespace hipvmm::mr::pool

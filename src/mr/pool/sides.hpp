@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <hipvmm/core/stream.hpp>
+
+// What the pool's bookkeeping stands on: memory behind addresses, and order between streams. Tests
+// put both into their own hands.
+namespace hipvmm::mr::pool {
+
+/// Chunks of memory behind the pool's addresses. One thread at a time uses it.
+class physical_side {
+ public:
+  virtual ~physical_side() = default;
+
+  [[nodiscard]] virtual std::size_t address_bytes() const = 0;
+  /// Unit of all offsets and sizes below.
+  [[nodiscard]] virtual std::size_t granularity() const = 0;
+  /// Whether one chunk may be used at two addresses.
+  [[nodiscard]] virtual bool has_aliases() const = 0;
+
+  /// Backs [offset, offset + bytes) with one chunk: one of that size that was lifted, in the order
+  /// of their creation, else a new one. Throws: out_of_memory, hip_error; then nothing changed.
+  virtual void create(std::size_t offset, std::size_t bytes) = 0;
+  /// Takes the chunk at `offset` away from its address, for create(). Pre: nothing in flight uses
+  /// it. Throws: hip_error; then nothing changed.
+  virtual void lift(std::size_t offset, std::size_t bytes) = 0;
+  /// Gives what is lifted back to the device.
+  virtual void drop_lifted() noexcept = 0;
+  /// Backs [to, to + bytes) with the chunk at `from`, which keeps that address too until
+  /// end_alias(from). Pre: has_aliases(). Throws: hip_error; then nothing changed.
+  virtual void alias(std::size_t from, std::size_t to, std::size_t bytes) = 0;
+  virtual void end_alias(std::size_t from, std::size_t bytes) noexcept = 0;
+};
+
+/// A point in a stream that can be asked whether it has passed.
+class stream_mark {
+ public:
+  virtual ~stream_mark() = default;
+  [[nodiscard]] virtual bool is_done() const = 0;
+  /// The caller waits.
+  virtual void synchronize() const = 0;
+  /// Work submitted to `waiter` from now on waits.
+  virtual void hold_back(stream_ref waiter) const = 0;
+};
+
+/// Makes marks. Thread-safe.
+class stream_side {
+ public:
+  virtual ~stream_side() = default;
+  /// Marks what has been submitted to `stream` so far.
+  [[nodiscard]] virtual std::shared_ptr<const stream_mark> mark(stream_ref stream) = 0;
+};
+
+}  // namespace hipvmm::mr::pool

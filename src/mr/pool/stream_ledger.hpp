@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "mr/pool/block.hpp"
+#include "mr/pool/sides.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// What the pool knows of one stream: the memory given back in it, and how far it has come. Time in
+/// a stream is counted in stamps: what is given back carries the present one, and each mark ends
+/// one, so that a mark that has passed vouches for all memory with its stamp or an older one. No
+/// HIP call is made, and no event exists, before somebody else wants the memory. Guarded by the
+/// pool's lock, but for the marks, which the lock of misses guards.
+class stream_ledger {
+ public:
+  stream_ledger(stream_ref stream, std::size_t index) noexcept : stream_{stream}, index_{index} {}
+  ~stream_ledger() { free_.clear(); }
+  stream_ledger(const stream_ledger&) = delete;
+  stream_ledger& operator=(const stream_ledger&) = delete;
+
+  [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
+  /// The ledger of what is idle: its memory was given back without a stream.
+  [[nodiscard]] bool is_idle() const noexcept { return index_ == 0; }
+  [[nodiscard]] free_tree& free() noexcept { return free_; }
+
+  [[nodiscard]] std::uint64_t now() const noexcept { return now_; }
+  /// Ends the present stamp and returns it.
+  std::uint64_t end_stamp() noexcept { return now_++; }
+  /// The stamp of what is given back now.
+  std::uint64_t stamp() noexcept { return newest_ = is_idle() ? 0 : now_; }
+  /// The stamp of what was given back last; 0 when nothing was.
+  [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
+  /// Whether something was given back that no mark vouches for yet.
+  [[nodiscard]] bool lacks_mark() const noexcept {
+    return newest_ > (marks_.empty() ? passed_ : marks_.back().stamp);
+  }
+
+  /// Whether all that was given back until `stamp` is known to be over.
+  [[nodiscard]] bool has_passed(std::uint64_t stamp) const noexcept { return passed_ >= stamp; }
+  void note_passed(std::uint64_t stamp) noexcept { passed_ = std::max(passed_, stamp); }
+
+  /// Whether this stream's work comes behind all that was given back in `other` until `stamp`.
+  [[nodiscard]] bool follows(const stream_ledger& other, std::uint64_t stamp) const noexcept {
+    return other.index_ < followed_.size() && followed_[other.index_] >= stamp;
+  }
+  void note_follows(const stream_ledger& other, std::uint64_t stamp) {
+    if (followed_.size() <= other.index_) followed_.resize(other.index_ + 1);
+    followed_[other.index_] = std::max(followed_[other.index_], stamp);
+  }
+  /// What `other` comes behind, this stream comes behind too, once it comes behind `other`.
+  void inherit(const stream_ledger& other) {
+    if (followed_.size() < other.followed_.size()) followed_.resize(other.followed_.size());
+    for (std::size_t i = 0; i < other.followed_.size(); ++i)
+      followed_[i] = std::max(followed_[i], other.followed_[i]);
+  }
+
+  struct marked {
+    std::shared_ptr<const stream_mark> mark;
+    std::uint64_t stamp;
+  };
+  /// Oldest first.
+  [[nodiscard]] std::deque<marked>& marks() noexcept { return marks_; }
+
+  /// The stream may be gone: no mark can be made in it any more.
+  [[nodiscard]] bool is_forgotten() const noexcept { return forgotten_; }
+  void forget() noexcept { forgotten_ = true; }
+
+ private:
+  stream_ref stream_;
+  std::size_t index_;
+  free_tree free_;
+  std::uint64_t now_ = 1;
+  std::uint64_t newest_ = 0;
+  std::uint64_t passed_ = 0;
+  std::vector<std::uint64_t> followed_;  // by index
+  std::deque<marked> marks_;
+  bool forgotten_ = false;
+};
+
+}  // namespace hipvmm::mr::pool

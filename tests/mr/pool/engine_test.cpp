@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/engine.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include "mr/pool/fake_sides.hpp"
+
+namespace hipvmm::mr::pool {
+namespace {
+
+using test::hand_driven_streams;
+using test::watched_memory;
+
+struct pool_of {
+  explicit pool_of(std::size_t stream_count = 2, bool aliases = false,
+                   std::size_t address_bytes = 64 * GiB)
+      : streams{stream_count}, memory{streams, aliases, address_bytes} {}
+
+  stream_ledger& ledger(std::size_t stream) {
+    return all.ledger_of(hand_driven_streams::name(stream));
+  }
+  /// Memory for `stream`, which uses it at once.
+  std::size_t take(std::size_t stream, std::size_t bytes, std::size_t alignment = 256) {
+    const std::optional<std::size_t> at = all.allocate(ledger(stream), bytes, alignment);
+    REQUIRE(at);
+    memory.use(stream, *at, bytes);
+    return *at;
+  }
+  void give(std::size_t stream, std::size_t at, std::size_t bytes) {
+    REQUIRE(all.deallocate(ledger(stream), at, bytes));
+  }
+  std::uint64_t served(rung by) { return all.counters().served[static_cast<std::size_t>(by)]; }
+
+  hand_driven_streams streams;
+  watched_memory memory;
+  engine all{memory, streams, 2 * MiB};
+};
+
+}  // namespace
+
+TEST_CASE("pool: memory given back in a stream is used again there without a mark or a wait") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 1 * MiB);
+  pool.give(0, first, 1 * MiB);
+  const std::size_t again = pool.take(0, 1 * MiB);
+  CHECK(again == first);
+  CHECK(pool.streams.marks == 0);
+  CHECK(pool.served(rung::own) == 1);
+}
+
+TEST_CASE("pool: neighbours that are given back become one") {
+  pool_of pool;
+  std::array<std::size_t, 4> parts{};
+  for (std::size_t& each : parts) each = pool.take(0, 512 * KiB);
+  CHECK(pool.memory.created == 1);
+  for (const std::size_t index : {1, 3, 0, 2})
+    pool.give(0, parts[static_cast<std::size_t>(index)], 512 * KiB);
+  CHECK(pool.take(0, 2 * MiB) == parts[0]);
+  CHECK(pool.memory.created == 1);
+}
+
+TEST_CASE("pool: the smallest hole that holds a request serves it") {
+  pool_of pool;
+  const std::size_t large = pool.take(0, 1 * MiB);
+  pool.take(0, 64 * KiB);
+  const std::size_t small = pool.take(0, 256 * KiB);
+  pool.take(0, 64 * KiB);
+  pool.give(0, large, 1 * MiB);
+  pool.give(0, small, 256 * KiB);
+  CHECK(pool.take(0, 192 * KiB) == small);
+}
+
+TEST_CASE("pool: another stream's memory is used once that stream has passed") {
+  pool_of pool;
+  pool.all.set_rules({false, true, false});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  SUBCASE("before, new memory is taken") {
+    CHECK(pool.take(1, 2 * MiB) != first);
+    CHECK(pool.served(rung::created) == 2);
+  }
+  SUBCASE("after, that memory") {
+    pool.streams.finish(0);
+    CHECK(pool.take(1, 2 * MiB) == first);
+    CHECK(pool.served(rung::opportunistic) == 1);
+    CHECK(pool.streams.waits == 0);
+  }
+}
+
+TEST_CASE("pool: another stream's memory is used by one that was announced to come behind it") {
+  pool_of pool;
+  pool.all.set_rules({true, false, false});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  pool.streams.wait(1, 0);
+  pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+  CHECK(pool.take(1, 2 * MiB) == first);
+  CHECK(pool.served(rung::followed) == 1);
+  CHECK(pool.streams.waits == 0);
+}
+
+TEST_CASE("pool: what is given back after the announcement is not covered by it") {
+  pool_of pool;
+  pool.all.set_rules({true, false, false});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.streams.wait(1, 0);
+  pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+  pool.memory.use(0, first, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  CHECK(pool.take(1, 2 * MiB) != first);
+}
+
+TEST_CASE("pool: a stream is made to wait for another one's memory, where that is allowed") {
+  pool_of pool;
+  pool.all.set_rules({false, false, true});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  CHECK(pool.take(1, 2 * MiB) == first);
+  CHECK(pool.served(rung::internal) == 1);
+  CHECK(pool.streams.waits == 1);
+}
+
+TEST_CASE("pool: with all reuse switched off streams share nothing before memory runs out") {
+  pool_of pool;
+  pool.all.set_rules({false, false, false});
+  pool.all.set_limit(4 * MiB);
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  CHECK(pool.take(1, 2 * MiB) != first);
+  CHECK(pool.take(1, 2 * MiB) == first);
+  CHECK(pool.served(rung::waited) == 1);
+  CHECK(pool.streams.host_waits == 1);
+}
+
+TEST_CASE("pool: neighbours of two streams serve one request together") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 1 * MiB);
+  const std::size_t second = pool.take(0, 1 * MiB);
+  pool.give(0, first, 1 * MiB);
+  pool.give(1, second, 1 * MiB);
+  CHECK(pool.take(1, 2 * MiB) == first);
+  CHECK(pool.memory.created == 1);
+}
+
+TEST_CASE("pool: idle chunks move to where a request needs them") {
+  pool_of pool;
+  std::vector<std::size_t> all;
+  for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+  for (std::size_t i = 0; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
+  pool.streams.finish_all();
+  pool.take(0, 8 * MiB);
+  CHECK(pool.memory.created == 8);
+  CHECK(pool.memory.held() == 16 * MiB);
+  CHECK(pool.served(rung::moved) == 1);
+}
+
+TEST_CASE("pool: chunks in use move where one chunk may have two addresses, and nowhere else") {
+  for (const bool aliases : {false, true}) {
+    pool_of pool{2, aliases};
+    std::vector<std::size_t> all;
+    for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+    for (std::size_t i = 0; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
+    const std::size_t large = pool.take(0, 8 * MiB);
+    CHECK(pool.memory.held() == (aliases ? 16 * MiB : 24 * MiB));
+    CHECK(pool.streams.host_waits == 0);
+    pool.give(0, large, 8 * MiB);
+    // A later miss ends the old addresses of what moved.
+    pool.streams.finish_all();
+    pool.take(0, 32 * MiB);
+    pool.streams.finish_all();
+    pool.take(0, 64 * MiB);
+    CHECK(pool.memory.held() == (8 + 32 + 64) * MiB);
+  }
+}
+
+TEST_CASE("pool: memory for all streams is idle") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  const auto at = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
+  REQUIRE(at);
+  CHECK(*at == first);
+  pool.memory.require_idle(*at, 2 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.idle(), *at, 2 * MiB));
+  CHECK(pool.take(1, 2 * MiB) == first);
+}
+
+TEST_CASE("pool: alignment is that of the address") {
+  pool_of pool;
+  for (std::size_t alignment = 256; alignment <= 8 * MiB; alignment *= 2) {
+    pool.take(0, 64 * KiB);
+    const std::size_t at = pool.take(0, 64 * KiB, alignment);
+    CHECK((2 * MiB + at) % alignment == 0);
+  }
+}
+
+TEST_CASE("pool: what is not in use is not taken back") {
+  pool_of pool;
+  const std::size_t at = pool.take(0, 1 * MiB);
+  CHECK_FALSE(pool.all.deallocate(pool.ledger(0), at, 512 * KiB));
+  CHECK_FALSE(pool.all.deallocate(pool.ledger(0), at + 256, 1 * MiB));
+  pool.give(0, at, 1 * MiB);
+  CHECK_FALSE(pool.all.deallocate(pool.ledger(0), at, 1 * MiB));
+}
+
+TEST_CASE("pool: the limit is kept, and what is over it is refused and changes nothing") {
+  pool_of pool;
+  pool.all.set_limit(8 * MiB);
+  const std::size_t at = pool.take(0, 6 * MiB);
+  CHECK_FALSE(pool.all.allocate(pool.ledger(0), 4 * MiB, 256));
+  CHECK(pool.memory.held() == 6 * MiB);
+  pool.give(0, at, 6 * MiB);
+  pool.take(0, 8 * MiB);
+  CHECK(pool.memory.held() == 8 * MiB);
+}
+
+TEST_CASE("pool: a device that is full is told, with what is asked for") {
+  pool_of pool;
+  pool.memory.capacity = 8 * MiB;
+  const std::size_t at = pool.take(0, 6 * MiB);
+  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.ledger(0), 4 * MiB, 256)),
+                  out_of_memory);
+  pool.give(0, at, 6 * MiB);
+  pool.take(0, 8 * MiB);
+}
+
+TEST_CASE("pool: addresses that were emptied are used again") {
+  pool_of pool{1, false, 256 * MiB};
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::size_t> all;
+    for (int i = 0; i < 16; ++i) all.push_back(pool.take(0, 2 * MiB));
+    for (std::size_t i = 0; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
+    pool.streams.finish_all();
+    const std::size_t large = pool.take(0, 16 * MiB);
+    pool.give(0, large, 16 * MiB);
+    for (std::size_t i = 1; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
+    pool.streams.finish_all();
+  }
+  CHECK(pool.memory.held() <= 48 * MiB);
+}
+
+TEST_CASE("pool: a growth that fails leaves everything to be used") {
+  for (const bool aliases : {false, true}) {
+    for (std::uint64_t call = 1; call <= 8; ++call) {
+      pool_of pool{2, aliases};
+      std::vector<std::size_t> all;
+      for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+      for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
+      if (!aliases) pool.streams.finish_all();
+      pool.memory.fails_at = call;
+      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.ledger(0), 40 * MiB, 256)),
+                      hip_error);
+      CHECK(pool.memory.fails_at == 0);
+      CHECK(pool.all.counters().physical_bytes == pool.memory.held());
+      pool.take(1, 40 * MiB);
+      for (std::size_t i = 1; i < all.size(); i += 2) pool.give(1, all[i], 2 * MiB);
+      pool.streams.finish_all();
+      pool.take(0, pool.memory.held() - 40 * MiB);
+    }
+  }
+}
+
+}  // namespace hipvmm::mr::pool

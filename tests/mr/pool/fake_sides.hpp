@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "mr/pool/engine.hpp"
+
+// Memory and streams that tests hold in their own hands: streams go on when told to, and every use
+// of a piece of memory must come behind the one before.
+namespace hipvmm::test {
+
+/// A point in a stream: its number and how much has been submitted to it.
+struct stream_point {
+  std::size_t stream;
+  std::uint64_t position;
+};
+
+class hand_driven_streams final : public mr::pool::stream_side {
+ public:
+  explicit hand_driven_streams(std::size_t count) : streams_(count) {
+    for (one_stream& each : streams_) each.behind.resize(count);
+  }
+
+  /// What the pool knows stream number `index` as.
+  [[nodiscard]] static stream_ref name(std::size_t index) {
+    return stream_ref{reinterpret_cast<ihipStream_t*>(index + 16)};
+  }
+  [[nodiscard]] static std::size_t index_of(stream_ref stream) {
+    return reinterpret_cast<std::size_t>(stream.get()) - 16;
+  }
+
+  /// Submits some work and returns its point.
+  stream_point submit(std::size_t stream) { return {stream, ++streams_[stream].submitted}; }
+  /// Lets `stream` come as far as `position`, with all that it waits for.
+  void advance(std::size_t stream, std::uint64_t position) {
+    one_stream& it = streams_[stream];
+    REQUIRE(position <= it.submitted);
+    while (!it.waits.empty() && it.waits.front().from < position) {
+      const auto wait = it.waits.front();
+      it.waits.pop_front();
+      advance(wait.what.stream, wait.what.position);
+    }
+    it.done = std::max(it.done, position);
+  }
+  void finish(std::size_t stream) { advance(stream, streams_[stream].submitted); }
+  void finish_all() {
+    for (std::size_t i = 0; i < streams_.size(); ++i) finish(i);
+  }
+  [[nodiscard]] std::uint64_t submitted(std::size_t stream) const {
+    return streams_[stream].submitted;
+  }
+  [[nodiscard]] bool is_done(stream_point point) const {
+    return streams_[point.stream].done >= point.position;
+  }
+  /// Whether what is submitted to `later` from now on comes behind `point`.
+  [[nodiscard]] bool is_behind(std::size_t later, stream_point point) const {
+    return later == point.stream || is_done(point) ||
+           streams_[later].behind[point.stream] >= point.position;
+  }
+  /// Work submitted to `waiter` from now on comes behind all that `other` has now.
+  void wait(std::size_t waiter, std::size_t other) {
+    const stream_point now = submit(other);
+    hold_back(waiter, now, streams_[other].behind);
+  }
+
+  [[nodiscard]] std::shared_ptr<const mr::pool::stream_mark> mark(stream_ref stream) override {
+    ++marks;
+    const std::size_t index = index_of(stream);
+    REQUIRE(index < streams_.size());
+    // A mark is work itself: it also comes behind what the stream waits for.
+    const bool is_idle =
+        streams_[index].done == streams_[index].submitted && streams_[index].waits.empty();
+    const stream_point now = submit(index);
+    if (is_idle) finish(index);
+    return std::make_shared<point_mark>(*this, now, streams_[index].behind);
+  }
+
+  std::uint64_t marks = 0;
+  std::uint64_t waits = 0;
+  std::uint64_t host_waits = 0;
+
+ private:
+  using clock = std::vector<std::uint64_t>;
+  struct pending_wait {
+    std::uint64_t from;
+    stream_point what;
+  };
+  struct one_stream {
+    std::uint64_t submitted = 0;
+    std::uint64_t done = 0;
+    clock behind;
+    std::deque<pending_wait> waits;
+  };
+  struct point_mark final : mr::pool::stream_mark {
+    point_mark(hand_driven_streams& all, stream_point at, clock before)
+        : streams{all}, point{at}, behind{std::move(before)} {}
+    [[nodiscard]] bool is_done() const override { return streams.is_done(point); }
+    void synchronize() const override {
+      ++streams.host_waits;
+      streams.advance(point.stream, point.position);
+    }
+    void hold_back(stream_ref waiter) const override {
+      ++streams.waits;
+      streams.hold_back(index_of(waiter), point, behind);
+    }
+    hand_driven_streams& streams;
+    stream_point point;
+    clock behind;
+  };
+
+  void hold_back(std::size_t waiter, stream_point what, const clock& behind) {
+    one_stream& it = streams_[waiter];
+    it.waits.push_back({it.submitted, what});
+    for (std::size_t i = 0; i < behind.size(); ++i)
+      it.behind[i] = std::max(it.behind[i], behind[i]);
+    it.behind[what.stream] = std::max(it.behind[what.stream], what.position);
+  }
+
+  std::vector<one_stream> streams_;
+};
+
+/// Chunks that remember who used each piece of them last, and at which address.
+class watched_memory final : public mr::pool::physical_side {
+ public:
+  static constexpr std::size_t piece = 64 * KiB;
+
+  explicit watched_memory(hand_driven_streams& streams, bool aliases = false,
+                          std::size_t address_bytes = 64 * GiB)
+      : streams_{streams}, aliases_{aliases}, address_bytes_{address_bytes} {}
+
+  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
+  [[nodiscard]] std::size_t granularity() const override { return 2 * MiB; }
+  [[nodiscard]] bool has_aliases() const override { return aliases_; }
+
+  void create(std::size_t offset, std::size_t bytes) override {
+    may_fail();
+    require_free(offset, bytes);
+    const auto kept = std::find_if(lifted_.begin(), lifted_.end(), [bytes](const auto& one) {
+      return one->size() == bytes / piece;
+    });
+    if (kept != lifted_.end()) {
+      mapped_.emplace(offset, mapping_of{*kept, {}});
+      lifted_.erase(kept);
+      return;
+    }
+    if (held_ + bytes > capacity)
+      throw out_of_memory{exhausted::device_memory, 0, bytes, capacity - held_, ""};
+    held_ += bytes;
+    ++created;
+    mapped_.emplace(offset, mapping_of{std::make_shared<chunk>(bytes / piece), {}});
+  }
+  void lift(std::size_t offset, std::size_t bytes) override {
+    may_fail();
+    const auto at = require_mapped(offset, bytes);
+    require_unused(*at->second.memory);
+    lifted_.push_back(at->second.memory);
+    mapped_.erase(at);
+  }
+  void drop_lifted() noexcept override {
+    for (const auto& each : lifted_) held_ -= each->size() * piece;
+    lifted_.clear();
+  }
+  void alias(std::size_t from, std::size_t to, std::size_t bytes) override {
+    may_fail();
+    REQUIRE(aliases_);
+    require_free(to, bytes);
+    const auto at = require_mapped(from, bytes);
+    mapped_.emplace(to, mapping_of{at->second.memory, {}});
+  }
+  void end_alias(std::size_t from, std::size_t bytes) noexcept override {
+    const auto at = require_mapped(from, bytes);
+    // Work under way may go on through another address, not through this one.
+    for (const stream_point& use : at->second.uses) REQUIRE(streams_.is_done(use));
+    mapped_.erase(at);
+  }
+
+  /// Work of `stream` uses the memory: it comes behind the use before, whoever made that.
+  void use(std::size_t stream, std::size_t offset, std::size_t bytes) {
+    const stream_point now = streams_.submit(stream);
+    for_each_piece(offset, bytes, [&](mapping_of& map, stream_point& last) {
+      REQUIRE_MESSAGE(streams_.is_behind(stream, last), "memory is used out of order");
+      last = now;
+      map.uses.push_back(now);
+    });
+  }
+  /// The host may use the memory now.
+  void require_idle(std::size_t offset, std::size_t bytes) {
+    for_each_piece(offset, bytes, [&](mapping_of&, const stream_point& last) {
+      REQUIRE_MESSAGE(streams_.is_done(last), "memory for all streams is in use");
+    });
+  }
+  [[nodiscard]] std::size_t held() const { return held_; }
+  [[nodiscard]] std::size_t mappings() const { return mapped_.size(); }
+
+  std::size_t capacity = 16 * GiB;
+  std::uint64_t created = 0;
+  /// The call, from 1, that fails next; 0: none.
+  std::uint64_t fails_at = 0;
+
+ private:
+  using chunk = std::vector<stream_point>;  // by piece, who used it last
+  struct mapping_of {
+    std::shared_ptr<chunk> memory;
+    std::vector<stream_point> uses;
+  };
+  using mappings_by_offset = std::map<std::size_t, mapping_of>;
+
+  void may_fail() {
+    if (fails_at != 0 && --fails_at == 0) throw hip_error{1, "hipMemMap", "", 0};
+  }
+  void require_free(std::size_t offset, std::size_t bytes) const {
+    REQUIRE(offset % granularity() == 0);
+    REQUIRE(bytes % granularity() == 0);
+    const auto next = mapped_.lower_bound(offset);
+    if (next != mapped_.end()) REQUIRE(offset + bytes <= next->first);
+    if (next != mapped_.begin()) {
+      const auto& [first, before] = *std::prev(next);
+      REQUIRE(first + before.memory->size() * piece <= offset);
+    }
+  }
+  mappings_by_offset::iterator require_mapped(std::size_t offset, std::size_t bytes) {
+    const auto at = mapped_.find(offset);
+    REQUIRE(at != mapped_.end());
+    REQUIRE(at->second.memory->size() * piece == bytes);
+    return at;
+  }
+  void require_unused(const chunk& memory) const {
+    for (const stream_point& last : memory)
+      REQUIRE_MESSAGE(streams_.is_done(last), "memory in use is taken away");
+  }
+  template <typename Visit>
+  void for_each_piece(std::size_t offset, std::size_t bytes, Visit visit) {
+    for (std::size_t at = offset / piece; at < (offset + bytes + piece - 1) / piece; ++at) {
+      auto around = mapped_.upper_bound(at * piece);
+      REQUIRE(around != mapped_.begin());
+      --around;
+      const std::size_t index = at - around->first / piece;
+      REQUIRE_MESSAGE(index < around->second.memory->size(), "memory is not backed");
+      visit(around->second, (*around->second.memory)[index]);
+    }
+  }
+
+  hand_driven_streams& streams_;
+  bool aliases_;
+  std::size_t address_bytes_;
+  std::size_t held_ = 0;
+  mappings_by_offset mapped_;
+  std::vector<std::shared_ptr<chunk>> lifted_;
+};
+
+}  // namespace hipvmm::test
