@@ -19,6 +19,7 @@
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/version.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>

@@ -27,7 +27,7 @@ struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<t
   std::size_t bytes = 0;
   block* previous = nullptr;
   block* next = nullptr;
-  stream_ledger* owner = nullptr;  ///< of a free block: the stream it was given back in
+  stream_ledger* owner = nullptr;  ///< whose stream it was given back in, or allocated in
   std::uint64_t stamp = 0;         ///< of a free block: when, as stream_ledger counts
   block_state state = block_state::unmapped;
 

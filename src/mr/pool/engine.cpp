@@ -2,23 +2,67 @@
 #include "mr/pool/engine.hpp"
 
 #include <algorithm>
+#include <thread>
 
-#include "mr/pool/miss.hpp"
+#include "mr/pool/errand.hpp"
 
 namespace hipvmm::mr::pool {
 
+namespace {
+
+std::uint64_t next_serial() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+std::uint64_t this_thread() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t number = ++last;
+  return number;
+}
+
+struct remembered_ledger {
+  std::uint64_t serial = 0;
+  ihipStream_t* stream = nullptr;
+  stream_ledger* ledger = nullptr;
+};
+
+}  // namespace
+
 engine::engine(physical_side& memory, stream_side& order, std::uintptr_t base)
-    : memory_{memory}, order_{order}, base_{base}, space_{memory.address_bytes()} {
+    : memory_{memory},
+      order_{order},
+      base_{base},
+      serial_{next_serial()},
+      space_{memory.address_bytes()} {
   ledgers_.emplace_back(stream_ref::legacy_default(), 0);
 }
 
 stream_ledger& engine::ledger_of(stream_ref stream) {
+  thread_local remembered_ledger last;
+  const std::uint64_t serial = serial_.load(std::memory_order_acquire);
+  if (last.serial != serial || last.stream != stream.get())
+    last = {serial, stream.get(), &find_ledger(stream, 0)};
+  return *last.ledger;
+}
+
+stream_ledger& engine::ledger_of_thread(stream_ref stream) {
+  return find_ledger(stream, this_thread());
+}
+
+stream_ledger& engine::find_ledger(stream_ref stream, std::uint64_t thread) {
   const books_lock lock{books_};
-  for (std::size_t i = 1; i < ledgers_.size(); ++i) {
-    stream_ledger& each = ledgers_[i];
-    if (each.stream() == stream && !each.is_forgotten()) return each;
+  for (stream_ledger& each : ledgers_) {
+    if (!each.is_idle() && !each.is_forgotten() && each.stream() == stream &&
+        each.thread() == thread)
+      return each;
   }
-  return ledgers_.emplace_back(stream, ledgers_.size());
+  return ledgers_.emplace_back(stream, ledgers_.size(), thread);
+}
+
+bool engine::is_out_of_reach(const stream_ledger& ledger) {
+  const books_lock lock{books_};
+  return ledger.is_forgotten() || (ledger.thread() != 0 && ledger.thread() != this_thread());
 }
 
 block* engine::best_fit(stream_ledger& from, std::size_t bytes,
@@ -54,8 +98,9 @@ block& engine::take(block& from, std::size_t at, std::size_t bytes) noexcept {
   return *taken;
 }
 
-void engine::make_used(block& taken) noexcept {
+void engine::make_used(block& taken, stream_ledger& user) noexcept {
   taken.state = block_state::used;
+  taken.owner = &user;
   space_.enlist(taken);
   counters_.used_bytes += taken.bytes;
   counters_.used_high = std::max(counters_.used_high, counters_.used_bytes);
@@ -103,16 +148,15 @@ std::optional<std::size_t> engine::allocate(stream_ledger& user, std::size_t byt
     }
     if (found != nullptr) {
       block& taken = take(*found, aligned(found->offset, alignment), bytes);
-      make_used(taken);
+      make_used(taken, user);
       ++counters_.served[static_cast<std::size_t>(rung::own)];
       return taken.offset;
     }
   }
-  return miss{*this, user, bytes, alignment}.serve();
+  return errand{*this, user, bytes, alignment}.serve();
 }
 
-bool engine::deallocate(stream_ledger& user, std::size_t offset, std::size_t bytes) noexcept {
-  const books_lock lock{books_};
+bool engine::take_back(stream_ledger& user, std::size_t offset, std::size_t bytes) noexcept {
   block* const given = space_.find(offset);
   if (given == nullptr || given->bytes != bytes) return false;
   space_.strike(*given);
@@ -121,6 +165,111 @@ bool engine::deallocate(stream_ledger& user, std::size_t offset, std::size_t byt
   given->stamp = user.stamp();
   make_free(*given);
   return true;
+}
+
+bool engine::deallocate(stream_ledger& user, std::size_t offset, std::size_t bytes) noexcept {
+  const books_lock lock{books_};
+  return take_back(user, offset, bytes);
+}
+
+bool engine::deallocate_and_mark(stream_ledger& user, std::size_t offset, std::size_t bytes) {
+  const std::lock_guard alone{misses_};
+  // Before the memory is anybody's: without a mark it must not become free.
+  const std::shared_ptr<const stream_mark> mark = order_.mark(user.stream());
+  const books_lock lock{books_};
+  if (!take_back(user, offset, bytes)) return false;
+  user.marks().push_back({mark, user.end_stamp()});
+  return true;
+}
+
+std::optional<engine::allocation> engine::find(std::size_t offset) {
+  const books_lock lock{books_};
+  const block* const found = space_.find(offset);
+  if (found == nullptr) return std::nullopt;
+  return allocation{found->bytes, found->owner};
+}
+
+void engine::forget(stream_ref stream) {
+  const std::lock_guard alone{misses_};
+  serial_.store(next_serial(), std::memory_order_release);
+  stream_ledger* left = nullptr;
+  {
+    const books_lock lock{books_};
+    for (stream_ledger& each : ledgers_) {
+      if (!each.is_idle() && !each.is_forgotten() && each.stream() == stream) left = &each;
+    }
+    if (left == nullptr) return;
+    if (!left->lacks_mark()) {
+      left->forget();
+      return;
+    }
+  }
+  const std::shared_ptr<const stream_mark> mark = order_.mark(stream);
+  const books_lock lock{books_};
+  left->marks().push_back({mark, left->end_stamp()});
+  left->forget();
+}
+
+void engine::reserve(std::size_t bytes) {
+  if (bytes == 0) return;
+  // Taken and given back: what is backed stays.
+  const std::optional<std::size_t> at = allocate(idle(), bytes, unit);
+  if (at) deallocate(idle(), *at, bytes);
+}
+
+std::size_t engine::trim(std::size_t bytes_to_keep,
+                         std::chrono::steady_clock::time_point deadline) {
+  using namespace std::chrono_literals;
+  std::size_t returned = 0;
+  for (auto pause = 20us;; pause = std::min(2 * pause, 1000us)) {
+    const errand::trimmed some = errand{*this, idle(), 0, unit}.trim(bytes_to_keep);
+    returned += some.bytes;
+    if (!some.may_go_on) return returned;
+    if (some.bytes != 0) {
+      pause = 10us;
+    } else {
+      if (std::chrono::steady_clock::now() + pause > deadline) return returned;
+      std::this_thread::sleep_for(pause);
+    }
+  }
+}
+
+telemetry engine::look() {
+  const books_lock lock{books_};
+  telemetry seen;
+  seen.address_bytes = memory_.address_bytes();
+  seen.physical_bytes = counters_.physical_bytes;
+  seen.used_bytes = counters_.used_bytes;
+  seen.blocks = space_.blocks();
+  for (stream_ledger& each : ledgers_) {
+    std::size_t free_bytes = 0;
+    for (const block& one : each.free()) free_bytes += one.bytes;
+    if (each.is_idle() || free_bytes != 0) seen.streams.push_back({each.stream(), free_bytes});
+  }
+  std::size_t whole_chunks = 0;          // that lie idle
+  std::size_t largest_whole_chunks = 0;  // of the longest stretch
+  const block* run = nullptr;
+  for (const block* at = &space_.front();; at = at->next) {
+    const bool is_free = at != nullptr && at->state == block_state::free;
+    if (is_free && run == nullptr) run = at;
+    if (!is_free && run != nullptr) {
+      const std::size_t end = at == nullptr ? seen.address_bytes : at->offset;
+      std::size_t here = 0;
+      for (auto each = chunks_.lower_bound(run->offset);
+           each != chunks_.end() && each->first + each->second.bytes <= end; ++each)
+        here += each->second.bytes;
+      whole_chunks += here;
+      if (end - run->offset > seen.largest_run) {
+        seen.largest_run = end - run->offset;
+        largest_whole_chunks = here;
+      }
+      run = nullptr;
+    }
+    if (at == nullptr) break;
+    if (at->state != block_state::unmapped) seen.mapped_bytes += at->bytes;
+  }
+  seen.largest_moved = seen.largest_run + whole_chunks - largest_whole_chunks;
+  return seen;
 }
 
 void engine::note_follows(stream_ledger& waiter, stream_ledger& other) {
@@ -137,6 +286,12 @@ void engine::set_rules(reuse_rules rules) {
 void engine::set_limit(std::size_t physical_bytes) {
   const books_lock lock{books_};
   limit_ = physical_bytes;
+}
+
+void engine::reset_highs() {
+  const books_lock lock{books_};
+  counters_.physical_high = counters_.physical_bytes;
+  counters_.used_high = counters_.used_bytes;
 }
 
 engine_counters engine::counters() {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -45,6 +47,22 @@ struct engine_counters {
   std::size_t used_high = 0;
 };
 
+/// How the memory lies.
+struct telemetry {
+  std::size_t address_bytes = 0;   ///< reserved
+  std::size_t physical_bytes = 0;  ///< held from the device
+  std::size_t mapped_bytes = 0;    ///< the same and old addresses of moved chunks
+  std::size_t used_bytes = 0;
+  std::size_t largest_run = 0;    ///< longest stretch of free memory
+  std::size_t largest_moved = 0;  ///< the same after all idle chunks moved there
+  std::size_t blocks = 0;
+  struct stream_share {
+    stream_ref stream;
+    std::size_t free_bytes;
+  };
+  std::vector<stream_share> streams;  ///< the first: what is idle
+};
+
 /// The bookkeeping of a pool: which addresses a request gets, which chunks lie behind them, whose
 /// streams may use what. Offsets count from the start of the pool's addresses. Thread-safe: the
 /// books have one lock, held for steps in trees only; misses have another, under which one thread
@@ -59,6 +77,10 @@ class engine {
 
   /// The ledger of `stream`, made at first use. It lives as long as the engine.
   [[nodiscard]] stream_ledger& ledger_of(stream_ref stream);
+  /// The ledger of a name that means another stream in each thread.
+  [[nodiscard]] stream_ledger& ledger_of_thread(stream_ref stream);
+  /// Whether `ledger` is of another thread's default stream, or of a stream that may be gone.
+  [[nodiscard]] bool is_out_of_reach(const stream_ledger& ledger);
   /// What is idle belongs to this one.
   [[nodiscard]] stream_ledger& idle() noexcept { return ledgers_.front(); }
 
@@ -68,15 +90,36 @@ class engine {
                                                     std::size_t alignment);
   /// Takes back what begins at `offset`; false, nothing done, unless `bytes` are in use there.
   bool deallocate(stream_ledger& user, std::size_t offset, std::size_t bytes) noexcept;
+  /// The same for a stream that other threads cannot mark, their per-thread streams above all: it
+  /// is marked at once.
+  bool deallocate_and_mark(stream_ledger& user, std::size_t offset, std::size_t bytes);
+  /// Bytes in use at `offset`, and the stream that allocated them; nullopt when nothing begins
+  /// there.
+  struct allocation {
+    std::size_t bytes;
+    stream_ledger* user;
+  };
+  [[nodiscard]] std::optional<allocation> find(std::size_t offset);
 
   /// Work of `waiter` from now on comes behind all that was given back in `other`.
   void note_follows(stream_ledger& waiter, stream_ledger& other);
+  /// `stream` may be destroyed after this: a mark vouches for what was given back in it.
+  void forget(stream_ref stream);
+  /// Gives idle chunks back until `bytes_to_keep` are left or `deadline` has come, and returns how
+  /// many bytes went. Other threads have their turns between every few chunks.
+  std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline);
+  /// Backs at least `bytes` in all, for later.
+  void reserve(std::size_t bytes);
+  /// Keeps everybody from the sides while it lives.
+  [[nodiscard]] std::unique_lock<std::mutex> hold_memory() { return std::unique_lock{misses_}; }
   void set_rules(reuse_rules rules);
   void set_limit(std::size_t physical_bytes);
   [[nodiscard]] engine_counters counters();
+  void reset_highs();
+  [[nodiscard]] telemetry look();
 
  private:
-  friend class miss;
+  friend class errand;
   using books_lock = std::unique_lock<std::mutex>;
 
   struct chunk {
@@ -94,13 +137,15 @@ class engine {
   [[nodiscard]] std::size_t aligned(std::size_t offset, std::size_t alignment) const noexcept {
     return ((base_ + offset + alignment - 1) & ~(alignment - 1)) - base_;
   }
+  [[nodiscard]] stream_ledger& find_ledger(stream_ref stream, std::uint64_t thread);
   [[nodiscard]] block* best_fit(stream_ledger& from, std::size_t bytes,
                                 std::size_t alignment) const noexcept;
   /// Makes [at, at + bytes) of a free block busy; what is left of the block stays free.
   block& take(block& from, std::size_t at, std::size_t bytes) noexcept;
   /// Makes all of it busy.
   void take_whole(block& from) noexcept;
-  void make_used(block& taken) noexcept;
+  void make_used(block& taken, stream_ledger& user) noexcept;
+  [[nodiscard]] bool take_back(stream_ledger& user, std::size_t offset, std::size_t bytes) noexcept;
   /// Puts a block that is in no tree among the free ones of its owner, joined with neighbours.
   void make_free(block& loose) noexcept;
   void make_unmapped(block& loose) noexcept;
@@ -108,6 +153,10 @@ class engine {
   physical_side& memory_;
   stream_side& order_;
   const std::uintptr_t base_;
+
+  // Tells what a thread remembers of this engine from what it remembers of others, and of times
+  // before a stream was forgotten.
+  std::atomic<std::uint64_t> serial_;
 
   std::mutex misses_;
   std::list<old_address> aliases_;  // guarded by misses_

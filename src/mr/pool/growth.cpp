@@ -4,7 +4,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include "mr/pool/miss.hpp"
+#include "mr/pool/errand.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::size_t granules_per_chunk = 4;
 }  // namespace
 
 /// More backing for one request: what is claimed for it, and how far the work has come.
-struct miss::growth {
+struct errand::growth {
   /// A chunk to be moved, and the blocks that it lies in.
   struct source {
     idle_chunk chunk;
@@ -33,7 +33,7 @@ struct miss::growth {
   std::size_t created = 0;
 };
 
-std::size_t miss::granule() const noexcept {
+std::size_t errand::granule() const noexcept {
   // About a thousandth of what is held, so that the calls of a pool that grows do not add up, and
   // what is backed beyond need does not either.
   const std::size_t held = all_.counters_.physical_bytes;
@@ -41,7 +41,7 @@ std::size_t miss::granule() const noexcept {
   return std::max(all_.memory_.granularity(), chosen);
 }
 
-miss::blocks miss::claim(block& first, std::size_t begin, std::size_t end) {
+errand::blocks errand::claim(block& first, std::size_t begin, std::size_t end) {
   block* at = &first;
   while (at->end() <= begin) at = at->next;
   std::size_t count = 0;
@@ -58,18 +58,18 @@ miss::blocks miss::claim(block& first, std::size_t begin, std::size_t end) {
   return claimed;
 }
 
-void miss::unclaim(const blocks& claimed) noexcept {
+void errand::unclaim(const blocks& claimed) noexcept {
   for (block* const each : claimed) all_.make_free(*each);
 }
 
-std::size_t miss::hand_out(block& first, std::size_t end, rung counted) noexcept {
+std::size_t errand::hand_out(block& first, std::size_t end, rung counted) noexcept {
   while (first.end() < end) all_.space_.join_next(first);
-  all_.make_used(first);
+  all_.make_used(first, user_);
   ++all_.counters_.served[static_cast<std::size_t>(counted)];
   return first.offset;
 }
 
-bool miss::plan_for(const place& target, const survey& found, growth& work) const {
+bool errand::plan_for(const place& target, const survey& found, growth& work) const {
   work.target = target;
   work.sources.clear();
   std::size_t moved = 0;
@@ -88,7 +88,7 @@ bool miss::plan_for(const place& target, const survey& found, growth& work) cons
   return true;
 }
 
-void miss::claim_all(growth& work) {
+void errand::claim_all(growth& work) {
   all_.space_.prepare_for(6 + 2 * work.sources.size());
   const place& target = work.target;
   block& hole = *target.unmapped;
@@ -108,7 +108,7 @@ void miss::claim_all(growth& work) {
     each.around = claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes);
 }
 
-engine::chunk_map::node_type miss::note_moved(growth& work, std::size_t source) noexcept {
+engine::chunk_map::node_type errand::note_moved(growth& work, std::size_t source) noexcept {
   const idle_chunk& chunk = work.sources[source].chunk;
   all_.counters_.physical_bytes -= chunk.bytes;
   block& left = *work.sources[source].around.front();
@@ -116,7 +116,7 @@ engine::chunk_map::node_type miss::note_moved(growth& work, std::size_t source) 
   return all_.chunks_.extract(chunk.offset);
 }
 
-void miss::note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept {
+void errand::note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept {
   engine_counters& counters = all_.counters_;
   const std::size_t bytes = chunk.mapped().bytes;
   chunk.key() = work.hole->offset + work.mapped;
@@ -126,7 +126,7 @@ void miss::note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcep
   counters.physical_high = std::max(counters.physical_high, counters.physical_bytes);
 }
 
-void miss::create(growth& work, std::size_t bytes) {
+void errand::create(growth& work, std::size_t bytes) {
   engine::chunk_map made;
   made.emplace(0, engine::chunk{bytes, 0});
   all_.memory_.create(work.hole->offset + work.mapped, bytes);
@@ -137,7 +137,7 @@ void miss::create(growth& work, std::size_t bytes) {
   ++all_.counters_.chunks_created;
 }
 
-void miss::undo(growth& work) noexcept {
+void errand::undo(growth& work) noexcept {
   all_.memory_.drop_lifted();
   const books_lock lock{all_.books_};
   unclaim(work.around);
@@ -157,7 +157,7 @@ void miss::undo(growth& work) noexcept {
   if (left != nullptr) all_.make_unmapped(*left);
 }
 
-std::optional<std::size_t> miss::grow() {
+std::optional<std::size_t> errand::grow() {
   physical_side& memory = all_.memory_;
   growth work;
   try {

@@ -21,12 +21,15 @@ namespace hipvmm::mr::pool {
 /// pool's lock, but for the marks, which the lock of misses guards.
 class stream_ledger {
  public:
-  stream_ledger(stream_ref stream, std::size_t index) noexcept : stream_{stream}, index_{index} {}
+  /// `thread` tells the per-thread default streams apart, which have one name; 0 for others.
+  stream_ledger(stream_ref stream, std::size_t index, std::uint64_t thread = 0) noexcept
+      : stream_{stream}, index_{index}, thread_{thread} {}
   ~stream_ledger() { free_.clear(); }
   stream_ledger(const stream_ledger&) = delete;
   stream_ledger& operator=(const stream_ledger&) = delete;
 
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
+  [[nodiscard]] std::uint64_t thread() const noexcept { return thread_; }
   /// The ledger of what is idle: its memory was given back without a stream.
   [[nodiscard]] bool is_idle() const noexcept { return index_ == 0; }
   [[nodiscard]] free_tree& free() noexcept { return free_; }
@@ -76,6 +79,7 @@ class stream_ledger {
  private:
   stream_ref stream_;
   std::size_t index_;
+  std::uint64_t thread_;
   free_tree free_;
   std::uint64_t now_ = 1;
   std::uint64_t newest_ = 0;

@@ -5,16 +5,16 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
-#include "mr/pool/miss.hpp"
+#include "mr/pool/errand.hpp"
 
 namespace hipvmm::mr::pool {
 
-bool miss::is_usable(const block& one) const noexcept {
+bool errand::is_usable(const block& one) const noexcept {
   return one.state == block_state::free &&
          (one.owner == &user_ || one.owner->is_idle() || all_.rules_.internal_dependencies);
 }
 
-survey miss::look_around() const {
+survey errand::look_around() const {
   survey found;
   block* run = nullptr;      // where the present stretch of usable blocks begins
   block* movable = nullptr;  // the same of those whose memory may go elsewhere
@@ -33,7 +33,7 @@ survey miss::look_around() const {
   }
 }
 
-void miss::look_at_run(block& run, std::size_t end, survey& found) const {
+void errand::look_at_run(block& run, std::size_t end, survey& found) const {
   const std::size_t at = all_.aligned(run.offset, alignment_);
   if (at + bytes_ > end) return;
   place& best = found.free_run;
@@ -44,7 +44,7 @@ void miss::look_at_run(block& run, std::size_t end, survey& found) const {
   best.map_room = end - run.offset;
 }
 
-void miss::look_at_hole(block& hole, block* run, survey& found) const {
+void errand::look_at_hole(block& hole, block* run, survey& found) const {
   const std::size_t unit = all_.memory_.granularity();
   place here;
   here.unmapped = &hole;
@@ -72,7 +72,7 @@ void miss::look_at_hole(block& hole, block* run, survey& found) const {
   if (found.widest.first == nullptr || here.map_room > found.widest.map_room) found.widest = here;
 }
 
-void miss::add_sources(block& first, std::size_t end, survey& found) const {
+void errand::add_sources(block& first, std::size_t end, survey& found) const {
   block* around = &first;
   for (auto at = all_.chunks_.lower_bound(first.offset);
        at != all_.chunks_.end() && at->first + at->second.bytes <= end; ++at) {
@@ -82,7 +82,7 @@ void miss::add_sources(block& first, std::size_t end, survey& found) const {
   }
 }
 
-std::vector<idle_chunk> miss::sources_for(const place& target, const survey& found) const {
+std::vector<idle_chunk> errand::sources_for(const place& target, const survey& found) const {
   const std::size_t end = target.at + bytes_;
   std::vector<idle_chunk> sources = found.sources;
   // What lies in the place itself is there already.

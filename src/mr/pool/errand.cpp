@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/miss.hpp"
+#include "mr/pool/errand.hpp"
 
 #include <algorithm>
 
@@ -7,13 +7,13 @@
 
 namespace hipvmm::mr::pool {
 
-miss::miss(engine& all, stream_ledger& user, std::size_t bytes, std::size_t alignment)
+errand::errand(engine& all, stream_ledger& user, std::size_t bytes, std::size_t alignment)
     : all_{all}, user_{user}, bytes_{bytes}, alignment_{alignment} {
   const books_lock lock{all_.books_};
   for (stream_ledger& each : all_.ledgers_) ledgers_.push_back(&each);
 }
 
-std::optional<std::size_t> miss::serve() {
+std::optional<std::size_t> errand::serve() {
   const std::lock_guard alone{all_.misses_};
   std::optional<out_of_memory> refused;
   for (;;) {
@@ -42,7 +42,7 @@ std::optional<std::size_t> miss::serve() {
   return std::nullopt;
 }
 
-std::optional<std::size_t> miss::take_own(rung counted) {
+std::optional<std::size_t> errand::take_own(rung counted) {
   const books_lock lock{all_.books_};
   all_.space_.prepare_for(2);
   block* const found = all_.best_fit(user_, bytes_, alignment_);
@@ -51,7 +51,7 @@ std::optional<std::size_t> miss::take_own(rung counted) {
   return hand_out(all_.take(*found, at, bytes_), at + bytes_, counted);
 }
 
-std::optional<std::size_t> miss::take_run() {
+std::optional<std::size_t> errand::take_run() {
   blocks claimed;
   std::size_t at = 0;
   {
@@ -72,7 +72,7 @@ std::optional<std::size_t> miss::take_run() {
   return hand_out(*claimed.front(), at + bytes_, rung::internal);
 }
 
-bool miss::gather(gathered what) {
+bool errand::gather(gathered what) {
   const books_lock lock{all_.books_};
   const reuse_rules& rules = all_.rules_;
   if (what == gathered::followed && !rules.follow_event_dependencies) return false;
@@ -99,7 +99,7 @@ bool miss::gather(gathered what) {
   return !taken.empty();
 }
 
-void miss::make_marks() {
+void errand::make_marks() {
   // More of them tell more exactly how far a stream has come; each costs an event.
   constexpr std::size_t most_marks = 16;
   for (stream_ledger* const each : ledgers_) {
@@ -113,7 +113,7 @@ void miss::make_marks() {
   }
 }
 
-void miss::look_at_marks() {
+void errand::look_at_marks() {
   for (stream_ledger* const each : ledgers_) {
     auto& marks = each->marks();
     while (!marks.empty() && marks.front().mark->is_done()) {
@@ -124,7 +124,7 @@ void miss::look_at_marks() {
   }
 }
 
-void miss::end_aliases() {
+void errand::end_aliases() {
   all_.aliases_.remove_if([this](const engine::old_address& one) {
     {
       const books_lock lock{all_.books_};
@@ -137,7 +137,7 @@ void miss::end_aliases() {
   });
 }
 
-stream_ledger::marked miss::mark_for(stream_ledger& whose, std::uint64_t stamp) {
+stream_ledger::marked errand::mark_for(stream_ledger& whose, std::uint64_t stamp) {
   auto& marks = whose.marks();
   const auto vouches = std::find_if(marks.begin(), marks.end(),
                                     [stamp](const auto& one) { return one.stamp >= stamp; });
@@ -151,7 +151,7 @@ stream_ledger::marked miss::mark_for(stream_ledger& whose, std::uint64_t stamp) 
   return marks.back();
 }
 
-void miss::order_behind(const blocks& taken) {
+void errand::order_behind(const blocks& taken) {
   for (const block* const one : taken) {
     stream_ledger& owner = *one->owner;
     {
@@ -172,7 +172,7 @@ void miss::order_behind(const blocks& taken) {
   }
 }
 
-bool miss::wait_for_streams() {
+bool errand::wait_for_streams() {
   bool waited = false;
   for (stream_ledger* const each : ledgers_) {
     std::uint64_t newest = 0;

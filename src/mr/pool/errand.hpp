@@ -11,15 +11,22 @@
 
 namespace hipvmm::mr::pool {
 
-/// One request that its own stream's memory does not serve: climbs the rungs until one does. While
-/// it lives, its thread is the only one that makes HIP calls for the pool; blocks that it works on
-/// outside the lock of the books are busy, which no other thread touches.
-class miss {
+/// One piece of work that needs HIP calls: a request that its own stream's memory does not serve,
+/// which climbs the rungs until one does, or a trim. While it runs, its thread is the only one that
+/// makes HIP calls for the pool; blocks that it works on outside the lock of the books are busy,
+/// which no other thread touches.
+class errand {
  public:
-  miss(engine& all, stream_ledger& user, std::size_t bytes, std::size_t alignment);
+  errand(engine& all, stream_ledger& user, std::size_t bytes, std::size_t alignment);
 
   /// Offset of the memory; nullopt when there is none to the end.
   [[nodiscard]] std::optional<std::size_t> serve();
+  /// Gives idle chunks back to the device, some at a time, while at least `bytes_to_keep` stay.
+  struct trimmed {
+    std::size_t bytes;  ///< given back
+    bool may_go_on;     ///< there may be more, now or when streams have come further
+  };
+  [[nodiscard]] trimmed trim(std::size_t bytes_to_keep);
 
  private:
   using books_lock = engine::books_lock;
@@ -49,6 +56,7 @@ class miss {
   /// Backs the next bytes of the place with a new chunk.
   void create(growth& work, std::size_t bytes);
   void undo(growth& work) noexcept;
+  void remove(const idle_chunk& chunk, const blocks& around);
 
   // The books are locked for all that follows.
   [[nodiscard]] bool is_usable(const block& one) const noexcept;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm::mr {
+
+/// How memory that one stream gave back may serve another one; names and meaning are those of HIP's
+/// pools (hipMemPoolAttr).
+struct pool_reuse {
+  /// The other stream is known to come behind: the pool made it wait, or note_stream_wait() said
+  /// so.
+  bool follow_event_dependencies = true;
+  /// The point where the memory was given back has passed.
+  bool allow_opportunistic = true;
+  /// The other stream is made to wait for that point, rather than memory be taken from the device.
+  bool allow_internal_dependencies = true;
+};
+
+struct pool_options {
+  /// Held from the start, in bytes.
+  std::size_t initial_bytes = 0;
+  /// Most that is ever held, in bytes; zero: the device's memory.
+  std::size_t maximum_bytes = 0;
+  /// What is held beyond this, in bytes, goes back to the device when it lies idle.
+  std::size_t release_threshold = std::numeric_limits<std::size_t>::max();
+  pool_reuse reuse{};
+  /// Whether the pool's chunks can be exported to other processes.
+  handle_type shareable = handle_type::none;
+};
+
+/// Where requests were served, in the order in which the places are tried.
+enum class pool_source {
+  own_stream,           ///< given back in the same stream before, or idle
+  followed_stream,      ///< pool_reuse::follow_event_dependencies
+  opportunistic,        ///< pool_reuse::allow_opportunistic
+  internal_dependency,  ///< pool_reuse::allow_internal_dependencies
+  moved_chunks,         ///< idle chunks, mapped where they were needed
+  new_chunks,           ///< new memory of the device
+  waited,               ///< the caller waited for what streams had given back
+};
+inline constexpr std::size_t pool_source_count = static_cast<std::size_t>(pool_source::waited) + 1;
+
+/// A pool in numbers; sizes in bytes.
+struct pool_statistics {
+  std::size_t reserved_current;  ///< physical memory held
+  std::size_t reserved_high;     ///< most of it since the start or reset_peaks()
+  std::size_t used_current;      ///< handed out
+  std::size_t used_high;
+  std::size_t address_bytes;     ///< addresses reserved
+  std::size_t mapped_bytes;      ///< addresses with memory behind them
+  std::size_t largest_now;       ///< largest request that free memory serves as it lies
+  std::size_t largest_moved;     ///< largest after idle chunks were moved together
+  std::size_t largest_possible;  ///< largest with what may still be taken from the device as well
+  std::uint64_t chunks_created;
+  std::uint64_t chunks_moved;
+  std::uint64_t callbacks;  ///< calls of the out-of-memory callback
+  /// Requests served, by pool_source; those that a thread's own cache served count as its refills.
+  std::array<std::uint64_t, pool_source_count> served;
+  struct stream_share {
+    stream_ref stream;
+    std::size_t free_bytes;
+  };
+  /// What was given back in each stream and not taken since; the first entry: what is idle.
+  std::vector<stream_share> streams;
+};
+
+/// A stream-ordered pool of one device's memory in one range of addresses. Memory is used again in
+/// its stream without a HIP call, and neighbours become one whatever chunks they lie in. When no
+/// free stretch is long enough, idle chunks are mapped to where they are needed, before new memory
+/// is taken. Any number of threads and streams may use it; default streams are those of its device.
+/// Owns all its memory: what is still out at its end goes with it, when the device's work is done.
+class vmm_pool_resource final : public memory_resource {
+ public:
+  /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
+  /// `initial_bytes` are not to be had; unsupported without virtual memory management.
+  explicit vmm_pool_resource(device_ref device, const pool_options& options = {});
+  ~vmm_pool_resource() override;
+  vmm_pool_resource(const vmm_pool_resource&) = delete;
+  vmm_pool_resource& operator=(const vmm_pool_resource&) = delete;
+
+  using memory_resource::deallocate;
+  /// Gives back by address alone, in the stream that the memory was allocated in.
+  void deallocate(void* pointer) noexcept;
+
+  /// Says that `waiter` was made to wait for an event of `other` that was recorded after all
+  /// deallocations in `other` so far.
+  void note_stream_wait(stream_ref waiter, stream_ref other);
+  /// Says that `stream` will be destroyed: what it gave back becomes free for all when its work up
+  /// to here is done. Call it before hipStreamDestroy. Throws: hip_error.
+  void forget_stream(stream_ref stream);
+
+  [[nodiscard]] pool_reuse reuse() const;
+  void set_reuse(pool_reuse reuse);
+  [[nodiscard]] std::size_t release_threshold() const noexcept;
+  void set_release_threshold(std::size_t bytes);
+  [[nodiscard]] std::size_t maximum_bytes() const;
+
+  /// Sets what `device` may do with all memory of the pool, present and future.
+  /// Throws: as region::grant; then all rights are as before.
+  void grant(device_ref device, access_right right = access_right::read_write);
+  void revoke(device_ref device) { grant(device, access_right::none); }
+  [[nodiscard]] access_right access(device_ref device) const;
+
+  /// Gives memory whose last use is over back to the device until `bytes_to_keep` are held, and
+  /// returns the bytes that went. Waits until `deadline` at most for work that still uses what is
+  /// free. No other thread waits for more than the HIP calls of a few chunks. Throws: hip_error.
+  std::size_t trim_to(std::size_t bytes_to_keep,
+                      std::chrono::steady_clock::time_point deadline = {});
+
+  /// Called without a lock when a request of so many bytes fails, with what is asked for. It may
+  /// give memory back to this pool. Returns whether the request is to be tried again.
+  using out_of_memory_callback = std::function<bool(std::size_t bytes)>;
+  void set_out_of_memory_callback(out_of_memory_callback callback);
+
+  [[nodiscard]] pool_statistics statistics() const;
+  /// Sets both highs to what is there now.
+  void reset_peaks();
+  /// statistics() for people: what is held, where, and what would still fit. Fits a screen.
+  [[nodiscard]] std::string report() const;
+  [[nodiscard]] device_ref device() const noexcept;
+
+ private:
+  struct state;
+
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/event_marks.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm::mr::pool {
+
+struct event_marks::spare_events {
+  std::optional<event> take(device_ref device) {
+    const std::lock_guard lock{mutex};
+    const auto found = std::find_if(events.begin(), events.end(),
+                                    [device](const event& one) { return one.device() == device; });
+    if (found == events.end()) return std::nullopt;
+    std::swap(*found, events.back());
+    event taken = std::move(events.back());
+    events.pop_back();
+    return taken;
+  }
+  void give(event one) {
+    constexpr std::size_t most = 64;
+    const std::lock_guard lock{mutex};
+    if (events.size() < most) events.push_back(std::move(one));
+  }
+
+  std::mutex mutex;
+  std::vector<event> events;
+};
+
+class event_marks::event_mark final : public stream_mark {
+ public:
+  event_mark(event recorded, std::shared_ptr<spare_events> home)
+      : event_{std::move(recorded)}, home_{std::move(home)} {}
+  ~event_mark() override {
+    // An event that finds no room for want of memory is destroyed.
+    detail::report_exceptions([this] { home_->give(std::move(event_)); });
+  }
+  event_mark(const event_mark&) = delete;
+  event_mark& operator=(const event_mark&) = delete;
+
+  [[nodiscard]] bool is_done() const override { return event_.is_done(); }
+  void synchronize() const override { event_.synchronize(); }
+  void hold_back(stream_ref waiter) const override {
+    const scoped_device scope{event_.device()};
+    waiter.wait(event_);
+  }
+
+ private:
+  event event_;
+  std::shared_ptr<spare_events> home_;
+};
+
+namespace {
+
+struct passed_mark final : stream_mark {
+  [[nodiscard]] bool is_done() const override { return true; }
+  void synchronize() const override {}
+  void hold_back(stream_ref) const override {}
+};
+
+}  // namespace
+
+event_marks::event_marks(device_ref owner)
+    : devices_{owner}, spare_{std::make_shared<spare_events>()} {}
+
+void event_marks::add(device_ref device) {
+  const std::lock_guard lock{mutex_};
+  if (std::find(devices_.begin(), devices_.end(), device) == devices_.end())
+    devices_.push_back(device);
+}
+
+std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
+  std::vector<device_ref> devices;
+  {
+    const std::lock_guard lock{mutex_};
+    devices = devices_;
+  }
+  for (std::size_t i = 0;; ++i) {
+    // A default stream is that of the device that is current.
+    const scoped_device scope{devices[i]};
+    std::optional<event> one = spare_->take(devices[i]);
+    if (!one) one.emplace(devices[i]);
+    try {
+      one->record(stream);
+      return std::make_shared<event_mark>(std::move(*one), spare_);
+    } catch (const hip_error& error) {
+      // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
+      if (error.code() != hipErrorInvalidHandle) throw;
+      if (i + 1 < devices.size()) continue;
+      // The stream is gone and nobody said so before. Its work may still run.
+      for (const device_ref each : devices) each.synchronize();
+      return std::make_shared<passed_mark>();
+    }
+  }
+}
+
+}  // namespace hipvmm::mr::pool

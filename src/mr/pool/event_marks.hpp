@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/core/event.hpp>
+#include "mr/pool/sides.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// Marks that are HIP's events. Events are used again; marks may outlive this.
+class event_marks final : public stream_side {
+ public:
+  explicit event_marks(device_ref owner);
+
+  /// The stream may belong to the owner or to another device that was named. For one that HIP does
+  /// not know, since it was destroyed, the caller waits for all of these.
+  [[nodiscard]] std::shared_ptr<const stream_mark> mark(stream_ref stream) override;
+  /// Streams of `device` may use the memory too.
+  void add(device_ref device);
+
+ private:
+  struct spare_events;
+  class event_mark;
+
+  std::mutex mutex_;
+  std::vector<device_ref> devices_;  // the owner first
+  std::shared_ptr<spare_events> spare_;
+};
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/region_memory.hpp"
+
+#include <limits>
+
+#include <hipvmm/core/error.hpp>
+
+namespace hipvmm::mr::pool {
+
+region_memory::region_memory(device_ref device, std::size_t address_bytes, handle_type shareable)
+    : lifted_{std::numeric_limits<std::size_t>::max()},
+      region_{device, address_bytes, region_options{shareable, &lifted_}},
+      address_bytes_{region_.max_bytes()} {}
+
+void region_memory::create(std::size_t offset, std::size_t bytes) { region_.commit(offset, bytes); }
+
+void region_memory::lift(std::size_t offset, std::size_t bytes) { region_.decommit(offset, bytes); }
+
+// A region knows one address for each chunk. Where a chunk may have two, moving it could begin
+// while work under way still uses it.
+void region_memory::alias(std::size_t, std::size_t, std::size_t) {
+  throw unsupported{"a region does not map a chunk at two addresses"};
+}
+void region_memory::end_alias(std::size_t, std::size_t) noexcept {}
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/region.hpp>
+#include "mr/pool/sides.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// A pool's memory: a region, and a cache of its own for chunks between two addresses.
+class region_memory final : public physical_side {
+ public:
+  region_memory(device_ref device, std::size_t address_bytes, handle_type shareable);
+  /// Everything goes back when all work that the devices with access have now is done.
+  ~region_memory() override { region_.retire(); }
+
+  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
+  [[nodiscard]] std::size_t granularity() const override { return region_.granularity(); }
+  [[nodiscard]] bool has_aliases() const override { return false; }
+  void create(std::size_t offset, std::size_t bytes) override;
+  void lift(std::size_t offset, std::size_t bytes) override;
+  void drop_lifted() noexcept override { lifted_.trim(); }
+  void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
+  void end_alias(std::size_t from, std::size_t bytes) noexcept override;
+
+  [[nodiscard]] region& memory() noexcept { return region_; }
+
+ private:
+  chunk_cache lifted_;
+  region region_;
+  std::size_t address_bytes_;
+};
+
+}  // namespace hipvmm::mr::pool

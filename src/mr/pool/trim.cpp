@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <mutex>
+
+#include "mr/pool/errand.hpp"
+
+namespace hipvmm::mr::pool {
+
+errand::trimmed errand::trim(std::size_t bytes_to_keep) {
+  // Some tens of microseconds each, during which requests that miss wait.
+  constexpr std::size_t most_chunks = 4;
+  const std::lock_guard alone{all_.misses_};
+  make_marks();
+  look_at_marks();
+  end_aliases();
+
+  std::vector<idle_chunk> chosen;
+  std::vector<blocks> around;
+  bool more = false;
+  {
+    const books_lock lock{all_.books_};
+    const std::size_t held = all_.counters_.physical_bytes;
+    if (held <= bytes_to_keep) return {0, false};
+    std::size_t excess = held - bytes_to_keep;
+    survey found;
+    block* run = nullptr;
+    bool in_use = false;  // some free memory may still be used by work under way
+    for (block* at = &all_.space_.front();; at = at->next) {
+      const bool is_free = at != nullptr && at->state == block_state::free;
+      const bool has_passed = is_free && at->owner->has_passed(at->stamp);
+      in_use = in_use || (is_free && !has_passed);
+      if (run != nullptr && !has_passed)
+        add_sources(*run, at == nullptr ? all_.memory_.address_bytes() : at->offset, found);
+      run = !has_passed ? nullptr : run != nullptr ? run : at;
+      if (at == nullptr) break;
+    }
+    // Those made last go first: what stays is then old, and lies as it was made.
+    std::sort(found.sources.begin(), found.sources.end(),
+              [](const idle_chunk& a, const idle_chunk& b) { return a.order > b.order; });
+    for (const idle_chunk& each : found.sources) {
+      if (each.bytes > excess) continue;
+      if (chosen.size() == most_chunks) {
+        more = true;
+        break;
+      }
+      excess -= each.bytes;
+      chosen.push_back(each);
+    }
+    more = more || (in_use && excess != 0);
+    // In the order of addresses, so that cutting one leaves the first block of the next.
+    std::sort(chosen.begin(), chosen.end(),
+              [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
+    all_.space_.prepare_for(2 * chosen.size());
+    around.reserve(chosen.size());
+    for (const idle_chunk& each : chosen)
+      around.push_back(claim(*each.first, each.offset, each.offset + each.bytes));
+  }
+
+  std::size_t returned = 0;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    try {
+      remove(chosen[i], around[i]);
+    } catch (...) {
+      all_.memory_.drop_lifted();
+      const books_lock lock{all_.books_};
+      for (; i < around.size(); ++i) unclaim(around[i]);
+      throw;
+    }
+    returned += chosen[i].bytes;
+  }
+  all_.memory_.drop_lifted();
+  return {returned, more};
+}
+
+void errand::remove(const idle_chunk& chunk, const blocks& around) {
+  all_.memory_.lift(chunk.offset, chunk.bytes);
+  const books_lock lock{all_.books_};
+  all_.counters_.physical_bytes -= chunk.bytes;
+  all_.chunks_.erase(chunk.offset);
+  block& empty = *around.front();
+  while (empty.end() < chunk.offset + chunk.bytes) all_.space_.join_next(empty);
+  all_.make_unmapped(empty);
+}
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/resource_contract.hpp>
+#include <hipvmm/vmm/retirement.hpp>
+#include "support/error_recorder.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+const device_ref device{0};
+
+pool_options at_most(std::size_t bytes) {
+  pool_options options;
+  options.maximum_bytes = bytes;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("vmm_pool_resource: keeps the contract of a resource") {
+  vmm_pool_resource pool{device, at_most(256 * MiB)};
+  const contract_subject subject{pool, device, 64 * MiB, 2 * MiB};
+  for (const contract_rule& rule : resource_contract()) {
+    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
+  }
+}
+
+TEST_CASE("vmm_pool_resource: the options are kept, and bad ones refused") {
+  pool_options options = at_most(64 * MiB);
+  options.initial_bytes = 8 * MiB;
+  options.release_threshold = 16 * MiB;
+  options.reuse.allow_opportunistic = false;
+  vmm_pool_resource pool{device, options};
+  CHECK(pool.statistics().reserved_current == 8 * MiB);
+  CHECK(pool.statistics().used_current == 0);
+  CHECK(pool.maximum_bytes() == 64 * MiB);
+  CHECK(pool.release_threshold() == 16 * MiB);
+  CHECK_FALSE(pool.reuse().allow_opportunistic);
+  CHECK(pool.reuse().follow_event_dependencies);
+  CHECK(pool.device() == device);
+  options.initial_bytes = 65 * MiB;
+  CHECK_THROWS_AS(vmm_pool_resource(device, options), std::invalid_argument);
+  CHECK_THROWS_AS(vmm_pool_resource{device_ref{-1}}, std::invalid_argument);
+}
+
+TEST_CASE("vmm_pool_resource: more than the maximum is refused with what would fit") {
+  vmm_pool_resource pool{device, at_most(16 * MiB)};
+  const stream used{device};
+  void* const held = pool.allocate(used, 10 * MiB);
+  std::string told;
+  try {
+    static_cast<void>(pool.allocate(used, 8 * MiB));
+  } catch (const out_of_memory& error) {
+    told = error.what();
+  }
+  CHECK(told.find("holds 10.00 MiB of at most 16.00 MiB") != std::string::npos);
+  CHECK(told.find("leaves no room") != std::string::npos);
+  pool.deallocate(used, held, 10 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: what is not its own or not in use is reported and changes nothing") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  const stream used{device};
+  void* const mine = pool.allocate(used, 1 * MiB);
+  int foreign = 0;
+  const test::error_recorder reported;
+  pool.deallocate(used, &foreign, 4);
+  pool.deallocate(used, mine, 2 * MiB);
+  pool.deallocate(used, static_cast<char*>(mine) + 512, 1 * MiB);
+  REQUIRE(reported.count() == 3);
+  CHECK(reported.errors()[0].message.find("none of this pool's") != std::string::npos);
+  CHECK(reported.errors()[1].message.find("has 1048576 bytes") != std::string::npos);
+  CHECK(reported.errors()[2].message.find("no allocation begins there") != std::string::npos);
+  CHECK(pool.statistics().used_current == 1 * MiB);
+  pool.deallocate(used, mine, 1 * MiB);
+  pool.deallocate(used, mine, 1 * MiB);
+  CHECK(reported.count() == 4);
+}
+
+TEST_CASE("vmm_pool_resource: memory goes back by its address alone") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  const stream used{device};
+  for (const std::size_t bytes : {std::size_t{100}, 5 * MiB}) {
+    void* const one = pool.allocate(used, bytes);
+    pool.deallocate(one);
+    CHECK(pool.statistics().used_current == 0);
+    CHECK(pool.allocate(used, bytes) == one);
+    pool.deallocate(one);
+  }
+  pool.deallocate(nullptr);
+}
+
+TEST_CASE("vmm_pool_resource: used and reserved bytes have highs that can be reset") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  const stream used{device};
+  void* const one = pool.allocate(used, 8 * MiB);
+  pool.deallocate(used, one, 8 * MiB);
+  used.synchronize();
+  CHECK(pool.statistics().used_high == 8 * MiB);
+  CHECK(pool.statistics().used_current == 0);
+  CHECK(pool.trim_to(0) == 8 * MiB);
+  CHECK(pool.statistics().reserved_high == 8 * MiB);
+  CHECK(pool.statistics().reserved_current == 0);
+  pool.reset_peaks();
+  CHECK(pool.statistics().used_high == 0);
+  CHECK(pool.statistics().reserved_high == 0);
+}
+
+TEST_CASE("vmm_pool_resource: trim gives back what lies idle, down to what is to stay") {
+  vmm_pool_resource pool{device, at_most(256 * MiB)};
+  const stream used{device};
+  void* const low = pool.allocate(used, 32 * MiB);
+  void* const high = pool.allocate(used, 32 * MiB);
+  CHECK(pool.trim_to(0) == 0);
+  pool.deallocate(used, low, 32 * MiB);
+  used.synchronize();
+  CHECK(pool.trim_to(48 * MiB) == 16 * MiB);
+  CHECK(pool.trim_to(0) == 16 * MiB);
+  CHECK(pool.statistics().reserved_current == 32 * MiB);
+  void* const again = pool.allocate(used, 32 * MiB);
+  fill_async(used, again, 1, 32 * MiB);
+  used.synchronize();
+  pool.deallocate(used, again, 32 * MiB);
+  pool.deallocate(used, high, 32 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: memory beyond the release threshold does not stay") {
+  vmm_pool_resource pool{device, at_most(256 * MiB)};
+  const stream used{device};
+  void* const one = pool.allocate(used, 32 * MiB);
+  pool.deallocate(used, one, 32 * MiB);
+  CHECK(pool.statistics().reserved_current == 32 * MiB);
+  used.synchronize();
+  pool.set_release_threshold(8 * MiB);
+  CHECK(pool.statistics().reserved_current == 8 * MiB);
+  void* const two = pool.allocate_sync(32 * MiB);
+  pool.deallocate_sync(two, 32 * MiB);
+  CHECK(pool.statistics().reserved_current == 8 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: the callback may give memory back and have the request tried again") {
+  vmm_pool_resource pool{device, at_most(16 * MiB)};
+  const stream used{device};
+  void* cache = pool.allocate(used, 12 * MiB);
+  std::size_t asked = 0;
+  pool.set_out_of_memory_callback([&](std::size_t bytes) {
+    asked = bytes;
+    if (cache == nullptr) return false;
+    pool.deallocate(used, std::exchange(cache, nullptr), 12 * MiB);
+    return true;
+  });
+  void* const one = pool.allocate(used, 10 * MiB);
+  CHECK(asked == 10 * MiB);
+  CHECK(pool.statistics().callbacks == 1);
+  CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 10 * MiB)), out_of_memory);
+  CHECK(pool.statistics().callbacks == 2);
+  pool.set_out_of_memory_callback(nullptr);
+  CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 10 * MiB)), out_of_memory);
+  CHECK(pool.statistics().callbacks == 2);
+  pool.deallocate(used, one, 10 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: idle chunks in holes serve a request that no hole holds") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  const stream used{device};
+  std::vector<void*> parts;
+  for (int i = 0; i < 16; ++i) parts.push_back(pool.allocate(used, 4 * MiB));
+  for (std::size_t i = 0; i < parts.size(); i += 2) pool.deallocate(used, parts[i], 4 * MiB);
+  used.synchronize();
+  CHECK(pool.statistics().largest_now == 4 * MiB);
+  CHECK(pool.statistics().largest_moved == 32 * MiB);
+  void* const one = pool.allocate(used, 32 * MiB);
+  fill_async(used, one, 3, 32 * MiB);
+  used.synchronize();
+  CHECK(pool.statistics().reserved_current == 64 * MiB);
+  CHECK(pool.statistics().chunks_moved != 0);
+  pool.deallocate(used, one, 32 * MiB);
+  for (std::size_t i = 1; i < parts.size(); i += 2) pool.deallocate(used, parts[i], 4 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory given back") {
+  vmm_pool_resource pool{device, at_most(16 * MiB)};
+  {
+    const stream gone{device};
+    void* const one = pool.allocate(gone, 16 * MiB);
+    fill_async(gone, one, 1, 16 * MiB);
+    pool.deallocate(gone, one, 16 * MiB);
+    pool.forget_stream(gone);
+  }
+  for (int i = 0; i < 20; ++i) {
+    const stream next{device};
+    void* const one = pool.allocate(next, 16 * MiB);
+    fill_async(next, one, 2, 16 * MiB);
+    pool.deallocate(next, one, 16 * MiB);
+    pool.forget_stream(next);
+  }
+  CHECK(pool.statistics().reserved_current == 16 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: default streams of threads are told apart") {
+  vmm_pool_resource pool{device, at_most(16 * MiB)};
+  const auto work = [&pool] {
+    const stream_ref own = stream_ref::per_thread_default();
+    for (int i = 0; i < 20; ++i) {
+      void* const one = pool.allocate(own, 4 * MiB);
+      fill_async(own, one, static_cast<unsigned char>(i), 4 * MiB);
+      pool.deallocate(own, one, 4 * MiB);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+  for (std::thread& each : threads) each.join();
+  CHECK(pool.statistics().used_current == 0);
+  CHECK(pool.statistics().reserved_current <= 16 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: peers get the memory that is there and that comes") {
+  if (device_count() < 2 || !device_ref{1}.can_access_peer(device)) {
+    MESSAGE("skipped: needs two devices that reach each other");
+    return;
+  }
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  const stream used{device};
+  void* const before = pool.allocate(used, 2 * MiB);
+  pool.grant(device_ref{1});
+  void* const after = pool.allocate(used, 4 * MiB);
+  CHECK(pool.access(device_ref{1}) == access_right::read_write);
+  CHECK(get_access(before, device_ref{1}) == access_right::read_write);
+  CHECK(get_access(after, device_ref{1}) == access_right::read_write);
+  pool.revoke(device_ref{1});
+  CHECK(pool.access(device_ref{1}) == access_right::none);
+  pool.deallocate(used, before, 2 * MiB);
+  pool.deallocate(used, after, 4 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: one that ends with memory handed out says so") {
+  const test::error_recorder reported;
+  {
+    vmm_pool_resource pool{device, at_most(16 * MiB)};
+    static_cast<void>(pool.allocate_sync(1 * MiB));
+  }
+  REQUIRE(reported.count() == 1);
+  CHECK(reported.errors().front().message.find("1.00 MiB still handed out") != std::string::npos);
+  drain_retired_memory();
+}
+
+TEST_CASE("vmm_pool_resource: the report fits a screen") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  std::vector<stream> streams;
+  for (int i = 0; i < 20; ++i) {
+    const stream& used = streams.emplace_back(device);
+    pool.deallocate(used, pool.allocate(used, 1 * MiB), 1 * MiB);
+  }
+  const std::string report = pool.report();
+  CHECK(std::count(report.begin(), report.end(), '\n') <= 25);
+  CHECK(report.find("limit 64.00 MiB") != std::string::npos);
+}
+
+}  // namespace hipvmm::mr
