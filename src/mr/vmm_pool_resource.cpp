@@ -70,6 +70,12 @@ struct vmm_pool_resource::state {
     return is_per_thread(stream) ? books.ledger_of_thread(stream) : books.ledger_of(stream);
   }
   void* allocate(pool::stream_ledger& user, std::size_t bytes, std::size_t alignment);
+  void* allocate_piece(stream_ref stream, std::size_t bytes);
+  /// False, nothing done, for what is no piece of this size in use.
+  bool deallocate_piece(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
+  /// The memory that `allocate` finds, which is tried again as long as the callback wants that.
+  template <typename Allocate>
+  void* serve(std::size_t bytes, Allocate allocate);
   [[noreturn]] void fail(std::size_t bytes, const std::optional<out_of_memory>& cause);
   [[nodiscard]] pool_statistics statistics();
   void deallocate(pool::stream_ledger& user, void* pointer, std::size_t bytes);
@@ -89,19 +95,15 @@ struct vmm_pool_resource::state {
   std::shared_ptr<const out_of_memory_callback> callback;
 };
 
-void* vmm_pool_resource::state::allocate(pool::stream_ledger& user, std::size_t bytes,
-                                         std::size_t alignment) {
-  constexpr std::size_t unit = pool::engine::unit;
+template <typename Allocate>
+void* vmm_pool_resource::state::serve(std::size_t bytes, Allocate allocate) {
   for (;;) {
     std::optional<out_of_memory> cause;
-    // More than the addresses hold is not asked of the books, whose sums would overflow.
-    if (bytes <= maximum && alignment <= memory.address_bytes()) {
-      try {
-        const auto at = books.allocate(user, align_up(bytes, unit), std::max(alignment, unit));
-        if (at) return reinterpret_cast<void*>(base + *at);
-      } catch (const out_of_memory& error) {
-        cause.emplace(error);
-      }
+    try {
+      if (const std::optional<std::size_t> at = allocate())
+        return reinterpret_cast<void*>(base + *at);
+    } catch (const out_of_memory& error) {
+      cause.emplace(error);
     }
     std::shared_ptr<const out_of_memory_callback> asked;
     {
@@ -112,6 +114,16 @@ void* vmm_pool_resource::state::allocate(pool::stream_ledger& user, std::size_t 
     ++callbacks;
     if (!(*asked)(bytes)) fail(bytes, cause);
   }
+}
+
+void* vmm_pool_resource::state::allocate(pool::stream_ledger& user, std::size_t bytes,
+                                         std::size_t alignment) {
+  constexpr std::size_t unit = pool::engine::unit;
+  return serve(bytes, [&]() -> std::optional<std::size_t> {
+    // More than the addresses hold is not asked of the books, whose sums would overflow.
+    if (bytes > maximum || alignment > memory.address_bytes()) return std::nullopt;
+    return books.allocate(user, align_up(bytes, unit), std::max(alignment, unit));
+  });
 }
 
 void vmm_pool_resource::state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
@@ -126,7 +138,7 @@ pool_statistics vmm_pool_resource::state::statistics() {
   pool_statistics result{};
   result.reserved_current = seen.physical_bytes;
   result.reserved_high = counted.physical_high;
-  result.used_current = seen.used_bytes;
+  result.used_current = seen.used_bytes - std::min(seen.used_bytes, books.cached_bytes());
   result.used_high = counted.used_high;
   result.address_bytes = seen.address_bytes;
   result.mapped_bytes = seen.mapped_bytes;
@@ -150,8 +162,18 @@ void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* point
   const std::size_t held = align_up(bytes, pool::engine::unit);
   if (address < base || offset >= memory.address_bytes())
     return refuse(pointer, bytes, "the address is none of this pool's");
-  const bool taken = user.thread() != 0 ? books.deallocate_and_mark(user, offset, held)
-                                        : books.deallocate(user, offset, held);
+  bool taken = false;
+  if (user.thread() == 0) {
+    taken = books.deallocate(user, offset, held);
+  } else {
+    try {
+      taken = books.deallocate_and_mark(user, offset, held);
+    } catch (const hip_error&) {
+      // Without a mark nobody could tell when the memory is free: now it is.
+      device.synchronize();
+      taken = books.deallocate(books.idle(), offset, held);
+    }
+  }
   if (!taken) {
     const auto found = books.find(offset);
     return refuse(pointer, bytes,
@@ -160,6 +182,27 @@ void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* point
   }
   if (threshold.load(std::memory_order_relaxed) != std::numeric_limits<std::size_t>::max())
     release_excess();
+}
+
+void* vmm_pool_resource::state::allocate_piece(stream_ref stream, std::size_t bytes) {
+  const pool::engine::small_user user = books.small_user_of(stream);
+  return serve(bytes, [&] {
+    return books.allocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes));
+  });
+}
+
+bool vmm_pool_resource::state::deallocate_piece(stream_ref stream, void* pointer,
+                                                std::size_t bytes) noexcept {
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(pointer) - base;
+  if (bytes == 0 || bytes > pool::largest_piece || offset >= memory.address_bytes() ||
+      is_per_thread(stream))
+    return false;
+  bool taken = false;
+  detail::report_exceptions([&] {
+    const pool::engine::small_user user = books.small_user_of(stream);
+    taken = books.deallocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes), offset);
+  });
+  return taken;
 }
 
 void vmm_pool_resource::state::release_excess() noexcept {
@@ -179,7 +222,7 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
 }
 
 vmm_pool_resource::~vmm_pool_resource() {
-  const std::size_t used = state_->books.counters().used_bytes;
+  const std::size_t used = state_->books.counters().used_bytes - state_->books.cached_bytes();
   if (used == 0) return;
   detail::report_exceptions([used] {
     throw std::logic_error{"vmm_pool_resource: it ends with " + format_bytes(used) +
@@ -188,11 +231,15 @@ vmm_pool_resource::~vmm_pool_resource() {
 }
 
 void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  if (bytes <= pool::largest_piece && alignment <= pool::piece_unit &&
+      !state::is_per_thread(stream))
+    return state_->allocate_piece(stream, bytes);
   return state_->allocate(state_->ledger_of(stream), bytes, alignment);
 }
 
 void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                       std::size_t) noexcept {
+  if (state_->deallocate_piece(stream, pointer, bytes)) return;
   detail::report_exceptions([&] { state_->deallocate(state_->ledger_of(stream), pointer, bytes); });
 }
 
@@ -215,7 +262,9 @@ void vmm_pool_resource::deallocate(void* pointer) noexcept {
       state_->device.synchronize();
       user = &state_->books.idle();
     }
-    state_->deallocate(*user, pointer, found->bytes);
+    if (user->thread() != 0 || user->is_idle() ||
+        !state_->deallocate_piece(user->stream(), pointer, found->bytes))
+      state_->deallocate(*user, pointer, found->bytes);
   });
 }
 

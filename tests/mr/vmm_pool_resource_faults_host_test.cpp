@@ -110,6 +110,13 @@ TEST_CASE("vmm_pool_resource: trim, grant and forget that fail leave the pool to
   });
 }
 
+TEST_CASE("vmm_pool_resource: memory of a default stream comes back where it cannot be marked") {
+  sweep("deallocate of a per-thread default stream", [](worn_pool& subject) {
+    const lease one{*subject.pool, stream_ref::per_thread_default(), 1000};
+    const lease two{*subject.pool, stream_ref::per_thread_default(), 1 * MiB};
+  });
+}
+
 TEST_CASE("hip_resource: allocate that fails leaves nothing behind") {
   test::fault_sweep{"hip_resource"}.run([] {
     hip_resource resource{device};

@@ -92,6 +92,31 @@ TEST_CASE("vmm_pool_resource: what is not its own or not in use is reported and 
   CHECK(reported.count() == 4);
 }
 
+TEST_CASE(
+    "vmm_pool_resource: a small piece that is given back twice or as another size is reported") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  const stream used{device};
+  void* const mine = pool.allocate(used, 1000);
+  const test::error_recorder reported;
+  pool.deallocate(used, mine, 5000);
+  CHECK(reported.count() == 1);
+  pool.deallocate(used, mine, 1000);
+  pool.deallocate(used, mine, 1000);
+  pool.deallocate(mine);
+  CHECK(reported.count() == 3);
+  CHECK(pool.statistics().used_current == 0);
+}
+
+TEST_CASE("vmm_pool_resource: what caches of pieces hold serves a request that needs all memory") {
+  vmm_pool_resource pool{device, at_most(4 * MiB)};
+  const stream used{device};
+  std::vector<void*> small;
+  for (int i = 0; i < 100; ++i) small.push_back(pool.allocate(used, 4096));
+  for (void* const each : small) pool.deallocate(used, each, 4096);
+  void* const all = pool.allocate(used, 4 * MiB);
+  pool.deallocate(used, all, 4 * MiB);
+}
+
 TEST_CASE("vmm_pool_resource: memory goes back by its address alone") {
   vmm_pool_resource pool{device, at_most(64 * MiB)};
   const stream used{device};

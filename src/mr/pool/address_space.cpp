@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/address_space.hpp"
 
+#include <bit>
+#include <utility>
+
 namespace hipvmm::mr::pool {
 
 address_space::address_space(std::size_t bytes)
@@ -16,8 +19,8 @@ void address_space::prepare_for(std::size_t count) {
     spare_ = &added;
     ++spare_count_;
   }
-  if (table_.size() >= buckets_.size()) {
-    std::vector<table::bucket_type> larger(2 * buckets_.size());
+  if (table_.size() + count > buckets_.size()) {
+    std::vector<table::bucket_type> larger(2 * std::bit_ceil(table_.size() + count));
     table_.rehash(table::bucket_traits{larger.data(), larger.size()});
     buckets_ = std::move(larger);
   }

@@ -21,11 +21,13 @@ std::uint64_t this_thread() noexcept {
   return number;
 }
 
-struct remembered_ledger {
+/// What a thread used last.
+struct remembered {
   std::uint64_t serial = 0;
   ihipStream_t* stream = nullptr;
-  stream_ledger* ledger = nullptr;
+  engine::small_user user{};
 };
+thread_local constinit remembered last;
 
 }  // namespace
 
@@ -34,16 +36,20 @@ engine::engine(physical_side& memory, stream_side& order, std::uintptr_t base)
       order_{order},
       base_{base},
       serial_{next_serial()},
+      pieces_{memory.address_bytes()},
       space_{memory.address_bytes()} {
   ledgers_.emplace_back(stream_ref::legacy_default(), 0);
 }
 
-stream_ledger& engine::ledger_of(stream_ref stream) {
-  thread_local remembered_ledger last;
+stream_ledger& engine::ledger_of(stream_ref stream) { return *small_user_of(stream).ledger; }
+
+engine::small_user engine::small_user_of(stream_ref stream) {
   const std::uint64_t serial = serial_.load(std::memory_order_acquire);
-  if (last.serial != serial || last.stream != stream.get())
-    last = {serial, stream.get(), &find_ledger(stream, 0)};
-  return *last.ledger;
+  if (last.serial != serial || last.stream != stream.get()) {
+    stream_ledger& ledger = find_ledger(stream, 0);
+    last = {serial, stream.get(), {&ledger, &ledger.cache_of(this_thread())}};
+  }
+  return last.user;
 }
 
 stream_ledger& engine::ledger_of_thread(stream_ref stream) {
@@ -168,6 +174,7 @@ bool engine::take_back(stream_ledger& user, std::size_t offset, std::size_t byte
 }
 
 bool engine::deallocate(stream_ledger& user, std::size_t offset, std::size_t bytes) noexcept {
+  if (!end_piece(offset, bytes)) return false;
   const books_lock lock{books_};
   return take_back(user, offset, bytes);
 }
@@ -176,6 +183,7 @@ bool engine::deallocate_and_mark(stream_ledger& user, std::size_t offset, std::s
   const std::lock_guard alone{misses_};
   // Before the memory is anybody's: without a mark it must not become free.
   const std::shared_ptr<const stream_mark> mark = order_.mark(user.stream());
+  if (!end_piece(offset, bytes)) return false;
   const books_lock lock{books_};
   if (!take_back(user, offset, bytes)) return false;
   user.marks().push_back({mark, user.end_stamp()});
@@ -183,6 +191,7 @@ bool engine::deallocate_and_mark(stream_ledger& user, std::size_t offset, std::s
 }
 
 std::optional<engine::allocation> engine::find(std::size_t offset) {
+  if (pieces_.is_in_cache(offset)) return std::nullopt;
   const books_lock lock{books_};
   const block* const found = space_.find(offset);
   if (found == nullptr) return std::nullopt;
@@ -198,7 +207,11 @@ void engine::forget(stream_ref stream) {
     for (stream_ledger& each : ledgers_) {
       if (!each.is_idle() && !each.is_forgotten() && each.stream() == stream) left = &each;
     }
-    if (left == nullptr) return;
+  }
+  if (left == nullptr) return;
+  empty_caches(*left);
+  {
+    const books_lock lock{books_};
     if (!left->lacks_mark()) {
       left->forget();
       return;

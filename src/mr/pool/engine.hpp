@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "mr/pool/address_space.hpp"
+#include "mr/pool/pieces.hpp"
 #include "mr/pool/sides.hpp"
 #include "mr/pool/stream_ledger.hpp"
 
@@ -90,6 +91,21 @@ class engine {
                                                     std::size_t alignment);
   /// Takes back what begins at `offset`; false, nothing done, unless `bytes` are in use there.
   bool deallocate(stream_ledger& user, std::size_t offset, std::size_t bytes) noexcept;
+  /// What one thread needs to serve small requests of a stream.
+  struct small_user {
+    stream_ledger* ledger;
+    piece_cache* cache;
+  };
+  [[nodiscard]] small_user small_user_of(stream_ref stream);
+  /// As allocate and deallocate, for a class of pieces. False also for what is no such piece, which
+  /// may be a block.
+  [[nodiscard]] std::optional<std::size_t> allocate_piece(stream_ledger& user, piece_cache& cache,
+                                                          std::size_t class_index);
+  bool deallocate_piece(stream_ledger& user, piece_cache& cache, std::size_t class_index,
+                        std::size_t offset) noexcept;
+  /// Bytes of all pieces that are cached: used to the books, and to nobody else.
+  [[nodiscard]] std::size_t cached_bytes();
+
   /// The same for a stream that other threads cannot mark, their per-thread streams above all: it
   /// is marked at once.
   bool deallocate_and_mark(stream_ledger& user, std::size_t offset, std::size_t bytes);
@@ -138,6 +154,16 @@ class engine {
     return ((base_ + offset + alignment - 1) & ~(alignment - 1)) - base_;
   }
   [[nodiscard]] stream_ledger& find_ledger(stream_ref stream, std::uint64_t thread);
+  /// Cuts up to `count` used blocks of `bytes` bytes out of what is free, and returns how many.
+  std::size_t take_batch(stream_ledger& user, std::size_t bytes, std::size_t* offsets,
+                         std::size_t count);
+  void note_piece(stream_ledger& user, std::size_t offset, std::size_t class_index, bool cached);
+  void give_back_pieces(stream_ledger& user, std::size_t class_index, const std::size_t* offsets,
+                        std::size_t count) noexcept;
+  /// What begins at `offset` is a block like others from now on: `bytes` becomes its size. False
+  /// for a piece that is of another size, or in a cache.
+  [[nodiscard]] bool end_piece(std::size_t offset, std::size_t& bytes) noexcept;
+  void empty_caches(stream_ledger& user) noexcept;
   [[nodiscard]] block* best_fit(stream_ledger& from, std::size_t bytes,
                                 std::size_t alignment) const noexcept;
   /// Makes [at, at + bytes) of a free block busy; what is left of the block stays free.
@@ -157,6 +183,8 @@ class engine {
   // Tells what a thread remembers of this engine from what it remembers of others, and of times
   // before a stream was forgotten.
   std::atomic<std::uint64_t> serial_;
+
+  piece_map pieces_;
 
   std::mutex misses_;
   std::list<old_address> aliases_;  // guarded by misses_

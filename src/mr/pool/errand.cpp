@@ -16,9 +16,11 @@ errand::errand(engine& all, stream_ledger& user, std::size_t bytes, std::size_t 
 std::optional<std::size_t> errand::serve() {
   const std::lock_guard alone{all_.misses_};
   std::optional<out_of_memory> refused;
+  all_.empty_caches(user_);
   for (;;) {
     // Others may have given memory back, or brought more, while this one waited for its turn.
     if (const auto found = take_own(rung::own)) return found;
+    for (stream_ledger* const each : ledgers_) all_.empty_caches(*each);
     if (gather(gathered::followed)) {
       if (const auto found = take_own(rung::followed)) return found;
     }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "mr/pool/block.hpp"
+#include "mr/pool/pieces.hpp"
 #include "mr/pool/sides.hpp"
 
 namespace hipvmm::mr::pool {
@@ -24,7 +27,10 @@ class stream_ledger {
   /// `thread` tells the per-thread default streams apart, which have one name; 0 for others.
   stream_ledger(stream_ref stream, std::size_t index, std::uint64_t thread = 0) noexcept
       : stream_{stream}, index_{index}, thread_{thread} {}
-  ~stream_ledger() { free_.clear(); }
+  ~stream_ledger() {
+    free_.clear();
+    for_each_cache([](piece_cache& cache) { delete &cache; });
+  }
   stream_ledger(const stream_ledger&) = delete;
   stream_ledger& operator=(const stream_ledger&) = delete;
 
@@ -72,6 +78,24 @@ class stream_ledger {
   /// Oldest first.
   [[nodiscard]] std::deque<marked>& marks() noexcept { return marks_; }
 
+  /// The cache of pieces that this thread uses, as do those whose number is alike. Thread-safe.
+  /// Throws: std::bad_alloc.
+  [[nodiscard]] piece_cache& cache_of(std::uint64_t thread) {
+    std::atomic<piece_cache*>& place = caches_[thread % caches_.size()];
+    piece_cache* present = place.load(std::memory_order_acquire);
+    if (present != nullptr) return *present;
+    auto made = std::make_unique<piece_cache>();
+    if (!place.compare_exchange_strong(present, made.get())) return *present;
+    return *made.release();
+  }
+  /// Thread-safe.
+  template <typename Visit>
+  void for_each_cache(Visit visit) {
+    for (const auto& place : caches_) {
+      if (piece_cache* const cache = place.load(std::memory_order_acquire)) visit(*cache);
+    }
+  }
+
   /// The stream may be gone: no mark can be made in it any more.
   [[nodiscard]] bool is_forgotten() const noexcept { return forgotten_; }
   void forget() noexcept { forgotten_ = true; }
@@ -87,6 +111,7 @@ class stream_ledger {
   std::vector<std::uint64_t> followed_;  // by index
   std::deque<marked> marks_;
   bool forgotten_ = false;
+  std::array<std::atomic<piece_cache*>, 16> caches_{};
 };
 
 }  // namespace hipvmm::mr::pool

@@ -10,6 +10,7 @@ errand::trimmed errand::trim(std::size_t bytes_to_keep) {
   // Some tens of microseconds each, during which requests that miss wait.
   constexpr std::size_t most_chunks = 4;
   const std::lock_guard alone{all_.misses_};
+  for (stream_ledger* const each : ledgers_) all_.empty_caches(*each);
   make_marks();
   look_at_marks();
   end_aliases();

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
+
+#include "mr/pool/engine.hpp"
+
+namespace hipvmm::mr::pool {
+
+std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cache& cache,
+                                                  std::size_t class_index) {
+  const std::size_t cached = cache.pop(class_index);
+  if (cached != piece_cache::npos) {
+    static_cast<void>(pieces_.to_caller(cached, class_index));
+    return cached;
+  }
+  const std::size_t bytes = classes.bytes[class_index];
+  std::array<std::size_t, piece_cache::most> batch{};
+  const std::size_t count =
+      take_batch(user, bytes, batch.data(), piece_cache::capacity(class_index) / 2);
+  if (count == 0) {
+    const auto one = allocate(user, bytes, unit);
+    if (one) note_piece(user, *one, class_index, false);
+    return one;
+  }
+  // The lowest address for the caller; the others follow in the order of addresses.
+  for (std::size_t i = count; i-- > 0;) {
+    try {
+      pieces_.add(batch[i], class_index, i != 0);
+    } catch (...) {
+      for (std::size_t rest = 0; rest <= i; ++rest)
+        static_cast<void>(deallocate(user, batch[rest], bytes));
+      throw;
+    }
+    if (i != 0 && !cache.push(class_index, batch[i]))
+      give_back_pieces(user, class_index, &batch[i], 1);
+  }
+  return batch[0];
+}
+
+void engine::note_piece(stream_ledger& user, std::size_t offset, std::size_t class_index,
+                        bool cached) {
+  try {
+    pieces_.add(offset, class_index, cached);
+  } catch (...) {
+    static_cast<void>(deallocate(user, offset, classes.bytes[class_index]));
+    throw;
+  }
+}
+
+std::size_t engine::take_batch(stream_ledger& user, std::size_t bytes, std::size_t* offsets,
+                               std::size_t count) {
+  const books_lock lock{books_};
+  // What is left of small holes is no loss: pieces that come back join again.
+  block* found = nullptr;
+  for (; count != 0; count /= 2) {
+    found = best_fit(user, count * bytes, unit);
+    if (found == nullptr) found = best_fit(idle(), count * bytes, unit);
+    if (found != nullptr) break;
+  }
+  if (found == nullptr) return 0;
+  space_.prepare_for(count + 2);
+  block* piece = &take(*found, found->offset, count * bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    block* const rest = i + 1 < count ? &space_.cut(*piece, bytes) : nullptr;
+    make_used(*piece, user);
+    offsets[i] = piece->offset;
+    piece = rest;
+  }
+  ++counters_.served[static_cast<std::size_t>(rung::own)];
+  return count;
+}
+
+bool engine::deallocate_piece(stream_ledger& user, piece_cache& cache, std::size_t class_index,
+                              std::size_t offset) noexcept {
+  if (!pieces_.to_cache(offset, class_index)) return false;
+  while (!cache.push(class_index, offset)) {
+    std::array<std::size_t, piece_cache::most> oldest{};
+    const std::size_t count =
+        cache.take(class_index, oldest.data(), piece_cache::capacity(class_index) / 2);
+    give_back_pieces(user, class_index, oldest.data(), count);
+  }
+  return true;
+}
+
+void engine::give_back_pieces(stream_ledger& user, std::size_t class_index,
+                              const std::size_t* offsets, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) pieces_.remove(offsets[i]);
+  const books_lock lock{books_};
+  for (std::size_t i = 0; i < count; ++i)
+    static_cast<void>(take_back(user, offsets[i], classes.bytes[class_index]));
+}
+
+bool engine::end_piece(std::size_t offset, std::size_t& bytes) noexcept {
+  if (!pieces_.is_piece(offset)) return true;
+  if (bytes > largest_piece || !pieces_.to_cache(offset, classes.of(bytes))) return false;
+  pieces_.remove(offset);
+  bytes = classes.bytes[classes.of(bytes)];
+  return true;
+}
+
+void engine::empty_caches(stream_ledger& user) noexcept {
+  user.for_each_cache([&](piece_cache& cache) {
+    std::array<std::size_t, piece_cache::most> all{};
+    for (std::size_t i = 0; i < piece_class_count; ++i) {
+      const std::size_t count = cache.take(i, all.data(), all.size());
+      if (count != 0) give_back_pieces(user, i, all.data(), count);
+    }
+  });
+}
+
+std::size_t engine::cached_bytes() {
+  std::size_t sum = 0;
+  const books_lock lock{books_};
+  for (stream_ledger& each : ledgers_)
+    each.for_each_cache([&](piece_cache& cache) { sum += cache.bytes(); });
+  return sum;
+}
+
+}  // namespace hipvmm::mr::pool

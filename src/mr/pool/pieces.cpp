@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/pieces.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace hipvmm::mr::pool {
+
+void piece_map::add(std::size_t offset, std::size_t class_index, bool cached) {
+  std::atomic<mark*>& stretch_at = stretches_[offset / stretch];
+  if (stretch_at.load(std::memory_order_acquire) == nullptr) {
+    std::unique_ptr<mark[]> made{new mark[stretch / piece_unit]{}};
+    mark* none = nullptr;
+    if (stretch_at.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());
+  }
+  at(offset)->store(static_cast<std::uint8_t>((cached ? is_cached : 0) | (class_index + 1)),
+                    std::memory_order_relaxed);
+}
+
+piece_cache::piece_cache() {
+  std::uint32_t total = 0;
+  for (std::size_t i = 0; i < piece_class_count; ++i) {
+    first_[i] = total;
+    total += static_cast<std::uint32_t>(capacity(i));
+  }
+  slots_.resize(total);
+}
+
+std::size_t piece_cache::pop(std::size_t class_index) noexcept {
+  const std::lock_guard lock{lock_};
+  std::uint32_t& size = sizes_[class_index];
+  return size == 0 ? npos : slots_[first_[class_index] + --size];
+}
+
+bool piece_cache::push(std::size_t class_index, std::size_t offset) noexcept {
+  const std::lock_guard lock{lock_};
+  std::uint32_t& size = sizes_[class_index];
+  if (size == capacity(class_index)) return false;
+  slots_[first_[class_index] + size++] = offset;
+  return true;
+}
+
+std::size_t piece_cache::take(std::size_t class_index, std::size_t* offsets,
+                              std::size_t count) noexcept {
+  const std::lock_guard lock{lock_};
+  std::uint32_t& size = sizes_[class_index];
+  const std::size_t taken = std::min<std::size_t>(count, size);
+  std::size_t* const begin = slots_.data() + first_[class_index];
+  std::copy_n(begin, taken, offsets);
+  std::copy(begin + taken, begin + size, begin);
+  size -= static_cast<std::uint32_t>(taken);
+  return taken;
+}
+
+std::size_t piece_cache::bytes() noexcept {
+  const std::lock_guard lock{lock_};
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < piece_class_count; ++i) sum += sizes_[i] * classes.bytes[i];
+  return sum;
+}
+
+}  // namespace hipvmm::mr::pool

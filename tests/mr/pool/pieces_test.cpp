@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/pieces.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+
+namespace hipvmm::mr::pool {
+
+TEST_CASE("pool: a class of pieces holds what it is for, with at most an eighth to spare") {
+  for (std::size_t bytes = 1; bytes <= largest_piece; ++bytes) {
+    const std::size_t held = classes.bytes[classes.of(bytes)];
+    REQUIRE(held >= bytes);
+    const std::size_t rounded = (bytes + piece_unit - 1) / piece_unit * piece_unit;
+    REQUIRE(held - rounded <= rounded / 8);
+    REQUIRE(classes.of(held) == classes.of(bytes));
+  }
+}
+
+TEST_CASE("pool: a cache of pieces gives the last one first and takes so many as it has room for") {
+  piece_cache cache;
+  const std::size_t one = classes.of(4096);
+  CHECK(cache.pop(one) == piece_cache::npos);
+  for (std::size_t i = 0; i < piece_cache::capacity(one); ++i) REQUIRE(cache.push(one, 4096 * i));
+  CHECK_FALSE(cache.push(one, 1));
+  CHECK(cache.bytes() == 4096 * piece_cache::capacity(one));
+  CHECK(cache.pop(one) == 4096 * (piece_cache::capacity(one) - 1));
+  std::array<std::size_t, 3> oldest{};
+  CHECK(cache.take(one, oldest.data(), oldest.size()) == 3);
+  CHECK(oldest == std::array<std::size_t, 3>{0, 4096, 8192});
+  CHECK(cache.pop(classes.of(256)) == piece_cache::npos);
+}
+
+TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
+  piece_map map{std::size_t{1} << 30};
+  const std::size_t at = (std::size_t{5} << 21) + 512;
+  CHECK_FALSE(map.to_cache(at, 3));
+  map.add(at, 3, false);
+  CHECK_FALSE(map.to_caller(at, 3));
+  CHECK_FALSE(map.to_cache(at, 4));
+  CHECK_FALSE(map.to_cache(at + 1, 3));
+  CHECK_FALSE(map.to_cache(at + 256, 3));
+  CHECK(map.to_cache(at, 3));
+  CHECK(map.is_in_cache(at));
+  CHECK_FALSE(map.to_cache(at, 3));
+  CHECK(map.to_caller(at, 3));
+  map.remove(at);
+  CHECK_FALSE(map.to_cache(at, 3));
+}
+
+}  // namespace hipvmm::mr::pool
