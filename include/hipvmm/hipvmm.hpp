@@ -16,6 +16,7 @@
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/core/stream_pool.hpp>
+#include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/resource_contract.hpp>

@@ -101,6 +101,14 @@ bool device_ref::supports_virtual_memory() const {
   return value != 0;
 }
 
+bool device_ref::supports_memory_pools() const {
+  require_device(*this);
+  int value = 0;
+  check(hipDeviceGetAttribute(&value, hipDeviceAttributeMemoryPoolsSupported, ordinal_),
+        "hipDeviceGetAttribute");
+  return value != 0;
+}
+
 void device_ref::synchronize() const {
   const scoped_device scope{*this};
   check(hipDeviceSynchronize(), "hipDeviceSynchronize");

@@ -33,6 +33,8 @@ class device_ref {
   /// Tells whether the runtime says that it offers virtual memory management on the device; true
   /// where it cannot say (HIP before 5.3).
   [[nodiscard]] bool supports_virtual_memory() const;
+  /// Tells whether the runtime says that it offers stream-ordered pools (hipMallocAsync).
+  [[nodiscard]] bool supports_memory_pools() const;
   /// Waits until all work submitted to the device has finished.
   void synchronize() const;
 
