@@ -64,7 +64,7 @@ library nor of hipvmm"
     cuda*) [[ $layer == provider/cuda ]] && return ;;
     boost/stacktrace/*) [[ $layer == provider/host ]] && return ;;
     boost/*) [[ $layer != provider/* ]] && return ;;
-    CLI/* | nlohmann/*) [[ $layer == tool ]] && return ;;
+    CLI/* | libfccp/* | nlohmann/*) [[ $layer == tool ]] && return ;;
   esac
   if is_vendor "$header" && [[ $layer != adaptor ]]; then
     complain "$where: ${layer} may not include <$header>"

@@ -18,6 +18,7 @@ doctest-dev header doctest/doctest.h
 libcli11-dev header CLI/CLI.hpp
 nlohmann-json3-dev header nlohmann/json.hpp
 zlib1g-dev header zlib.h
+libfccp-dev header libfccp/csv.h
 END
 }
 

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+// Replays a recorded trace of allocations on a memory resource and tells what that costs: peak
+// memory, latencies, driver calls; with --check also whether the memory was ever handed out twice.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <hipvmm/core/device.hpp>
+#include "tool/progress_line.hpp"
+#include "tool/replay_checker.hpp"
+#include "tool/replay_job.hpp"
+#include "tool/replay_report.hpp"
+#include "tool/replay_subject.hpp"
+#include "tool/replay_timeline.hpp"
+#include "tool/replay_trace.hpp"
+
+namespace {
+
+using namespace hipvmm;
+using namespace hipvmm::tool;
+
+constexpr int failed = 1;
+constexpr int misused = 2;
+constexpr auto all_bytes = std::numeric_limits<std::size_t>::max();
+
+struct options {
+  std::string trace = "-";
+  std::string resource;
+  std::string streams = "real";
+  bool check = false;
+  std::size_t check_bytes = block_checker::default_budget;
+  std::size_t limit_bytes = 0;
+  int device = 0;
+  replay_thresholds thresholds;
+  std::string json;
+  std::string timeline;
+};
+
+/// CLI11's sizes, which on their own accept signs and answer nonsense with a list of every unit.
+std::string size_in_bytes(const std::string& text) {
+  std::string bytes = text;
+  try {
+    CLI::AsSizeValue{false}(bytes);
+    if (text.front() != '-' && std::stoull(bytes) != 0) return bytes;
+  } catch (const std::exception&) {
+  }
+  throw CLI::ValidationError{"'" + text +
+                             "' is no size; give bytes or units, as in 4194304 or 4MiB"};
+}
+
+std::string size_or_all(const std::string& text) {
+  return text == "all" ? std::to_string(all_bytes) : size_in_bytes(text);
+}
+
+void declare_threshold(CLI::App& app, const char* name, std::optional<double>& most,
+                       const char* meaning) {
+  app.add_option(name, most, meaning)
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->group("Thresholds, missed ones end in a failure")
+      ->type_name("N");
+}
+
+void declare(CLI::App& app, options& chosen) {
+  std::string names;
+  std::string meanings;
+  for (const subject_kind& kind : subject_kinds()) {
+    names += (names.empty() ? "" : "|") + std::string{kind.name};
+    meanings +=
+        (meanings.empty() ? "" : "; ") + std::string{kind.name} + ": " + std::string{kind.meaning};
+  }
+  chosen.resource = subject_kinds().front().name;
+  app.add_option("TRACE", chosen.trace,
+                 "A CSV file, gzip'ed or not, '-' for standard input (the default)");
+  app.add_option("--resource", chosen.resource, meanings)->type_name(names)->capture_default_str();
+  app.add_option("--streams", chosen.streams,
+                 "real: a stream for each of the trace; one: one for all")
+      ->check(CLI::IsMember{{"real", "one"}}.description(""))
+      ->type_name("real|one")
+      ->capture_default_str();
+  app.add_flag("--check", chosen.check,
+               "Fill each block, compare before its free, and see that none overlap");
+  app.add_option("--check-bytes", chosen.check_bytes,
+                 "Bytes to fill and compare of each block; 'all': every byte")
+      ->transform(size_or_all, "")
+      ->type_name("SIZE|all")
+      ->default_str("64KiB");
+  app.add_option("--limit", chosen.limit_bytes, "Most bytes that the resource may hold")
+      ->transform(size_in_bytes, "")
+      ->type_name("SIZE");
+  app.add_option("--device", chosen.device, "Device to replay on")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--json", chosen.json, "Write the result as JSON, '-' for standard output only")
+      ->type_name("FILE");
+  app.add_option("--timeline", chosen.timeline,
+                 "Draw requested, mapped and physical memory over the trace as SVG (gnuplot)")
+      ->type_name("FILE");
+  replay_thresholds& most = chosen.thresholds;
+  declare_threshold(app, "--max-ratio", most.ratio, "Peak physical by peak requested");
+  declare_threshold(app, "--max-pair-ns-p50", most.pair_ns_p50, "Latency of half of the pairs");
+  declare_threshold(app, "--max-pair-ns-p99", most.pair_ns_p99, "Latency of 99 % of the pairs");
+  declare_threshold(app, "--max-driver-share", most.driver_share,
+                    "Time in the driver by recorded time, as in 0.02");
+  app.set_version_flag("--version", "hipvmm-replay " HIPVMM_VERSION_TEXT);
+}
+
+/// What the command line alone cannot tell.
+void complete(const options& chosen, const CLI::App& app) {
+  if (app.count("--check-bytes") != 0 && !chosen.check)
+    throw CLI::ValidationError{"--check-bytes", "there is nothing to check without --check"};
+  if (chosen.check_bytes < block_checker::least_budget)
+    throw CLI::ValidationError{"--check-bytes", "less than 64 bytes of a block say too little"};
+  if (chosen.trace == "-" && ::isatty(STDIN_FILENO) == 1)
+    throw CLI::ValidationError{"TRACE", "nothing to read; name a file or pipe a trace in"};
+}
+
+/// Opens what is missing of descriptors 0 to 2 the wrong way round: a file opened later must not
+/// take the place of standard output, and using the missing one must fail.
+void occupy_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) != -1) continue;
+    if (descriptor == STDOUT_FILENO)
+      throw std::runtime_error{"standard output is closed; send it to a file or to /dev/null"};
+    static_cast<void>(::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
+void write(std::ostream& out, const std::string& text, const std::string& where) {
+  errno = 0;
+  if (!(out << text << std::flush))
+    throw std::system_error{errno, std::generic_category(), "cannot write the result to " + where};
+}
+
+/// Files that results go to, made before the work: an unwritable place must not cost the result of
+/// a long run.
+struct outputs {
+  explicit outputs(const options& chosen) {
+    if (!chosen.timeline.empty()) timeline.emplace(chosen.timeline);
+    if (chosen.json.empty() || chosen.json == "-") return;
+    json.open(chosen.json);
+    if (!json)
+      throw std::system_error{errno, std::generic_category(),
+                              "cannot create '" + chosen.json + "'"};
+  }
+
+  std::ofstream json;
+  std::optional<replay_timeline> timeline;
+};
+
+replay_result replay_with_progress(const trace& recorded, replay_subject& subject,
+                                   replay_options how) {
+  progress_line line;
+  how.on_progress = [&](std::size_t events) {
+    if (!line.is_due()) return;
+    const std::size_t all = recorded.events.size();
+    line.show(std::to_string(events) + " of " + std::to_string(all) + " events  " +
+              progress_bar(static_cast<double>(events) / static_cast<double>(all)));
+  };
+  return replay(recorded, subject, how);
+}
+
+int replay_and_report(const options& chosen) {
+  const device_ref device{chosen.device};
+  require_device(device);
+  subject_options made{device, std::nullopt};
+  if (chosen.limit_bytes != 0) made.limit_bytes = chosen.limit_bytes;
+  const std::unique_ptr<replay_subject> subject = make_subject(chosen.resource, made);
+  outputs written{chosen};
+  const trace recorded = read_trace(chosen.trace);
+
+  replay_options how;
+  how.device = device;
+  how.streams = chosen.streams == "one" ? replay_streams::one : replay_streams::real;
+  if (chosen.check) how.check_bytes = chosen.check_bytes;
+  if (written.timeline) how.sample_windows = replay_timeline::windows;
+  const replay_result result = replay_with_progress(recorded, *subject, how);
+
+  const replay_report report{recorded, chosen.resource,
+                             "device " + std::to_string(chosen.device) + " (" + device.name() + ")",
+                             result};
+  if (chosen.json != "-") write(std::cout, text_of(report), "standard output");
+  if (chosen.json == "-")
+    write(std::cout, json_of(report), "standard output");
+  else if (!chosen.json.empty())
+    write(written.json, json_of(report), "'" + chosen.json + "'");
+  if (written.timeline)
+    written.timeline->draw(recorded.name + " on " + chosen.resource, result.samples);
+
+  std::string wrong;
+  if (result.failures.count() != 0)
+    wrong = std::to_string(result.failures.count()) +
+            " of the trace's requests failed, the first: " + result.failures.texts().front();
+  for (const std::string& each : missed(report, chosen.thresholds))
+    wrong += (wrong.empty() ? "" : "; ") + each;
+  if (!wrong.empty()) throw std::runtime_error{wrong};
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that went away shows as a failed write, which gets a sentence.
+  std::signal(SIGPIPE, SIG_IGN);
+  CLI::App app{"Replays a recorded trace of allocations on a memory resource of HIP or hipvmm.",
+               "hipvmm-replay"};
+  options chosen;
+  try {
+    occupy_standard_descriptors();
+    declare(app, chosen);
+    app.parse(argc, argv);
+    complete(chosen, app);
+    return replay_and_report(chosen);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::Error& error) {
+    std::cerr << "hipvmm-replay: " << error.what() << " (see hipvmm-replay --help)\n";
+    return misused;
+  } catch (const std::exception& error) {
+    std::cerr << "hipvmm-replay: " << error.what() << '\n';
+    return failed;
+  }
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include "tool/replay_report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include <hipvmm/core/bytes.hpp>
+#include "tool/replay_clock.hpp"
+
+namespace hipvmm::tool {
+namespace {
+
+std::ostream& label(std::ostream& out, const char* text) {
+  return out << std::left << std::setw(12) << text << std::right;
+}
+
+std::string number(double value, int digits) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(digits) << value;
+  return text.str();
+}
+
+std::string duration(double nanoseconds) {
+  if (nanoseconds < 1e4) return number(nanoseconds, 0) + " ns";
+  if (nanoseconds < 1e7) return number(nanoseconds / 1e3, 1) + " us";
+  if (nanoseconds < 1e10) return number(nanoseconds / 1e6, 1) + " ms";
+  return number(nanoseconds / 1e9, 1) + " s";
+}
+
+std::string plural(std::size_t count, const char* noun) {
+  return std::to_string(count) + ' ' + noun + (count == 1 ? "" : "s");
+}
+
+void write_calls(std::ostream& out, const replay_report& report) {
+  for (const driver_calls& each : report.result.calls)
+    label(out, "driver") << std::left << std::setw(26) << each.function << std::right
+                         << std::setw(10) << each.count << " calls  "
+                         << duration(each.seconds * 1e9) << '\n';
+  label(out, "") << duration(report.result.driver_seconds() * 1e9) << " in all";
+  if (const auto share = driver_share_of(report))
+    out << ", " << number(*share * 100, 2) << " % of the recorded time";
+  out << '\n';
+}
+
+void write_check(std::ostream& out, const replay_result& result) {
+  if (!result.checked) return;
+  label(out, "checked") << plural(result.checked->blocks, "block") << ": "
+                        << format_bytes(result.checked->bytes_looked_at) << " of their "
+                        << format_bytes(result.checked->bytes)
+                        << " filled and compared, and that none overlap\n";
+}
+
+nlohmann::ordered_json calls_in_json(const replay_result& result) {
+  auto calls = nlohmann::ordered_json::object();
+  for (const driver_calls& each : result.calls)
+    calls[each.function] = {{"count", each.count}, {"seconds", each.seconds}};
+  return calls;
+}
+
+}  // namespace
+
+double ratio_of(const replay_result& result) {
+  if (result.peak_requested == 0) return 0;
+  return static_cast<double>(result.peak_physical) / static_cast<double>(result.peak_requested);
+}
+
+std::optional<double> driver_share_of(const replay_report& report) {
+  if (report.recorded.seconds <= 0) return std::nullopt;
+  return report.result.driver_seconds() / report.recorded.seconds;
+}
+
+std::string text_of(const replay_report& report) {
+  const replay_result& result = report.result;
+  const trace& recorded = report.recorded;
+  std::ostringstream out;
+  label(out, "trace") << recorded.name << ": " << plural(recorded.events.size(), "event") << " in "
+                      << plural(recorded.streams, "stream") << ", recorded in "
+                      << duration(recorded.seconds * 1e9) << '\n';
+  if (recorded.recorded_failures + recorded.empty_requests != 0)
+    label(out, "") << "left out: " << plural(recorded.recorded_failures, "recorded failure")
+                   << " and " << plural(recorded.empty_requests, "row") << " of 0 bytes\n";
+  label(out, "resource") << report.resource << " on " << report.device << ", "
+                         << plural(result.streams, "stream") << '\n';
+  label(out, "requested") << format_bytes(result.peak_requested) << " at most\n";
+  label(out, "physical") << format_bytes(result.peak_physical) << " at most, "
+                         << number(ratio_of(result), 3) << " of what was requested\n";
+  label(out, "pairs") << result.pair_ns.size() << ": half take at most "
+                      << duration(static_cast<double>(result.pair_percentile(0.5)))
+                      << ", 99 % at most "
+                      << duration(static_cast<double>(result.pair_percentile(0.99)))
+                      << "; each includes about " << 2 * clock_ns() << " ns of the clock itself\n";
+  write_calls(out, report);
+  write_check(out, result);
+  label(out, "took") << duration(result.seconds * 1e9) << '\n';
+  label(out, "failures") << result.failures.count() << '\n';
+  for (const std::string& text : result.failures.texts()) label(out, "") << text << '\n';
+  if (result.failures.count() > result.failures.texts().size())
+    label(out, "") << "and " << result.failures.count() - result.failures.texts().size()
+                   << " more\n";
+  return out.str();
+}
+
+std::string json_of(const replay_report& report) {
+  const replay_result& result = report.result;
+  nlohmann::ordered_json json = {{"trace", report.recorded.name},
+                                 {"resource", report.resource},
+                                 {"device", report.device},
+                                 {"events", report.recorded.events.size()},
+                                 {"streams", result.streams},
+                                 {"peak_requested", result.peak_requested},
+                                 {"peak_physical", result.peak_physical},
+                                 {"ratio", ratio_of(result)},
+                                 {"pair_ns_p50", result.pair_percentile(0.5)},
+                                 {"pair_ns_p99", result.pair_percentile(0.99)},
+                                 {"clock_ns", clock_ns()},
+                                 {"driver_calls", result.driver_call_count()},
+                                 {"driver_seconds", result.driver_seconds()},
+                                 {"driver", calls_in_json(result)},
+                                 {"seconds", result.seconds},
+                                 {"recorded_seconds", report.recorded.seconds},
+                                 {"failures", result.failures.count()},
+                                 {"failure_texts", result.failures.texts()}};
+  json["verified"] = nullptr;
+  if (result.checked) {
+    json["verified"] = result.failures.count() == 0;
+    json["checked"] = {{"blocks", result.checked->blocks},
+                       {"bytes", result.checked->bytes},
+                       {"bytes_looked_at", result.checked->bytes_looked_at}};
+  }
+  // A file's name need not be UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::vector<std::string> missed(const replay_report& report, const replay_thresholds& thresholds) {
+  std::vector<std::string> result;
+  const auto compare = [&result](const char* option, std::optional<double> most,
+                                 std::optional<double> found, int digits) {
+    if (!most) return;
+    if (!found)
+      result.push_back(std::string{option} + ": the trace has no duration to compare with");
+    else if (*found > *most)
+      result.push_back(std::string{option} + ": " + number(*found, digits) + " exceeds " +
+                       number(*most, digits));
+  };
+  compare("--max-ratio", thresholds.ratio, ratio_of(report.result), 4);
+  compare("--max-pair-ns-p50", thresholds.pair_ns_p50,
+          static_cast<double>(report.result.pair_percentile(0.5)), 0);
+  compare("--max-pair-ns-p99", thresholds.pair_ns_p99,
+          static_cast<double>(report.result.pair_percentile(0.99)), 0);
+  compare("--max-driver-share", thresholds.driver_share, driver_share_of(report), 4);
+  return result;
+}
+
+std::uint64_t clock_ns() {
+  std::array<std::uint64_t, 1001> looks{};
+  for (std::uint64_t& each : looks) each = stopwatch{}.nanoseconds();
+  const auto middle = looks.begin() + looks.size() / 2;
+  std::nth_element(looks.begin(), middle, looks.end());
+  return *middle;
+}
+
+}  // namespace hipvmm::tool

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "support/fault_sweep.hpp"
+#include "tool/replay_job.hpp"
+#include "tool/replay_traces.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// Counts what is reported and hands it on.
+class report_counter {
+ public:
+  report_counter() {
+    count = 0;
+    next = set_error_handler(handle);
+  }
+  ~report_counter() { set_error_handler(next); }
+  report_counter(const report_counter&) = delete;
+  report_counter& operator=(const report_counter&) = delete;
+
+  static inline std::atomic<std::size_t> count;
+
+  static void handle(const char* call, int code, const char* message) noexcept {
+    ++count;
+    next(call, code, message);
+  }
+
+ private:
+  static inline error_handler next;
+};
+
+}  // namespace
+
+TEST_CASE("replay: each HIP call that fails is told and leaves nothing behind") {
+  const tool::trace recorded = trace_of(
+      "0,0,allocate,a,5000,1\n"
+      "0,1,allocate,b,7001,2\n"
+      "0,2,free,a,5000,2\n"
+      "0,3,allocate,c,3,1\n");
+  for (const tool::subject_kind& kind : tool::subject_kinds()) {
+    if (kind.name == "async" && !device_ref{0}.supports_memory_pools()) continue;
+    CAPTURE(kind.name);
+    fault_sweep{"a replay with its subject"}.run([&] {
+      const report_counter reported;
+      tool::replay_failures failures;
+      {
+        const auto subject = kind.make({device_ref{0}, std::nullopt});
+        tool::replay_options options;
+        options.check_bytes = KiB;
+        options.sample_windows = 2;
+        failures = tool::replay(recorded, *subject, options).failures;
+      }
+      if (hipvmm_host_fault_struck() != 0) CHECK(failures.count() + reported.count > 0);
+      // A block whose free failed is lost, and the sweep has to know that this was told.
+      for (const std::string& text : failures.texts())
+        if (!text.starts_with("row ")) report_counter::handle("replay", 0, text.c_str());
+      device_ref{0}.synchronize();
+    });
+  }
+}
+
+}  // namespace hipvmm::test

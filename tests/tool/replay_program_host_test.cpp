@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// hipvmm-replay where the host provider lets it fail, or shows it a terminal that is slow to fill.
+#include <doctest/doctest.h>
+
+#include <random>
+#include <string>
+
+#include "tool/replay_program.hpp"
+
+namespace hipvmm::test {
+
+TEST_CASE("hipvmm-replay: a device that is too small fails with the rows that found it so") {
+  const temporary_file trace{small_trace, ".csv"};
+  surroundings given;
+  given.environment = {"HIPVMM_HOST_MEMORY=2MiB"};
+  const outcome ended = replay_program({trace.path()}, given);
+  check_fails(ended, 1, {"1 of the trace's requests failed", "row 3: out of device memory"});
+  CHECK(ended.out.find("failures    1\n") != std::string::npos);
+}
+
+TEST_CASE("hipvmm-replay: a HIP call that fails ends it with the row") {
+  const temporary_file trace{small_trace, ".csv"};
+  surroundings given;
+  given.environment = {"HIPVMM_HOST_FAULTS=hipMemsetD32Async error=hipErrorUnknown"};
+  check_fails(replay_program({trace.path(), "--check"}, given), 1,
+              {"row 2 of the trace", "hipMemsetD32Async failed"});
+}
+
+TEST_CASE("hipvmm-replay: shows on a terminal how far it is, and wipes that") {
+  std::mt19937 generator{1};
+  const temporary_file trace{trace_header + random_rows(generator, 1000, 2), ".csv"};
+  surroundings given;
+  given.terminal_errors = true;
+  const outcome ended = replay_program({trace.path()}, given);
+  CHECK(ended.status == 0);
+  CHECK(ended.err.find("of 1000 events") != std::string::npos);
+  CHECK(ended.err.ends_with("\r\033[K"));
+}
+
+TEST_CASE("hipvmm-replay: without a device it says so") {
+  surroundings given;
+  given.environment = {"HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=none"};
+  check_fails(replay_program({}, given), 1, {"no HIP device"});
+}
+
+}  // namespace hipvmm::test

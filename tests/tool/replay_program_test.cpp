@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// hipvmm-replay as its users run it, on any provider.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tool/replay_program.hpp"
+
+namespace hipvmm::test {
+
+TEST_CASE("hipvmm-replay: a trace from standard input ends in figures") {
+  surroundings given;
+  given.standard_input = small_trace;
+  const outcome ended = replay_program({"--check"}, given);
+  CAPTURE(ended.err);
+  CHECK(ended.status == 0);
+  CHECK(ended.err.empty());
+  for (const char* part : {"4 events in 2 streams", "3.86 MiB at most", "hipMalloc",
+                           "checked     2 blocks", "failures    0\n"}) {
+    CAPTURE(part);
+    CHECK(ended.out.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("hipvmm-replay: --json - writes JSON alone, --json FILE both") {
+  const temporary_file trace{small_trace, ".csv"};
+  const outcome alone =
+      replay_program({trace.path(), "--json", "-", "--streams", "one", "--check"});
+  REQUIRE(alone.status == 0);
+  const nlohmann::json json = nlohmann::json::parse(alone.out);
+  CHECK(json["trace"] == trace.path());
+  CHECK(json["events"] == 4);
+  CHECK(json["streams"] == 1);
+  CHECK(json["peak_requested"] == 4048576);
+  CHECK(json["verified"] == true);
+  CHECK(json["recorded_seconds"].get<double>() == doctest::Approx(3));
+
+  const temporary_file file{{}, ".json"};
+  const outcome both = replay_program({trace.path(), "--json", file.path()});
+  REQUIRE(both.status == 0);
+  CHECK(both.out.starts_with("trace       " + trace.path()));
+  CHECK(nlohmann::json::parse(file.contents())["streams"] == 2);
+}
+
+TEST_CASE("hipvmm-replay: a missed threshold is named and fails behind the figures") {
+  const temporary_file trace{small_trace, ".csv"};
+  const outcome ended =
+      replay_program({trace.path(), "--max-ratio", "0.5", "--max-pair-ns-p99", "1"});
+  check_fails(ended, 1, {"--max-ratio: ", " exceeds 0.5000; --max-pair-ns-p99: "});
+  CHECK(ended.out.find("failures    0\n") != std::string::npos);
+  CHECK(replay_program({trace.path(), "--max-ratio", "100", "--max-driver-share", "100"}).status ==
+        0);
+}
+
+TEST_CASE("hipvmm-replay: a file that is wrong is named with its row") {
+  const temporary_file trace{small_trace + "0,4,free,c,1,1\n", ".csv"};
+  const outcome ended = replay_program({trace.path()});
+  check_fails(ended, 1, {trace.path(), "row 6", "no row before has allocated"});
+  CHECK(ended.out.empty());
+}
+
+TEST_CASE("hipvmm-replay: options that make no sense are refused") {
+  const temporary_file trace{small_trace, ".csv"};
+  struct misuse {
+    std::vector<std::string> arguments;
+    std::vector<std::string> words;
+    int status = 2;
+  };
+  const misuse cases[] = {
+      {{trace.path(), "--streams", "two"}, {"--streams"}},
+      {{trace.path(), "--check-bytes", "4KiB"}, {"--check-bytes", "--check"}},
+      {{trace.path(), "--check", "--check-bytes", "many"}, {"'many' is no size"}},
+      {{trace.path(), "--check", "--check-bytes", "8"}, {"64 bytes"}},
+      {{trace.path(), "--max-ratio", "-1"}, {"--max-ratio"}},
+      {{trace.path(), "--nonsense"}, {"--nonsense"}},
+      {{trace.path(), "--resource", "gold"}, {"no resource 'gold'", "hip, async"}, 1},
+      {{trace.path(), "--limit", "1GiB"}, {"--limit"}, 1},
+      {{trace.path(), "--device", "99"}, {"device 99 does not exist"}, 1},
+      {{"/nonexistent/trace.csv"}, {"cannot open it"}, 1},
+      {{trace.path(), "--json", "/nonexistent/x.json"}, {"cannot create '/nonexistent/x.json'"}, 1},
+      {{trace.path(), "--timeline", "/nonexistent/x.svg"},
+       {"cannot create '/nonexistent/x.svg'"},
+       1},
+  };
+  for (const misuse& each : cases) {
+    CAPTURE(each.arguments.back());
+    const outcome ended = replay_program(each.arguments);
+    check_fails(ended, each.status, each.words);
+    CHECK(ended.out.empty());
+  }
+}
+
+TEST_CASE("hipvmm-replay: a terminal to read from is refused") {
+  surroundings given;
+  given.terminal_input = true;
+  check_fails(replay_program({}, given), 2, {"nothing to read"});
+}
+
+TEST_CASE("hipvmm-replay: a result that cannot be written is a failure") {
+  const temporary_file trace{small_trace, ".csv"};
+  surroundings given;
+  given.closed_output = true;
+  check_fails(replay_program({trace.path()}, given), 1, {"standard output is closed"});
+  given = {};
+  given.output_file = "/dev/full";
+  check_fails(replay_program({trace.path()}, given), 1, {"cannot write the result"});
+}
+
+TEST_CASE("hipvmm-replay: without gnuplot --timeline says what to install and leaves no file") {
+  const temporary_file trace{small_trace, ".csv"};
+  const std::string picture = trace.path() + ".svg";
+  surroundings given;
+  given.environment = {"PATH=/nonexistent"};
+  check_fails(replay_program({trace.path(), "--timeline", picture}, given), 1, {"gnuplot-nox"});
+  CHECK_FALSE(std::filesystem::exists(picture));
+}
+
+TEST_CASE("hipvmm-replay: --timeline draws the curves with their names") {
+  if (std::system("gnuplot --version >/dev/null 2>&1") != 0) {
+    MESSAGE("skipped: gnuplot is not installed");
+    return;
+  }
+  const temporary_file trace{small_trace, ".csv"};
+  const temporary_file picture{{}, ".svg"};
+  const outcome ended = replay_program({trace.path(), "--timeline", picture.path()});
+  CAPTURE(ended.err);
+  REQUIRE(ended.status == 0);
+  const std::string svg = picture.contents();
+  for (const char* part : {"<svg", "requested", "physical", "recorded time", "</svg>"}) {
+    CAPTURE(part);
+    CHECK(svg.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("hipvmm-replay: --help and --version go to standard output") {
+  CHECK(replay_program({"--help"}).out.find("--max-driver-share") != std::string::npos);
+  CHECK(replay_program({"--version"}).out.starts_with("hipvmm-replay "));
+}
+
+}  // namespace hipvmm::test

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "tool/replay_report.hpp"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include "tool/replay_timeline.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+struct reported {
+  tool::trace recorded;
+  tool::replay_result result;
+  reported() {
+    recorded.name = "trace\xff.csv";
+    recorded.events.resize(7);
+    recorded.streams = 2;
+    recorded.seconds = 10;
+    result.streams = 1;
+    result.peak_requested = 64 * MiB;
+    result.peak_physical = 80 * MiB;
+    for (std::uint64_t ns = 1; ns <= 100; ++ns) result.pair_ns.push_back(ns * 10);
+    result.calls = {{"hipMalloc", 40, 0.5}, {"hipFree", 30, 0.25}};
+    result.seconds = 2;
+  }
+  [[nodiscard]] tool::replay_report report() const {
+    return {recorded, "hip", "device 0 (a device)", result};
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("replay_report: JSON has every figure") {
+  const reported all;
+  const std::string text = json_of(all.report());
+  CHECK(text.ends_with("}\n"));
+  const nlohmann::json json = nlohmann::json::parse(text);
+  CHECK(contains(json["trace"].get<std::string>(), "trace"));
+  CHECK(json["resource"] == "hip");
+  CHECK(json["events"] == 7);
+  CHECK(json["streams"] == 1);
+  CHECK(json["peak_requested"] == 64 * MiB);
+  CHECK(json["peak_physical"] == 80 * MiB);
+  CHECK(json["ratio"].get<double>() == doctest::Approx(1.25));
+  CHECK(json["pair_ns_p50"] == 500);
+  CHECK(json["pair_ns_p99"] == 990);
+  CHECK(json["driver_calls"] == 70);
+  CHECK(json["driver_seconds"].get<double>() == doctest::Approx(0.75));
+  CHECK(json["driver"]["hipFree"]["count"] == 30);
+  CHECK(json["driver"]["hipFree"]["seconds"].get<double>() == doctest::Approx(0.25));
+  CHECK(json["seconds"].get<double>() == doctest::Approx(2));
+  CHECK(json["recorded_seconds"].get<double>() == doctest::Approx(10));
+  CHECK(json["failures"] == 0);
+  CHECK(json["verified"].is_null());
+  CHECK_FALSE(json.contains("checked"));
+}
+
+TEST_CASE("replay_report: a replay is verified when it was checked and nothing failed") {
+  reported all;
+  all.result.checked = {7, 4096, 1024};
+  CHECK(nlohmann::json::parse(json_of(all.report()))["verified"] == true);
+  CHECK(contains(text_of(all.report()), "7 blocks: 1024 B of their 4096 B"));
+  all.result.failures.add("row 3: wrong");
+  const nlohmann::json json = nlohmann::json::parse(json_of(all.report()));
+  CHECK(json["verified"] == false);
+  CHECK(json["failures"] == 1);
+  CHECK(json["failure_texts"][0] == "row 3: wrong");
+}
+
+TEST_CASE("replay_report: the text names the figures") {
+  const reported all;
+  const std::string text = text_of(all.report());
+  for (const char* part : {"7 events in 2 streams", "hip on device 0 (a device), 1 stream\n",
+                           "64.00 MiB at most", "80.00 MiB at most, 1.250 of", "at most 500 ns",
+                           "at most 990 ns", "hipMalloc", "7.50 % of the recorded time"}) {
+    CAPTURE(part);
+    CHECK(contains(text, part));
+  }
+}
+
+TEST_CASE("replay_report: all failures are counted and the first are named") {
+  reported all;
+  for (int i = 0; i < 8; ++i) all.result.failures.add("row " + std::to_string(i));
+  const std::string text = text_of(all.report());
+  CHECK(contains(text, "row 4\n"));
+  CHECK_FALSE(contains(text, "row 5\n"));
+  CHECK(contains(text, "and 3 more\n"));
+}
+
+TEST_CASE("replay_report: thresholds that are missed are named") {
+  const reported all;
+  CHECK(missed(all.report(), {}).empty());
+  CHECK(missed(all.report(), {1.25, 500, 990, 0.075}).empty());
+  const std::vector<std::string> all_missed = missed(all.report(), {1.2, 499, 900, 0.07});
+  REQUIRE(all_missed.size() == 4);
+  CHECK(all_missed[0] == "--max-ratio: 1.2500 exceeds 1.2000");
+  CHECK(all_missed[1] == "--max-pair-ns-p50: 500 exceeds 499");
+  CHECK(all_missed[2] == "--max-pair-ns-p99: 990 exceeds 900");
+  CHECK(all_missed[3] == "--max-driver-share: 0.0750 exceeds 0.0700");
+}
+
+TEST_CASE("replay_report: a share of no time cannot pass") {
+  reported all;
+  all.recorded.seconds = 0;
+  const std::vector<std::string> result = missed(all.report(), {{}, {}, {}, 1.0});
+  REQUIRE(result.size() == 1);
+  CHECK(contains(result[0], "no duration"));
+}
+
+TEST_CASE("replay_timeline: the script draws what the resource tells, under a quoted title") {
+  std::vector<tool::replay_sample> samples{{0.5, 2 * MiB, {3 * MiB, 4 * MiB}}};
+  const std::string whole = tool::timeline_script("it's\na trace", samples);
+  CHECK(contains(whole, "set title 'it''s a trace'\n"));
+  CHECK(contains(whole, "\n0.5 2.000000 3.000000 4.000000\n"));
+  CHECK(contains(whole, "title 'mapped'"));
+  samples.front().held.mapped.reset();
+  CHECK_FALSE(contains(tool::timeline_script("a", samples), "title 'mapped'"));
+}
+
+}  // namespace hipvmm::test
