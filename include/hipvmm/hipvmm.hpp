@@ -12,6 +12,7 @@
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/device.hpp>
 #include <hipvmm/core/device_allocation.hpp>
+#include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/check.hpp"
+#include "core/driver_calls.hpp"
 
 namespace hipvmm {
 
@@ -15,12 +16,16 @@ device_allocation::device_allocation(device_ref device, std::size_t bytes)
                                 std::to_string(device.ordinal()) + ": the size must be at least 1"};
   const scoped_device scope{device};
   void* pointer = nullptr;
-  detail::check_resources(hipMalloc(&pointer, bytes), "hipMalloc", device, bytes);
+  detail::check_resources(
+      detail::timed(detail::memory_call::malloc, [&] { return hipMalloc(&pointer, bytes); }),
+      "hipMalloc", device, bytes);
   pointer_ = pointer;
 }
 
 device_allocation::~device_allocation() {
-  if (pointer_ != nullptr) detail::report(hipFree(pointer_), "hipFree");
+  if (pointer_ != nullptr)
+    detail::report(detail::timed(detail::memory_call::free, [&] { return hipFree(pointer_); }),
+                   "hipFree");
 }
 
 device_allocation& device_allocation::operator=(device_allocation&& other) noexcept {

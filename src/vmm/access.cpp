@@ -7,6 +7,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/driver_calls.hpp"
 
 namespace hipvmm {
 
@@ -83,12 +84,16 @@ void access_map::apply(void* address, std::size_t bytes) const {
     if (entry.device != owner_) descs.push_back(to_hip(entry));
   if (const access_right own = get(owner_); own != access_right::none)
     descs.push_back(to_hip({owner_, own}));
-  check(hipMemSetAccess(address, bytes, descs.data(), descs.size()), "hipMemSetAccess");
+  check(detail::timed(detail::memory_call::set_access,
+                      [&] { return hipMemSetAccess(address, bytes, descs.data(), descs.size()); }),
+        "hipMemSetAccess");
 }
 
 void set_access(void* address, std::size_t bytes, access_desc desc) {
   const hipMemAccessDesc wanted = to_hip(desc);
-  check(hipMemSetAccess(address, bytes, &wanted, 1), "hipMemSetAccess");
+  check(detail::timed(detail::memory_call::set_access,
+                      [&] { return hipMemSetAccess(address, bytes, &wanted, 1); }),
+        "hipMemSetAccess");
 }
 
 access_right get_access(const void* address, device_ref device) {

@@ -10,6 +10,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
+#include "core/driver_calls.hpp"
 
 namespace hipvmm {
 namespace {
@@ -34,7 +35,9 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
     : bytes_{bytes} {
   // ROCm 6 answers bad arguments and lack of addresses alike, so the arguments are checked first.
   require_valid(bytes, alignment);
-  const hipError_t result = hipMemAddressReserve(&base_, bytes, alignment, hint, 0);
+  const hipError_t result = detail::timed(detail::memory_call::address_reserve, [&] {
+    return hipMemAddressReserve(&base_, bytes, alignment, hint, 0);
+  });
   if (result == hipErrorOutOfMemory) {
     detail::clear_last_error();
     throw out_of_memory{exhausted::addresses, reference_device.ordinal(), bytes, 0, {}};
@@ -47,7 +50,9 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
         "offers no virtual memory management"};
   // ROCm up to 6.4 checks the alignment and then ignores it.
   if (alignment != 0 && reinterpret_cast<std::uintptr_t>(base_) % alignment != 0) {
-    detail::report(hipMemAddressFree(base_, bytes), "hipMemAddressFree");
+    detail::report(detail::timed(detail::memory_call::address_free,
+                                 [&] { return hipMemAddressFree(base_, bytes); }),
+                   "hipMemAddressFree");
     base_ = nullptr;
     throw unsupported{"hipMemAddressReserve ignored the alignment " + std::to_string(alignment) +
                       "; ask for none, or reserve more and align within"};
@@ -55,7 +60,10 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
 }
 
 address_reservation::~address_reservation() {
-  if (base_ != nullptr) detail::report(hipMemAddressFree(base_, bytes_), "hipMemAddressFree");
+  if (base_ != nullptr)
+    detail::report(detail::timed(detail::memory_call::address_free,
+                                 [&] { return hipMemAddressFree(base_, bytes_); }),
+                   "hipMemAddressFree");
 }
 
 address_reservation& address_reservation::operator=(address_reservation&& other) noexcept {

@@ -9,6 +9,7 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
+#include "core/driver_calls.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
@@ -49,14 +50,19 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
                                 " exceeds its reservation of " +
                                 std::to_string(reservation.bytes()) + " bytes"};
   void* const address = static_cast<char*>(reservation.get()) + offset;
-  detail::check(hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0), "hipMemMap");
+  detail::check(detail::timed(detail::memory_call::map,
+                              [&] { return hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0); }),
+                "hipMemMap");
   if (answer == map_answer::verified) verify(address, chunk.device());
   address_ = address;
   bytes_ = chunk.bytes();
 }
 
 mapping::~mapping() {
-  if (address_ != nullptr) detail::report(hipMemUnmap(address_, bytes_), "hipMemUnmap");
+  if (address_ != nullptr)
+    detail::report(
+        detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); }),
+        "hipMemUnmap");
 }
 
 mapping& mapping::operator=(mapping&& other) noexcept {
@@ -68,7 +74,9 @@ mapping& mapping::operator=(mapping&& other) noexcept {
 
 void mapping::unmap() {
   if (address_ == nullptr) return;
-  detail::check(hipMemUnmap(address_, bytes_), "hipMemUnmap");
+  detail::check(
+      detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); }),
+      "hipMemUnmap");
   static_cast<void>(release());
 }
 

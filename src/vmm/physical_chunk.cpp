@@ -7,6 +7,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/driver_calls.hpp"
 
 namespace hipvmm {
 
@@ -53,7 +54,8 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, handle_type
   const scoped_device scope{device};
   const hipMemAllocationProp wanted = properties(device, shareable);
   hipMemGenericAllocationHandle_t handle = nullptr;
-  const hipError_t result = hipMemCreate(&handle, bytes, &wanted, 0);
+  const hipError_t result = detail::timed(detail::memory_call::create,
+                                          [&] { return hipMemCreate(&handle, bytes, &wanted, 0); });
   if (result == hipErrorInvalidValue) {
     detail::clear_last_error();
     const std::size_t unit = granularity_of(device).minimum;
@@ -69,7 +71,10 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, handle_type
 }
 
 physical_chunk::~physical_chunk() {
-  if (handle_ != nullptr) detail::report(hipMemRelease(handle_), "hipMemRelease");
+  if (handle_ != nullptr)
+    detail::report(
+        detail::timed(detail::memory_call::release, [&] { return hipMemRelease(handle_); }),
+        "hipMemRelease");
 }
 
 physical_chunk& physical_chunk::operator=(physical_chunk&& other) noexcept {
