@@ -41,6 +41,11 @@ class report_recorder {
                    std::to_string(each.code) + ")");
   }
 
+  static void record(const char* call, int code, const char* message) noexcept {
+    const std::lock_guard lock{mutex};
+    reports.push_back({call, code, message});
+  }
+
  private:
   struct report {
     const char* call;
@@ -48,10 +53,6 @@ class report_recorder {
     std::string message;
   };
 
-  static void record(const char* call, int code, const char* message) noexcept {
-    const std::lock_guard lock{mutex};
-    reports.push_back({call, code, message});
-  }
   static std::vector<report> take() {
     const std::lock_guard lock{mutex};
     return std::exchange(reports, {});
@@ -106,6 +107,13 @@ class replayer {
   ~replayer() {
     for (block& each : blocks_)
       if (each.pointer != nullptr) deallocate(each);
+    for (const stream& each : streams_) {
+      try {
+        subject_.forget(each);
+      } catch (const std::exception& error) {
+        report_recorder::record("forget", 0, error.what());
+      }
+    }
   }
   replayer(const replayer&) = delete;
   replayer& operator=(const replayer&) = delete;

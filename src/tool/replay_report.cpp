@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include "tool/replay_clock.hpp"
@@ -56,7 +57,7 @@ void write_check(std::ostream& out, const replay_result& result) {
 nlohmann::ordered_json calls_in_json(const replay_result& result) {
   auto calls = nlohmann::ordered_json::object();
   for (const driver_calls& each : result.calls)
-    calls[each.function] = {{"count", each.count}, {"seconds", each.seconds}};
+    calls[std::string{each.function}] = {{"count", each.count}, {"seconds", each.seconds}};
   return calls;
 }
 

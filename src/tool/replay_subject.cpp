@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <string>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "tool/replay_clock.hpp"
 
 namespace hipvmm::tool {
@@ -69,7 +72,10 @@ class hip_subject final : public replay_subject {
       : upstream_{options.device}, timed_{upstream_, "hipMalloc", "hipFree"} {}
 
   mr::memory_resource& resource() noexcept override { return timed_; }
-  void begin() override { free_before_ = upstream_.device().free_memory(); }
+  void begin() override {
+    drain_retired_memory();  // what comes back during the replay would hide what is taken
+    free_before_ = upstream_.device().free_memory();
+  }
   void look() override { peak_ = std::max(peak_, held().physical); }
   [[nodiscard]] std::size_t peak_physical() const override { return peak_; }
   [[nodiscard]] memory_held held() const override {
@@ -104,6 +110,46 @@ class async_subject final : public replay_subject {
   timed_resource timed_;
 };
 
+class pool_subject final : public replay_subject {
+ public:
+  explicit pool_subject(const subject_options& options)
+      : pool_{options.device, with_limit(options.limit_bytes)} {}
+
+  mr::memory_resource& resource() noexcept override { return pool_; }
+  void begin() override { before_ = memory_calls(); }
+  void forget(stream_ref stream) override { pool_.forget_stream(stream); }
+  [[nodiscard]] std::size_t peak_physical() const override {
+    return pool_.statistics().reserved_high;
+  }
+  [[nodiscard]] memory_held held() const override {
+    const mr::pool_statistics now = pool_.statistics();
+    return {now.reserved_current, now.mapped_bytes};
+  }
+  [[nodiscard]] std::vector<driver_calls> calls() const override {
+    std::vector<driver_calls> result;
+    for (driver_calls each : memory_calls()) {
+      const auto same = [&](const driver_calls& other) { return other.function == each.function; };
+      const auto earlier = std::find_if(before_.begin(), before_.end(), same);
+      if (earlier != before_.end()) {
+        each.count -= earlier->count;
+        each.seconds -= earlier->seconds;
+      }
+      if (each.count != 0) result.push_back(each);
+    }
+    return result;
+  }
+
+ private:
+  static mr::pool_options with_limit(std::optional<std::size_t> bytes) {
+    mr::pool_options options;
+    options.maximum_bytes = bytes.value_or(0);
+    return options;
+  }
+
+  mr::vmm_pool_resource pool_;
+  std::vector<driver_calls> before_;
+};
+
 template <typename Subject>
 std::unique_ptr<replay_subject> make_unlimited(const subject_options& options) {
   if (options.limit_bytes)
@@ -113,7 +159,12 @@ std::unique_ptr<replay_subject> make_unlimited(const subject_options& options) {
   return std::make_unique<Subject>(options);
 }
 
-constexpr std::array<subject_kind, 2> kinds{{
+std::unique_ptr<replay_subject> make_pool(const subject_options& options) {
+  return std::make_unique<pool_subject>(options);
+}
+
+constexpr std::array<subject_kind, 3> kinds{{
+    {"pool", "hipvmm's own stream-ordered pool", make_pool},
     {"hip", "hipMalloc and hipFree", make_unlimited<hip_subject>},
     {"async", "hipMallocAsync on a pool that keeps everything", make_unlimited<async_subject>},
 }};

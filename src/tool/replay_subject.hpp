@@ -2,25 +2,18 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include <hipvmm/core/device.hpp>
+#include <hipvmm/core/driver_calls.hpp>
+#include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 
 namespace hipvmm::tool {
-
-/// The calls of one driver function, and the time within them.
-struct driver_calls {
-  std::string function;
-  std::uint64_t count = 0;
-  double seconds = 0;
-};
 
 /// What a resource holds at one moment, in bytes.
 struct memory_held {
@@ -37,6 +30,8 @@ class replay_subject {
   virtual void begin() {}
   /// Called, outside of all measured time, whenever more bytes are requested than ever before.
   virtual void look() {}
+  /// Called when no more work of `stream` is to come, before the stream is destroyed.
+  virtual void forget(stream_ref) {}
   /// Most physical memory it held from HIP, in bytes.
   [[nodiscard]] virtual std::size_t peak_physical() const = 0;
   [[nodiscard]] virtual memory_held held() const = 0;

@@ -75,7 +75,8 @@ TEST_CASE("replay: asks for each block in the order of the rows and frees what i
   CHECK(asked[6].pointer == asked[3].pointer);
   CHECK(result.peak_requested == 350);
   CHECK(subject.begun() == 1);
-  CHECK(subject.looks() == 3);  // at 100, 300 and 350 bytes
+  CHECK(subject.forgotten() == 2);  // its streams
+  CHECK(subject.looks() == 3);      // at 100, 300 and 350 bytes
   CHECK(result.peak_physical == 9);
   CHECK(result.pair_ns.size() == 2);  // those that the trace frees
   CHECK(result.driver_call_count() == 5);

@@ -13,7 +13,7 @@ TEST_CASE("hipvmm-replay: a device that is too small fails with the rows that fo
   const temporary_file trace{small_trace, ".csv"};
   surroundings given;
   given.environment = {"HIPVMM_HOST_MEMORY=2MiB"};
-  const outcome ended = replay_program({trace.path()}, given);
+  const outcome ended = replay_program({trace.path(), "--resource", "hip"}, given);
   check_fails(ended, 1, {"1 of the trace's requests failed", "row 3: out of device memory"});
   CHECK(ended.out.find("failures    1\n") != std::string::npos);
 }
@@ -22,7 +22,7 @@ TEST_CASE("hipvmm-replay: a HIP call that fails ends it with the row") {
   const temporary_file trace{small_trace, ".csv"};
   surroundings given;
   given.environment = {"HIPVMM_HOST_FAULTS=hipMemsetD32Async error=hipErrorUnknown"};
-  check_fails(replay_program({trace.path(), "--check"}, given), 1,
+  check_fails(replay_program({trace.path(), "--resource", "hip", "--check"}, given), 1,
               {"row 2 of the trace", "hipMemsetD32Async failed"});
 }
 
@@ -31,7 +31,7 @@ TEST_CASE("hipvmm-replay: shows on a terminal how far it is, and wipes that") {
   const temporary_file trace{trace_header + random_rows(generator, 1000, 2), ".csv"};
   surroundings given;
   given.terminal_errors = true;
-  const outcome ended = replay_program({trace.path()}, given);
+  const outcome ended = replay_program({trace.path(), "--resource", "hip"}, given);
   CHECK(ended.status == 0);
   CHECK(ended.err.find("of 1000 events") != std::string::npos);
   CHECK(ended.err.ends_with("\r\033[K"));

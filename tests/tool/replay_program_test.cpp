@@ -14,7 +14,7 @@ namespace hipvmm::test {
 TEST_CASE("hipvmm-replay: a trace from standard input ends in figures") {
   surroundings given;
   given.standard_input = small_trace;
-  const outcome ended = replay_program({"--check"}, given);
+  const outcome ended = replay_program({"--check", "--resource", "hip"}, given);
   CAPTURE(ended.err);
   CHECK(ended.status == 0);
   CHECK(ended.err.empty());
@@ -27,8 +27,8 @@ TEST_CASE("hipvmm-replay: a trace from standard input ends in figures") {
 
 TEST_CASE("hipvmm-replay: --json - writes JSON alone, --json FILE both") {
   const temporary_file trace{small_trace, ".csv"};
-  const outcome alone =
-      replay_program({trace.path(), "--json", "-", "--streams", "one", "--check"});
+  const outcome alone = replay_program(
+      {trace.path(), "--resource", "hip", "--json", "-", "--streams", "one", "--check"});
   REQUIRE(alone.status == 0);
   const nlohmann::json json = nlohmann::json::parse(alone.out);
   CHECK(json["trace"] == trace.path());
@@ -39,7 +39,7 @@ TEST_CASE("hipvmm-replay: --json - writes JSON alone, --json FILE both") {
   CHECK(json["recorded_seconds"].get<double>() == doctest::Approx(3));
 
   const temporary_file file{{}, ".json"};
-  const outcome both = replay_program({trace.path(), "--json", file.path()});
+  const outcome both = replay_program({trace.path(), "--resource", "hip", "--json", file.path()});
   REQUIRE(both.status == 0);
   CHECK(both.out.starts_with("trace       " + trace.path()));
   CHECK(nlohmann::json::parse(file.contents())["streams"] == 2);
@@ -47,17 +47,18 @@ TEST_CASE("hipvmm-replay: --json - writes JSON alone, --json FILE both") {
 
 TEST_CASE("hipvmm-replay: a missed threshold is named and fails behind the figures") {
   const temporary_file trace{small_trace, ".csv"};
-  const outcome ended =
-      replay_program({trace.path(), "--max-ratio", "0.5", "--max-pair-ns-p99", "1"});
+  const outcome ended = replay_program(
+      {trace.path(), "--resource", "hip", "--max-ratio", "0.5", "--max-pair-ns-p99", "1"});
   check_fails(ended, 1, {"--max-ratio: ", " exceeds 0.5000; --max-pair-ns-p99: "});
   CHECK(ended.out.find("failures    0\n") != std::string::npos);
-  CHECK(replay_program({trace.path(), "--max-ratio", "100", "--max-driver-share", "100"}).status ==
-        0);
+  CHECK(replay_program(
+            {trace.path(), "--resource", "hip", "--max-ratio", "100", "--max-driver-share", "100"})
+            .status == 0);
 }
 
 TEST_CASE("hipvmm-replay: a file that is wrong is named with its row") {
   const temporary_file trace{small_trace + "0,4,free,c,1,1\n", ".csv"};
-  const outcome ended = replay_program({trace.path()});
+  const outcome ended = replay_program({trace.path(), "--resource", "hip"});
   check_fails(ended, 1, {trace.path(), "row 6", "no row before has allocated"});
   CHECK(ended.out.empty());
 }
@@ -76,12 +77,14 @@ TEST_CASE("hipvmm-replay: options that make no sense are refused") {
       {{trace.path(), "--check", "--check-bytes", "8"}, {"64 bytes"}},
       {{trace.path(), "--max-ratio", "-1"}, {"--max-ratio"}},
       {{trace.path(), "--nonsense"}, {"--nonsense"}},
-      {{trace.path(), "--resource", "gold"}, {"no resource 'gold'", "hip, async"}, 1},
-      {{trace.path(), "--limit", "1GiB"}, {"--limit"}, 1},
+      {{trace.path(), "--resource", "gold"}, {"no resource 'gold'", "pool, hip, async"}, 1},
+      {{trace.path(), "--resource", "hip", "--limit", "1GiB"}, {"--limit"}, 1},
       {{trace.path(), "--device", "99"}, {"device 99 does not exist"}, 1},
-      {{"/nonexistent/trace.csv"}, {"cannot open it"}, 1},
-      {{trace.path(), "--json", "/nonexistent/x.json"}, {"cannot create '/nonexistent/x.json'"}, 1},
-      {{trace.path(), "--timeline", "/nonexistent/x.svg"},
+      {{"--resource", "hip", "/nonexistent/trace.csv"}, {"cannot open it"}, 1},
+      {{"--resource", "hip", trace.path(), "--json", "/nonexistent/x.json"},
+       {"cannot create '/nonexistent/x.json'"},
+       1},
+      {{"--resource", "hip", trace.path(), "--timeline", "/nonexistent/x.svg"},
        {"cannot create '/nonexistent/x.svg'"},
        1},
   };
@@ -103,10 +106,12 @@ TEST_CASE("hipvmm-replay: a result that cannot be written is a failure") {
   const temporary_file trace{small_trace, ".csv"};
   surroundings given;
   given.closed_output = true;
-  check_fails(replay_program({trace.path()}, given), 1, {"standard output is closed"});
+  check_fails(replay_program({trace.path(), "--resource", "hip"}, given), 1,
+              {"standard output is closed"});
   given = {};
   given.output_file = "/dev/full";
-  check_fails(replay_program({trace.path()}, given), 1, {"cannot write the result"});
+  check_fails(replay_program({trace.path(), "--resource", "hip"}, given), 1,
+              {"cannot write the result"});
 }
 
 TEST_CASE("hipvmm-replay: without gnuplot --timeline says what to install and leaves no file") {
@@ -114,7 +119,8 @@ TEST_CASE("hipvmm-replay: without gnuplot --timeline says what to install and le
   const std::string picture = trace.path() + ".svg";
   surroundings given;
   given.environment = {"PATH=/nonexistent"};
-  check_fails(replay_program({trace.path(), "--timeline", picture}, given), 1, {"gnuplot-nox"});
+  check_fails(replay_program({trace.path(), "--resource", "hip", "--timeline", picture}, given), 1,
+              {"gnuplot-nox"});
   CHECK_FALSE(std::filesystem::exists(picture));
 }
 
@@ -125,7 +131,8 @@ TEST_CASE("hipvmm-replay: --timeline draws the curves with their names") {
   }
   const temporary_file trace{small_trace, ".csv"};
   const temporary_file picture{{}, ".svg"};
-  const outcome ended = replay_program({trace.path(), "--timeline", picture.path()});
+  const outcome ended =
+      replay_program({trace.path(), "--resource", "hip", "--timeline", picture.path()});
   CAPTURE(ended.err);
   REQUIRE(ended.status == 0);
   const std::string svg = picture.contents();

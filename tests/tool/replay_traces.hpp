@@ -64,19 +64,22 @@ class plain_subject final : public tool::replay_subject {
   mr::memory_resource& resource() noexcept override { return resource_; }
   void begin() override { ++begun_; }
   void look() override { ++looks_; }
+  void forget(stream_ref) override { ++forgotten_; }
   [[nodiscard]] std::size_t peak_physical() const override { return 3 * looks_; }
   [[nodiscard]] tool::memory_held held() const override { return {looks_, 2 * looks_}; }
-  [[nodiscard]] std::vector<tool::driver_calls> calls() const override {
+  [[nodiscard]] std::vector<driver_calls> calls() const override {
     return {{"first", 2, 0.5}, {"second", 3, 0.25}};
   }
 
   [[nodiscard]] std::size_t begun() const { return begun_; }
   [[nodiscard]] std::size_t looks() const { return looks_; }
+  [[nodiscard]] std::size_t forgotten() const { return forgotten_; }
 
  private:
   mr::memory_resource& resource_;
   std::size_t begun_ = 0;
   std::size_t looks_ = 0;
+  std::size_t forgotten_ = 0;
 };
 
 /// A resource that leaves to a test which addresses it gives.
