@@ -70,9 +70,10 @@ struct vmm_pool_resource::state {
     return is_per_thread(stream) ? books.ledger_of_thread(stream) : books.ledger_of(stream);
   }
   void* allocate(pool::stream_ledger& user, std::size_t bytes, std::size_t alignment);
-  void* allocate_piece(stream_ref stream, std::size_t bytes);
-  /// False, nothing done, for what is no piece of this size in use.
-  bool deallocate_piece(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
+  /// By way of the caches.
+  void* allocate_cached(stream_ref stream, std::size_t bytes);
+  /// False, nothing done, for what does not go into a cache.
+  bool deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes);
   /// The memory that `allocate` finds, which is tried again as long as the callback wants that.
   template <typename Allocate>
   void* serve(std::size_t bytes, Allocate allocate);
@@ -133,12 +134,13 @@ void vmm_pool_resource::state::fail(std::size_t bytes, const std::optional<out_o
 }
 
 pool_statistics vmm_pool_resource::state::statistics() {
+  books.empty_all_caches();
   const pool::engine_counters counted = books.counters();
   const pool::telemetry seen = books.look();
   pool_statistics result{};
   result.reserved_current = seen.physical_bytes;
   result.reserved_high = counted.physical_high;
-  result.used_current = seen.used_bytes - std::min(seen.used_bytes, books.cached_bytes());
+  result.used_current = seen.used_bytes;
   result.used_high = counted.used_high;
   result.address_bytes = seen.address_bytes;
   result.mapped_bytes = seen.mapped_bytes;
@@ -184,25 +186,30 @@ void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* point
     release_excess();
 }
 
-void* vmm_pool_resource::state::allocate_piece(stream_ref stream, std::size_t bytes) {
+void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t bytes) {
   const pool::engine::small_user user = books.small_user_of(stream);
-  return serve(bytes, [&] {
-    return books.allocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes));
+  if (bytes <= pool::largest_piece)
+    return serve(bytes, [&] {
+      return books.allocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes));
+    });
+  return serve(bytes, [&]() -> std::optional<std::size_t> {
+    if (bytes > maximum) return std::nullopt;
+    return books.allocate_block(*user.ledger, *user.cache, align_up(bytes, pool::engine::unit));
   });
 }
 
-bool vmm_pool_resource::state::deallocate_piece(stream_ref stream, void* pointer,
-                                                std::size_t bytes) noexcept {
+bool vmm_pool_resource::state::deallocate_cached(stream_ref stream, void* pointer,
+                                                 std::size_t bytes) {
   const std::size_t offset = reinterpret_cast<std::uintptr_t>(pointer) - base;
-  if (bytes == 0 || bytes > pool::largest_piece || offset >= memory.address_bytes() ||
-      is_per_thread(stream))
+  if (bytes == 0 || bytes > maximum || offset >= memory.address_bytes() || is_per_thread(stream))
     return false;
-  bool taken = false;
-  detail::report_exceptions([&] {
-    const pool::engine::small_user user = books.small_user_of(stream);
-    taken = books.deallocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes), offset);
-  });
-  return taken;
+  const pool::engine::small_user user = books.small_user_of(stream);
+  if (bytes <= pool::largest_piece)
+    return books.deallocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes), offset);
+  // What a cache keeps is not released: with a threshold large memory goes past it.
+  return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
+         books.deallocate_block(*user.ledger, *user.cache, offset,
+                                align_up(bytes, pool::engine::unit));
 }
 
 void vmm_pool_resource::state::release_excess() noexcept {
@@ -222,7 +229,11 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
 }
 
 vmm_pool_resource::~vmm_pool_resource() {
-  const std::size_t used = state_->books.counters().used_bytes - state_->books.cached_bytes();
+  std::size_t used = 0;
+  detail::report_exceptions([&] {
+    state_->books.empty_all_caches();
+    used = state_->books.counters().used_bytes;
+  });
   if (used == 0) return;
   detail::report_exceptions([used] {
     throw std::logic_error{"vmm_pool_resource: it ends with " + format_bytes(used) +
@@ -231,16 +242,17 @@ vmm_pool_resource::~vmm_pool_resource() {
 }
 
 void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  if (bytes <= pool::largest_piece && alignment <= pool::piece_unit &&
-      !state::is_per_thread(stream))
-    return state_->allocate_piece(stream, bytes);
+  if (alignment <= pool::engine::unit && !state::is_per_thread(stream))
+    return state_->allocate_cached(stream, bytes);
   return state_->allocate(state_->ledger_of(stream), bytes, alignment);
 }
 
 void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                       std::size_t) noexcept {
-  if (state_->deallocate_piece(stream, pointer, bytes)) return;
-  detail::report_exceptions([&] { state_->deallocate(state_->ledger_of(stream), pointer, bytes); });
+  detail::report_exceptions([&] {
+    if (!state_->deallocate_cached(stream, pointer, bytes))
+      state_->deallocate(state_->ledger_of(stream), pointer, bytes);
+  });
 }
 
 void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -263,7 +275,7 @@ void vmm_pool_resource::deallocate(void* pointer) noexcept {
       user = &state_->books.idle();
     }
     if (user->thread() != 0 || user->is_idle() ||
-        !state_->deallocate_piece(user->stream(), pointer, found->bytes))
+        !state_->deallocate_cached(user->stream(), pointer, found->bytes))
       state_->deallocate(*user, pointer, found->bytes);
   });
 }
@@ -290,6 +302,7 @@ std::size_t vmm_pool_resource::release_threshold() const noexcept { return state
 
 void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
   state_->threshold = bytes;
+  state_->books.empty_all_caches();
   state_->release_excess();
 }
 

@@ -103,8 +103,13 @@ class engine {
                                                           std::size_t class_index);
   bool deallocate_piece(stream_ledger& user, piece_cache& cache, std::size_t class_index,
                         std::size_t offset) noexcept;
-  /// Bytes of all pieces that are cached: used to the books, and to nobody else.
-  [[nodiscard]] std::size_t cached_bytes();
+  /// The same for larger blocks, of which a cache keeps the last few.
+  [[nodiscard]] std::optional<std::size_t> allocate_block(stream_ledger& user, piece_cache& cache,
+                                                          std::size_t bytes);
+  bool deallocate_block(stream_ledger& user, piece_cache& cache, std::size_t offset,
+                        std::size_t bytes) noexcept;
+  /// What caches hold becomes free, so that the books tell who uses what.
+  void empty_all_caches();
 
   /// The same for a stream that other threads cannot mark, their per-thread streams above all: it
   /// is marked at once.
@@ -157,7 +162,9 @@ class engine {
   /// Cuts up to `count` used blocks of `bytes` bytes out of what is free, and returns how many.
   std::size_t take_batch(stream_ledger& user, std::size_t bytes, std::size_t* offsets,
                          std::size_t count);
-  void note_piece(stream_ledger& user, std::size_t offset, std::size_t class_index, bool cached);
+  void note_piece(stream_ledger& user, std::size_t offset, std::size_t class_index,
+                  std::size_t bytes);
+  void give_back_block(stream_ledger& user, const piece_cache::block_at& one) noexcept;
   void give_back_pieces(stream_ledger& user, std::size_t class_index, const std::size_t* offsets,
                         std::size_t count) noexcept;
   /// What begins at `offset` is a block like others from now on: `bytes` becomes its size. False

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "mr/pool/engine.hpp"
 
@@ -19,7 +20,7 @@ std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cac
       take_batch(user, bytes, batch.data(), piece_cache::capacity(class_index) / 2);
   if (count == 0) {
     const auto one = allocate(user, bytes, unit);
-    if (one) note_piece(user, *one, class_index, false);
+    if (one) note_piece(user, *one, class_index, bytes);
     return one;
   }
   // The lowest address for the caller; the others follow in the order of addresses.
@@ -38,11 +39,11 @@ std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cac
 }
 
 void engine::note_piece(stream_ledger& user, std::size_t offset, std::size_t class_index,
-                        bool cached) {
+                        std::size_t bytes) {
   try {
-    pieces_.add(offset, class_index, cached);
+    pieces_.add(offset, class_index, false);
   } catch (...) {
-    static_cast<void>(deallocate(user, offset, classes.bytes[class_index]));
+    static_cast<void>(deallocate(user, offset, bytes));
     throw;
   }
 }
@@ -90,11 +91,53 @@ void engine::give_back_pieces(stream_ledger& user, std::size_t class_index,
     static_cast<void>(take_back(user, offsets[i], classes.bytes[class_index]));
 }
 
+std::optional<std::size_t> engine::allocate_block(stream_ledger& user, piece_cache& cache,
+                                                  std::size_t bytes) {
+  const std::size_t cached = cache.pop_block(bytes);
+  if (cached != piece_cache::npos) {
+    static_cast<void>(pieces_.to_caller(cached, block_class));
+    return cached;
+  }
+  const auto made = allocate(user, bytes, unit);
+  if (!made) return made;
+  note_piece(user, *made, block_class, bytes);
+  cache.remember({*made, bytes});
+  return made;
+}
+
+bool engine::deallocate_block(stream_ledger& user, piece_cache& cache, std::size_t offset,
+                              std::size_t bytes) noexcept {
+  if (!pieces_.to_cache(offset, block_class)) return false;
+  piece_cache::block_at evicted;
+  if (!cache.push_block({offset, bytes}, evicted)) {
+    static_cast<void>(pieces_.to_caller(offset, block_class));
+    return false;
+  }
+  if (evicted.bytes != 0) give_back_block(user, evicted);
+  return true;
+}
+
+void engine::give_back_block(stream_ledger& user, const piece_cache::block_at& one) noexcept {
+  pieces_.remove(one.offset);
+  const books_lock lock{books_};
+  static_cast<void>(take_back(user, one.offset, one.bytes));
+}
+
 bool engine::end_piece(std::size_t offset, std::size_t& bytes) noexcept {
   if (!pieces_.is_piece(offset)) return true;
-  if (bytes > largest_piece || !pieces_.to_cache(offset, classes.of(bytes))) return false;
+  const std::size_t class_index = bytes > largest_piece ? block_class : classes.of(bytes);
+  if (!pieces_.to_cache(offset, class_index)) return false;
+  if (class_index != block_class) {
+    bytes = classes.bytes[class_index];
+  } else {
+    const books_lock lock{books_};
+    const block* const known = space_.find(offset);
+    if (known == nullptr || known->bytes != bytes) {
+      static_cast<void>(pieces_.to_caller(offset, class_index));
+      return false;
+    }
+  }
   pieces_.remove(offset);
-  bytes = classes.bytes[classes.of(bytes)];
   return true;
 }
 
@@ -105,15 +148,18 @@ void engine::empty_caches(stream_ledger& user) noexcept {
       const std::size_t count = cache.take(i, all.data(), all.size());
       if (count != 0) give_back_pieces(user, i, all.data(), count);
     }
+    const piece_cache::block_at one = cache.take_block();
+    if (one.bytes != 0) give_back_block(user, one);
   });
 }
 
-std::size_t engine::cached_bytes() {
-  std::size_t sum = 0;
-  const books_lock lock{books_};
-  for (stream_ledger& each : ledgers_)
-    each.for_each_cache([&](piece_cache& cache) { sum += cache.bytes(); });
-  return sum;
+void engine::empty_all_caches() {
+  std::vector<stream_ledger*> all;
+  {
+    const books_lock lock{books_};
+    for (stream_ledger& each : ledgers_) all.push_back(&each);
+  }
+  for (stream_ledger* const each : all) empty_caches(*each);
 }
 
 }  // namespace hipvmm::mr::pool

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace hipvmm::mr::pool {
 
@@ -52,11 +53,37 @@ std::size_t piece_cache::take(std::size_t class_index, std::size_t* offsets,
   return taken;
 }
 
-std::size_t piece_cache::bytes() noexcept {
+std::size_t piece_cache::pop_block(std::size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
-  std::size_t sum = 0;
-  for (std::size_t i = 0; i < piece_class_count; ++i) sum += sizes_[i] * classes.bytes[i];
-  return sum;
+  if (here_.bytes != bytes) return npos;
+  const std::size_t offset = here_.offset;
+  blocks_[oldest_block_] = here_;
+  oldest_block_ = (oldest_block_ + 1) % blocks_.size();
+  here_ = {};
+  return offset;
+}
+
+void piece_cache::remember(block_at one) noexcept {
+  const std::lock_guard lock{lock_};
+  blocks_[oldest_block_] = one;
+  oldest_block_ = (oldest_block_ + 1) % blocks_.size();
+}
+
+bool piece_cache::push_block(block_at one, block_at& evicted) noexcept {
+  const std::lock_guard lock{lock_};
+  for (block_at& each : blocks_) {
+    if (each.offset != one.offset || each.bytes != one.bytes) continue;
+    each = {};
+    evicted = here_;
+    here_ = one;
+    return true;
+  }
+  return false;
+}
+
+piece_cache::block_at piece_cache::take_block() noexcept {
+  const std::lock_guard lock{lock_};
+  return std::exchange(here_, {});
 }
 
 }  // namespace hipvmm::mr::pool

@@ -47,6 +47,9 @@ struct piece_classes {
 inline constexpr piece_classes classes;
 static_assert(classes.bytes.back() == largest_piece);
 
+/// Stands in the map for blocks larger than pieces.
+inline constexpr std::size_t block_class = 126;
+
 /// What is known of each piece by its offset, without a lock: its class, and whether a caller or a
 /// cache has it. Finds wrong sizes and what is given back twice.
 class piece_map {
@@ -107,9 +110,12 @@ class piece_map {
   std::size_t count_;
 };
 
-/// The pieces that one stream gave back in one thread, or in the threads that share a place.
+/// The pieces that one stream gave back in one thread, or in the threads that share a place; and of
+/// the larger blocks that were handed out there last, the one that came back last.
 class piece_cache {
  public:
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+
   piece_cache();
 
   /// Offset of a piece, the one that came last; npos when there is none.
@@ -118,9 +124,21 @@ class piece_cache {
   [[nodiscard]] bool push(std::size_t class_index, std::size_t offset) noexcept;
   /// Takes out up to `count` pieces, those that came first, and returns how many.
   std::size_t take(std::size_t class_index, std::size_t* offsets, std::size_t count) noexcept;
-  [[nodiscard]] std::size_t bytes() noexcept;
 
-  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+  /// A larger block.
+  struct block_at {
+    std::size_t offset = npos;
+    std::size_t bytes = 0;
+  };
+  /// Offset of a block of exactly `bytes` bytes that came back; npos when there is none.
+  [[nodiscard]] std::size_t pop_block(std::size_t bytes) noexcept;
+  /// A block was handed out: it may come back.
+  void remember(block_at one) noexcept;
+  /// Whether it was remembered; then it is here now, and `evicted` is the one that was before: more
+  /// of them would be missing where the best fit is looked for.
+  [[nodiscard]] bool push_block(block_at one, block_at& evicted) noexcept;
+  /// Takes a block out that came back; its offset is npos when there is none.
+  [[nodiscard]] block_at take_block() noexcept;
   /// Pieces of a class that are cached at most: 64 KiB of them, but at least 4 and at most 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {
     const std::size_t fit = 65536 / classes.bytes[class_index];
@@ -145,6 +163,9 @@ class piece_cache {
   std::array<std::uint32_t, piece_class_count> first_{};  // of a class, in `slots_`
   std::array<std::uint32_t, piece_class_count> sizes_{};
   std::vector<std::size_t> slots_;
+  std::array<block_at, 4> blocks_;  // handed out
+  std::size_t oldest_block_ = 0;
+  block_at here_;
 };
 
 }  // namespace hipvmm::mr::pool

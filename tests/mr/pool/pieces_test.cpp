@@ -24,12 +24,32 @@ TEST_CASE("pool: a cache of pieces gives the last one first and takes so many as
   CHECK(cache.pop(one) == piece_cache::npos);
   for (std::size_t i = 0; i < piece_cache::capacity(one); ++i) REQUIRE(cache.push(one, 4096 * i));
   CHECK_FALSE(cache.push(one, 1));
-  CHECK(cache.bytes() == 4096 * piece_cache::capacity(one));
   CHECK(cache.pop(one) == 4096 * (piece_cache::capacity(one) - 1));
   std::array<std::size_t, 3> oldest{};
   CHECK(cache.take(one, oldest.data(), oldest.size()) == 3);
   CHECK(oldest == std::array<std::size_t, 3>{0, 4096, 8192});
   CHECK(cache.pop(classes.of(256)) == piece_cache::npos);
+}
+
+TEST_CASE("pool: a cache keeps the last larger block that came back, for a request of its size") {
+  piece_cache cache;
+  piece_cache::block_at evicted;
+  CHECK_FALSE(cache.push_block({0, 65536}, evicted));
+  cache.remember({0, 65536});
+  cache.remember({65536, 131072});
+  CHECK_FALSE(cache.push_block({0, 131072}, evicted));
+  CHECK(cache.push_block({0, 65536}, evicted));
+  CHECK(evicted.bytes == 0);
+  CHECK_FALSE(cache.push_block({0, 65536}, evicted));
+  CHECK(cache.push_block({65536, 131072}, evicted));
+  CHECK(evicted.offset == 0);
+  CHECK(evicted.bytes == 65536);
+  CHECK(cache.pop_block(65536) == piece_cache::npos);
+  CHECK(cache.pop_block(131072) == 65536);
+  CHECK(cache.pop_block(131072) == piece_cache::npos);
+  CHECK(cache.push_block({65536, 131072}, evicted));
+  CHECK(cache.take_block().offset == 65536);
+  CHECK(cache.take_block().bytes == 0);
 }
 
 TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
