@@ -98,6 +98,9 @@ std::optional<std::size_t> engine::allocate_block(stream_ledger& user, piece_cac
     static_cast<void>(pieces_.to_caller(cached, block_class));
     return cached;
   }
+  // The best fit is looked for among all that is free.
+  const piece_cache::block_at other = cache.take_block();
+  if (other.bytes != 0) give_back_block(user, other);
   const auto made = allocate(user, bytes, unit);
   if (!made) return made;
   note_piece(user, *made, block_class, bytes);
