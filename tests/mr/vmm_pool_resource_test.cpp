@@ -13,6 +13,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
@@ -38,6 +39,11 @@ TEST_CASE("vmm_pool_resource: keeps the contract of a resource") {
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }
+}
+
+TEST_CASE("vmm_pool_resource: without virtual memory construction says so") {
+  if (device.supports_virtual_memory()) return;
+  CHECK_THROWS_AS(vmm_pool_resource{device}, unsupported);
 }
 
 TEST_CASE("vmm_pool_resource: the options are kept, and bad ones refused") {
