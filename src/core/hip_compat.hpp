@@ -66,8 +66,7 @@ inline constexpr unsigned local_memory_resize_to_max = 0x10;
 inline constexpr int host_location = 2;
 inline constexpr int uncached_allocation = 0x40000000;
 
-// Numbers of hipRuntimeGetVersion and hipDriverGetVersion. HIP's first is 10000000; those below are
-// CUDA's.
+// Numbers of hipRuntimeGetVersion. HIP's first is 10000000; those below are CUDA's.
 inline bool is_cuda_version(int version) { return version < 10000000; }
 inline bool is_at_least(int version, int major, int minor) {
   return version >= major * 10000000 + minor * 100000;

@@ -55,7 +55,7 @@ void answer_without_child(record& found, const std::string& why) {
 std::string probe_open(device_ref device, record& found, const copy_kernel& kernel, occasion when) {
   // On AMD's runtime even common calls have crashed or hung; on CUDA they have not, and a process
   // more would cost each first start the better part of a second.
-  const bool is_cuda = hip_compat::is_cuda_version(driver_version());
+  const bool is_cuda = hip_compat::is_cuda_version(runtime_version());
   std::string why_no_child =
       "that takes a process of its own, which CUDA is not given at first use";
   if (!is_cuda || when == occasion::demand) {

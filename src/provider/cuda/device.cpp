@@ -23,7 +23,8 @@ hipError_t hipDriverGetVersion(int* version) {
 hipError_t hipRuntimeGetVersion(int* version) {
   return call_bare([&] {
     require(version != nullptr);
-    *version = HIP_VERSION;
+    // As NVIDIA's own HIP: CUDA's number, by which programs tell the platforms apart.
+    *version = CUDA_VERSION;
     return hipSuccess;
   });
 }

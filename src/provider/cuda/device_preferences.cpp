@@ -99,7 +99,7 @@ hipError_t hipSetDeviceFlags(unsigned int flags) {
     constexpr unsigned resize = hipvmm::hip_compat::local_memory_resize_to_max;
     require((flags & ~(hipDeviceScheduleMask | hipDeviceMapHost | resize)) == 0);
     unsigned wanted = schedule_for_cuda(flags & hipDeviceScheduleMask);
-    if ((flags & hipDeviceMapHost) != 0) wanted |= CU_CTX_MAP_HOST;
+    // Mapped host memory is always to be had; the driver refuses that wish (H200).
     if ((flags & resize) != 0) wanted |= CU_CTX_LMEM_RESIZE_TO_MAX;
     check(cuDevicePrimaryCtxSetFlags(machine.device(current_device()), wanted));
     return hipSuccess;
