@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
           const std::string why = hipvmm::capability_of(device).why_fallback();
           const char* const left_out = why.empty() ? "on hipMalloc" : "needs virtual memory";
           context.addFilter("test-suite-exclude", left_out);
-          std::printf("skipped: cases of the suite \"%s\"; device %d: %s\n", left_out,
+          std::printf("without the cases of the suite \"%s\"; device %d: %s\n", left_out,
                       device.ordinal(), why.empty() ? "its virtual memory works" : why.c_str());
         }
       }

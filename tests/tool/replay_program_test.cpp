@@ -48,8 +48,8 @@ TEST_CASE("hipvmm-replay: --json - writes JSON alone, --json FILE both") {
 TEST_CASE("hipvmm-replay: a missed threshold is named and fails behind the figures") {
   const temporary_file trace{small_trace, ".csv"};
   const outcome ended = replay_program(
-      {trace.path(), "--resource", "hip", "--max-ratio", "0.5", "--max-pair-ns-p99", "1"});
-  check_fails(ended, 1, {"--max-ratio: ", " exceeds 0.5000; --max-pair-ns-p99: "});
+      {trace.path(), "--resource", "hip", "--max-pair-ns-p99", "1", "--max-driver-share", "0"});
+  check_fails(ended, 1, {"--max-pair-ns-p99: ", " exceeds 1; --max-driver-share: "});
   CHECK(ended.out.find("failures    0\n") != std::string::npos);
   CHECK(replay_program(
             {trace.path(), "--resource", "hip", "--max-ratio", "100", "--max-driver-share", "100"})
