@@ -23,6 +23,11 @@ namespace {
 // addresses they are long enough.
 constexpr std::size_t addresses_for_memory = 8;
 
+/// Pre: less than any device's memory.
+constexpr std::size_t in_units(std::size_t bytes) noexcept {
+  return (bytes + pool::engine::unit - 1) & ~(pool::engine::unit - 1);
+}
+
 std::size_t maximum_of(device_ref device, const pool_options& options) {
   require_device(device);
   const std::size_t total = device.total_memory();
@@ -63,8 +68,8 @@ struct vmm_pool_resource::state {
     return {reuse.follow_event_dependencies, reuse.allow_opportunistic,
             reuse.allow_internal_dependencies};
   }
-  [[nodiscard]] static bool is_per_thread(stream_ref stream) {
-    return stream == stream_ref::per_thread_default();
+  [[nodiscard]] bool is_per_thread(stream_ref stream) const noexcept {
+    return stream == per_thread;
   }
   [[nodiscard]] pool::stream_ledger& ledger_of(stream_ref stream) {
     return is_per_thread(stream) ? books.ledger_of_thread(stream) : books.ledger_of(stream);
@@ -83,6 +88,7 @@ struct vmm_pool_resource::state {
   void release_excess() noexcept;
 
   device_ref device;
+  const stream_ref per_thread = stream_ref::per_thread_default();
   std::size_t maximum;
   pool::region_memory memory;
   pool::event_marks marks;
@@ -194,7 +200,7 @@ void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t b
     });
   return serve(bytes, [&]() -> std::optional<std::size_t> {
     if (bytes > maximum) return std::nullopt;
-    return books.allocate_block(*user.ledger, *user.cache, align_up(bytes, pool::engine::unit));
+    return books.allocate_block(*user.ledger, *user.cache, in_units(bytes));
   });
 }
 
@@ -208,8 +214,7 @@ bool vmm_pool_resource::state::deallocate_cached(stream_ref stream, void* pointe
     return books.deallocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes), offset);
   // What a cache keeps is not released: with a threshold large memory goes past it.
   return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
-         books.deallocate_block(*user.ledger, *user.cache, offset,
-                                align_up(bytes, pool::engine::unit));
+         books.deallocate_block(*user.ledger, *user.cache, offset, in_units(bytes));
 }
 
 void vmm_pool_resource::state::release_excess() noexcept {
@@ -242,7 +247,7 @@ vmm_pool_resource::~vmm_pool_resource() {
 }
 
 void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  if (alignment <= pool::engine::unit && !state::is_per_thread(stream))
+  if (alignment <= pool::engine::unit && !state_->is_per_thread(stream))
     return state_->allocate_cached(stream, bytes);
   return state_->allocate(state_->ledger_of(stream), bytes, alignment);
 }

@@ -235,6 +235,7 @@ std::size_t engine::trim(std::size_t bytes_to_keep,
   using namespace std::chrono_literals;
   std::size_t returned = 0;
   for (auto pause = 20us;; pause = std::min(2 * pause, 1000us)) {
+    while (waiting_misses_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
     const errand::trimmed some = errand{*this, idle(), 0, unit}.trim(bytes_to_keep);
     returned += some.bytes;
     if (!some.may_go_on) return returned;

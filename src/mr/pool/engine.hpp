@@ -195,6 +195,8 @@ class engine {
 
   std::mutex misses_;
   std::list<old_address> aliases_;  // guarded by misses_
+  // Requests that want that lock: a trim lets them go first, which the lock itself does not.
+  std::atomic<int> waiting_misses_{0};
 
   std::mutex books_;
   address_space space_;

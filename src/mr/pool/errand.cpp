@@ -14,7 +14,9 @@ errand::errand(engine& all, stream_ledger& user, std::size_t bytes, std::size_t 
 }
 
 std::optional<std::size_t> errand::serve() {
+  ++all_.waiting_misses_;
   const std::lock_guard alone{all_.misses_};
+  --all_.waiting_misses_;
   std::optional<out_of_memory> refused;
   all_.empty_caches(user_);
   for (;;) {
