@@ -34,8 +34,9 @@ void progress_line::show(const std::string& text) {
 std::string progress_bar(double part) {
   const double shown = std::clamp(part, 0.0, 1.0);
   const auto full = static_cast<std::size_t>(shown * static_cast<double>(bar_cells));
-  return "[" + std::string(full, '#') + std::string(bar_cells - full, '.') + "] " +
-         std::to_string(static_cast<int>(shown * 100)) + " %";
+  std::string bar{'['};
+  bar.append(full, '#').append(bar_cells - full, '.').append("] ");
+  return bar.append(std::to_string(static_cast<int>(shown * 100))).append(" %");
 }
 
 }  // namespace hipvmm::tool

@@ -45,7 +45,9 @@ TEST_CASE("replay: a random trace passes the check on every resource") {
                                                               : result.failures.texts().front()));
       CHECK(result.failures.count() == 0);
       CHECK(result.peak_requested == recorded.peak_requested);
-      CHECK(result.peak_physical >= result.peak_requested);
+      // CUDA cuts small blocks of hipMalloc from larger ones, which the free memory does not show.
+      if (!HIPVMM_TEST_ON_CUDA || kind.name == "pool")
+        CHECK(result.peak_physical >= result.peak_requested);
       CHECK(result.streams == (mode == tool::replay_streams::one ? 1 : recorded.streams));
       REQUIRE(result.checked.has_value());
       CHECK(result.checked->blocks == recorded.blocks.size());
