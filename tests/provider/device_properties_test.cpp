@@ -240,7 +240,7 @@ TEST_CASE("hipDeviceGetUuid: differs where the settings make devices behave othe
   const std::string here = uuid_in_child({});
   CHECK(uuid_in_child({}) == here);
   for (const char* setting :
-       {"HIPVMM_HOST_PROFILE=rocm-7.1", "HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_MEMORY=96MiB",
+       {"HIPVMM_HOST_PROFILE=rocm-7.1", "HIPVMM_HOST_DEVICES=4", "HIPVMM_HOST_MEMORY=96MiB",
         "HIPVMM_HOST_PEERS=none", "HIPVMM_HOST_GRANULARITY=64KiB", "HIPVMM_HOST_ADDRESS_SPACE=1GiB",
         "HIPVMM_HOST_FAULTS=visible_after=2ms"}) {
     CAPTURE(setting);
