@@ -12,6 +12,8 @@
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "support/fault_sweep.hpp"
 
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::mr {
 namespace {
 
@@ -126,3 +128,5 @@ TEST_CASE("hip_resource: allocate that fails leaves nothing behind") {
 }
 
 }  // namespace hipvmm::mr
+
+TEST_SUITE_END();

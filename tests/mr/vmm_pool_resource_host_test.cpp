@@ -19,6 +19,8 @@
 
 // What only the host provider can tell: calls, held streams, and the order of all uses, which the
 // checker judges where HIPVMM_HOST_CHECK=1 switches it on.
+TEST_SUITE_BEGIN("needs virtual memory");
+
 namespace hipvmm::mr {
 namespace {
 
@@ -185,3 +187,5 @@ TEST_CASE("vmm_pool_resource: random programs of many threads and streams keep t
 }
 
 }  // namespace hipvmm::mr
+
+TEST_SUITE_END();

@@ -18,7 +18,10 @@
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
 
 namespace hipvmm::mr {
 namespace {
@@ -41,8 +44,7 @@ TEST_CASE("vmm_pool_resource: keeps the contract of a resource") {
   }
 }
 
-TEST_CASE("vmm_pool_resource: without virtual memory construction says so") {
-  if (device.supports_virtual_memory()) return;
+TEST_CASE("vmm_pool_resource: without virtual memory construction says so" * test::needs_fallback) {
   CHECK_THROWS_AS(vmm_pool_resource{device}, unsupported);
 }
 
@@ -303,3 +305,5 @@ TEST_CASE("vmm_pool_resource: the report fits a screen") {
 }
 
 }  // namespace hipvmm::mr
+
+TEST_SUITE_END();

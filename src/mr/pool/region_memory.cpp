@@ -6,10 +6,23 @@
 #include <hipvmm/core/error.hpp>
 
 namespace hipvmm::mr::pool {
+namespace {
+
+// Blocks are known by their addresses, which neither copies nor renewal may change.
+region_options options_for(handle_type shareable, chunk_cache& lifted) {
+  region_options options;
+  options.shareable = shareable;
+  options.cache = &lifted;
+  options.when_empty = emptied::keeps_addresses;
+  options.fallback = without_vmm::refuse;
+  return options;
+}
+
+}  // namespace
 
 region_memory::region_memory(device_ref device, std::size_t address_bytes, handle_type shareable)
     : lifted_{std::numeric_limits<std::size_t>::max()},
-      region_{device, address_bytes, region_options{shareable, &lifted_}},
+      region_{device, address_bytes, options_for(shareable, lifted_)},
       address_bytes_{region_.max_bytes()} {}
 
 void region_memory::create(std::size_t offset, std::size_t bytes) { region_.commit(offset, bytes); }
