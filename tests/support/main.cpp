@@ -39,12 +39,6 @@ struct drain_after_each_case : doctest::IReporter {
 
 DOCTEST_REGISTER_LISTENER("drain_after_each_case", 1, drain_after_each_case);
 
-#if defined(HIPVMM_TESTS_USE_REGIONS)
-constexpr bool uses_regions = true;
-#else
-constexpr bool uses_regions = false;
-#endif
-
 int main(int argc, char** argv) {
   // CTest asks a program for its cases while building, where there may be no device.
   const bool only_lists = std::any_of(argv, argv + argc, [](std::string_view argument) {
@@ -59,13 +53,11 @@ int main(int argc, char** argv) {
       if (std::getenv("HIPVMM_TESTS_PROBE_LATER") == nullptr) {
         for (int ordinal = 0; ordinal < hipvmm::device_count(); ++ordinal)
           static_cast<void>(hipvmm::capability_of(hipvmm::device_ref{ordinal}));
-        if (uses_regions) {
-          const std::string why = hipvmm::capability_of(device).why_fallback();
-          const char* const left_out = why.empty() ? "on hipMalloc" : "needs virtual memory";
-          context.addFilter("test-suite-exclude", left_out);
-          std::printf("without the cases of the suite \"%s\"; device %d: %s\n", left_out,
-                      device.ordinal(), why.empty() ? "its virtual memory works" : why.c_str());
-        }
+        const std::string why = hipvmm::capability_of(device).why_fallback();
+        const char* const left_out = why.empty() ? "on hipMalloc" : "needs virtual memory";
+        context.addFilter("test-suite-exclude", left_out);
+        std::printf("without the cases of the suite \"%s\"; device %d: %s\n", left_out,
+                    device.ordinal(), why.empty() ? "its virtual memory works" : why.c_str());
       }
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
