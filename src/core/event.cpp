@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/check.hpp"
+#include "core/stream_order.hpp"
 
 namespace hipvmm {
 
@@ -28,7 +29,9 @@ event::event(device_ref device, event_timing timing)
     : value_{create(device, timing)}, device_{device} {}
 
 event::~event() {
-  if (value_ != nullptr) detail::report(hipEventDestroy(value_), "hipEventDestroy");
+  if (value_ == nullptr) return;
+  detail::note_event_end(value_);
+  detail::report(hipEventDestroy(value_), "hipEventDestroy");
 }
 
 event& event::operator=(event&& other) noexcept {
@@ -38,16 +41,28 @@ event& event::operator=(event&& other) noexcept {
   return *this;
 }
 
-void event::record(stream_ref stream) {
-  check(hipEventRecord(value_, stream.get()), "hipEventRecord");
+void detail::record_untold(const event& recorded, stream_ref stream) {
+  check(hipEventRecord(recorded.get(), stream.get()), "hipEventRecord");
 }
 
-void event::synchronize() const { check(hipEventSynchronize(value_), "hipEventSynchronize"); }
+void event::record(stream_ref stream) {
+  detail::event_recording told{value_, stream};
+  detail::record_untold(*this, stream);
+  told.note_success();
+}
+
+void event::synchronize() const {
+  const detail::event_use use{value_};
+  check(hipEventSynchronize(value_), "hipEventSynchronize");
+  use.note_passed();
+}
 
 bool event::is_done() const {
+  const detail::event_use use{value_};
   const hipError_t result = hipEventQuery(value_);
   if (result == hipErrorNotReady) return false;
   check(result, "hipEventQuery");
+  use.note_passed();
   return true;
 }
 

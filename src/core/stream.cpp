@@ -5,6 +5,7 @@
 
 #include <hipvmm/core/event.hpp>
 #include "core/check.hpp"
+#include "core/stream_order.hpp"
 
 namespace hipvmm {
 
@@ -29,12 +30,18 @@ stream_ref stream_ref::legacy_default() noexcept {
 
 stream_ref stream_ref::per_thread_default() noexcept { return stream_ref{hipStreamPerThread}; }
 
-void stream_ref::synchronize() const { check(hipStreamSynchronize(get()), "hipStreamSynchronize"); }
+void stream_ref::synchronize() const {
+  const detail::stream_use use{*this};
+  check(hipStreamSynchronize(get()), "hipStreamSynchronize");
+  use.note_passed();
+}
 
 bool stream_ref::is_done() const {
+  const detail::stream_use use{*this};
   const hipError_t result = hipStreamQuery(get());
   if (result == hipErrorNotReady) return false;
   check(result, "hipStreamQuery");
+  use.note_passed();
   return true;
 }
 
@@ -45,7 +52,9 @@ bool stream_ref::is_capturing() const {
 }
 
 void stream_ref::wait(const event& event) const {
+  const detail::event_use use{event.get()};
   check(hipStreamWaitEvent(get(), event.get(), 0), "hipStreamWaitEvent");
+  use.note_follows(*this);
 }
 
 stream::stream(stream_kind kind) : stream{device_ref::current(), kind} {}
@@ -54,7 +63,9 @@ stream::stream(device_ref device, stream_kind kind)
     : value_{create(device, kind)}, device_{device} {}
 
 stream::~stream() {
-  if (value_ != nullptr) detail::report(hipStreamDestroy(value_), "hipStreamDestroy");
+  if (value_ == nullptr) return;
+  detail::note_stream_end(stream_ref{value_});
+  detail::report(hipStreamDestroy(value_), "hipStreamDestroy");
 }
 
 stream& stream::operator=(stream&& other) noexcept {
