@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Reads files or standard input of unknown length and keeps all of it in the memory of a device, in
 // a vector that grows in place; or, to compare, by allocating twice as much, copying and freeing.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <csignal>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -22,11 +17,11 @@
 #include "ingest_input.hpp"
 #include "ingest_job.hpp"
 #include "ingest_progress.hpp"
+#include "tool/program.hpp"
 
 namespace {
 
-constexpr int failed = 1;
-constexpr int misused = 2;
+using namespace hipvmm::tool;
 
 const char* name_of(ingest::growth_method method) {
   return method == ingest::growth_method::copy ? "copy" : "vmm";
@@ -39,18 +34,6 @@ struct options {
   std::vector<std::string> files;
   std::string json;
 };
-
-/// CLI11's sizes, which on their own accept signs and answer nonsense with a list of every unit.
-std::string size_in_bytes(const std::string& text) {
-  std::string bytes = text;
-  try {
-    CLI::AsSizeValue{false}(bytes);
-    if (text.front() != '-' && std::stoull(bytes) != 0) return bytes;
-  } catch (const std::exception&) {
-  }
-  throw CLI::ValidationError{"'" + text +
-                             "' is no size; give bytes or units, as in 4194304 or 4MiB"};
-}
 
 void declare(CLI::App& app, options& chosen) {
   app.add_option("FILE", chosen.files, "What to read, '-' for standard input (the default)");
@@ -86,17 +69,6 @@ void complete(options& chosen, const CLI::App& app) {
   chosen.files.emplace_back("-");
 }
 
-/// Opens what is missing of descriptors 0 to 2 the wrong way round: a file opened later must not
-/// take the place of standard output, and using the missing one must fail.
-void occupy_standard_descriptors() {
-  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(descriptor, F_GETFD) != -1) continue;
-    if (descriptor == STDOUT_FILENO)
-      throw std::runtime_error{"standard output is closed; send it to a file or to /dev/null"};
-    static_cast<void>(::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY));
-  }
-}
-
 std::string row(const ingest::job& job, const ingest::report& report) {
   using hipvmm::format_bytes;
   const ingest::growth_figures& growth = report.growth;
@@ -129,21 +101,9 @@ std::string json(const ingest::job& job, const ingest::report& report,
   return result.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-void write(std::ostream& out, const std::string& text, const std::string& where) {
-  errno = 0;
-  if (!(out << text << std::flush))
-    throw std::system_error{errno, std::generic_category(), "cannot write the result to " + where};
-}
-
 int ingest_and_report(const options& chosen) {
   std::ofstream json_file;
-  if (!chosen.json.empty() && chosen.json != "-") {
-    // Before the work, so that an unwritable place does not cost the result of a long run.
-    json_file.open(chosen.json);
-    if (!json_file)
-      throw std::system_error{errno, std::generic_category(),
-                              "cannot create '" + chosen.json + "'"};
-  }
+  if (!chosen.json.empty() && chosen.json != "-") json_file = create_file(chosen.json);
 
   ingest::input input{chosen.files};
   ingest::report report;
@@ -171,24 +131,12 @@ int ingest_and_report(const options& chosen) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A reader that went away shows as a failed write, which gets a sentence.
-  std::signal(SIGPIPE, SIG_IGN);
   CLI::App app{"Reads data of unknown length into a device vector that grows without copying.",
                "ingest"};
   options chosen;
-  try {
-    occupy_standard_descriptors();
-    declare(app, chosen);
-    app.parse(argc, argv);
+  declare(app, chosen);
+  return run_program(app, argc, argv, [&] {
     complete(chosen, app);
     return ingest_and_report(chosen);
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::Error& error) {
-    std::cerr << "ingest: " << error.what() << " (see ingest --help)\n";
-    return misused;
-  } catch (const std::exception& error) {
-    std::cerr << "ingest: " << error.what() << '\n';
-    return failed;
-  }
+  });
 }

@@ -31,7 +31,10 @@ case $HIPVMM_PROVIDER in
     driver="amdgpu $(cat /sys/module/amdgpu/version 2>/dev/null || uname -r)"
     left_out="tests with kernels of ours, which only nvcc compiles today"
     ;;
-  cuda) driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1) ;;
+  cuda)
+    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1) ||
+      stop "nvidia-smi fails, see above: the driver of this machine's GPUs is not loaded"
+    ;;
   *) driver=none ;;
 esac
 commit=${HIPVMM_COMMIT:-$(git -C "$root" rev-parse HEAD 2>/dev/null || echo unknown)}

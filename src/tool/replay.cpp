@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Replays a recorded trace of allocations on a memory resource and tells what that costs: peak
 // memory, latencies, driver calls; with --check also whether the memory was ever handed out twice.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -16,9 +13,9 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 
 #include <hipvmm/core/device.hpp>
+#include "tool/program.hpp"
 #include "tool/progress_line.hpp"
 #include "tool/replay_checker.hpp"
 #include "tool/replay_job.hpp"
@@ -32,8 +29,6 @@ namespace {
 using namespace hipvmm;
 using namespace hipvmm::tool;
 
-constexpr int failed = 1;
-constexpr int misused = 2;
 constexpr auto all_bytes = std::numeric_limits<std::size_t>::max();
 
 struct options {
@@ -48,18 +43,6 @@ struct options {
   std::string json;
   std::string timeline;
 };
-
-/// CLI11's sizes, which on their own accept signs and answer nonsense with a list of every unit.
-std::string size_in_bytes(const std::string& text) {
-  std::string bytes = text;
-  try {
-    CLI::AsSizeValue{false}(bytes);
-    if (text.front() != '-' && std::stoull(bytes) != 0) return bytes;
-  } catch (const std::exception&) {
-  }
-  throw CLI::ValidationError{"'" + text +
-                             "' is no size; give bytes or units, as in 4194304 or 4MiB"};
-}
 
 std::string size_or_all(const std::string& text) {
   return text == "all" ? std::to_string(all_bytes) : size_in_bytes(text);
@@ -127,33 +110,12 @@ void complete(const options& chosen, const CLI::App& app) {
     throw CLI::ValidationError{"TRACE", "nothing to read; name a file or pipe a trace in"};
 }
 
-/// Opens what is missing of descriptors 0 to 2 the wrong way round: a file opened later must not
-/// take the place of standard output, and using the missing one must fail.
-void occupy_standard_descriptors() {
-  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(descriptor, F_GETFD) != -1) continue;
-    if (descriptor == STDOUT_FILENO)
-      throw std::runtime_error{"standard output is closed; send it to a file or to /dev/null"};
-    static_cast<void>(::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY));
-  }
-}
-
-void write(std::ostream& out, const std::string& text, const std::string& where) {
-  errno = 0;
-  if (!(out << text << std::flush))
-    throw std::system_error{errno, std::generic_category(), "cannot write the result to " + where};
-}
-
 /// Files that results go to, made before the work: an unwritable place must not cost the result of
 /// a long run.
 struct outputs {
   explicit outputs(const options& chosen) {
     if (!chosen.timeline.empty()) timeline.emplace(chosen.timeline);
-    if (chosen.json.empty() || chosen.json == "-") return;
-    json.open(chosen.json);
-    if (!json)
-      throw std::system_error{errno, std::generic_category(),
-                              "cannot create '" + chosen.json + "'"};
+    if (!chosen.json.empty() && chosen.json != "-") json = create_file(chosen.json);
   }
 
   std::ofstream json;
@@ -212,24 +174,12 @@ int replay_and_report(const options& chosen) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A reader that went away shows as a failed write, which gets a sentence.
-  std::signal(SIGPIPE, SIG_IGN);
   CLI::App app{"Replays a recorded trace of allocations on a memory resource of HIP or hipvmm.",
                "hipvmm-replay"};
   options chosen;
-  try {
-    occupy_standard_descriptors();
-    declare(app, chosen);
-    app.parse(argc, argv);
+  declare(app, chosen);
+  return run_program(app, argc, argv, [&] {
     complete(chosen, app);
     return replay_and_report(chosen);
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::Error& error) {
-    std::cerr << "hipvmm-replay: " << error.what() << " (see hipvmm-replay --help)\n";
-    return misused;
-  } catch (const std::exception& error) {
-    std::cerr << "hipvmm-replay: " << error.what() << '\n';
-    return failed;
-  }
+  });
 }

@@ -31,18 +31,19 @@ temporary file_with(const std::string& text) {
   temporary file{std::tmpfile(), std::fclose};
   if (!file || std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||
       std::fflush(file.get()) != 0 || std::fseek(file.get(), 0, SEEK_SET) != 0)
-    fail("cannot write gnuplot's script to a temporary file", errno);
+    fail("cannot write to a temporary file", errno);
   return file;
 }
 
-/// Runs gnuplot with a script from one descriptor and the picture into another.
-void run_gnuplot(const std::string& script, int output) {
+/// The picture that gnuplot draws by a script.
+temporary run_gnuplot(const std::string& script) {
   const temporary input = file_with(script);
+  temporary output = file_with("");
   posix_spawn_file_actions_t actions;
   if (const int code = ::posix_spawn_file_actions_init(&actions))
     fail("cannot start gnuplot", code);
   ::posix_spawn_file_actions_adddup2(&actions, ::fileno(input.get()), STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, ::fileno(output.get()), STDOUT_FILENO);
   std::array<char, 8> name{"gnuplot"};
   std::array<char*, 2> arguments{name.data(), nullptr};
   pid_t child = 0;
@@ -60,6 +61,8 @@ void run_gnuplot(const std::string& script, int output) {
     if (errno != EINTR) fail("cannot wait for gnuplot", errno);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     throw std::runtime_error{"--timeline: gnuplot failed, see what it wrote above"};
+  std::rewind(output.get());
+  return output;
 }
 
 std::string in_mib(std::size_t bytes) {
@@ -68,15 +71,18 @@ std::string in_mib(std::size_t bytes) {
 
 }  // namespace
 
-replay_timeline::replay_timeline(std::string path)
-    : path_{std::move(path)},
-      file_{::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)} {
+replay_timeline::replay_timeline(std::string path) : path_{std::move(path)} {
+  constexpr int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
+  file_ = ::open(path_.c_str(), flags | O_EXCL, 0666);
+  const bool is_new = file_ >= 0;
+  // What is in a file of somebody's stays until there is a picture.
+  if (!is_new && errno == EEXIST) file_ = ::open(path_.c_str(), flags, 0666);
   if (file_ < 0) fail("cannot create '" + path_ + "'", errno);
   try {
-    run_gnuplot("", file_);
+    static_cast<void>(run_gnuplot(""));
   } catch (...) {
     ::close(file_);
-    ::unlink(path_.c_str());
+    if (is_new) ::unlink(path_.c_str());
     throw;
   }
 }
@@ -85,7 +91,19 @@ replay_timeline::~replay_timeline() { ::close(file_); }
 
 void replay_timeline::draw(const std::string& title,
                            const std::vector<replay_sample>& samples_taken) const {
-  run_gnuplot(timeline_script(title, samples_taken), file_);
+  const temporary picture = run_gnuplot(timeline_script(title, samples_taken));
+  // Neither works, nor is needed, for a pipe or a device.
+  static_cast<void>(::lseek(file_, 0, SEEK_SET));
+  static_cast<void>(::ftruncate(file_, 0));
+  std::array<char, 65536> part{};
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), picture.get())) {
+    for (std::size_t done = 0; done < count;) {
+      const ssize_t written = ::write(file_, part.data() + done, count - done);
+      if (written < 0 && errno != EINTR) fail("cannot write to '" + path_ + "'", errno);
+      done += written < 0 ? 0 : static_cast<std::size_t>(written);
+    }
+  }
+  if (std::ferror(picture.get()) != 0) fail("cannot read what gnuplot drew", errno);
 }
 
 std::string timeline_script(const std::string& title, const std::vector<replay_sample>& samples) {

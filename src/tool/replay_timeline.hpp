@@ -15,8 +15,9 @@ class replay_timeline {
   /// About as many as the picture has columns.
   static constexpr std::size_t windows = 1000;
 
-  /// Creates the file. Throws: std::runtime_error when that fails or gnuplot cannot be started:
-  /// before a replay rather than behind it.
+  /// Creates the file, or opens one that is there and leaves it as it is until there is a picture.
+  /// Throws: std::runtime_error when that fails or gnuplot cannot be started: before a replay
+  /// rather than behind it.
   explicit replay_timeline(std::string path);
   ~replay_timeline();
   replay_timeline(const replay_timeline&) = delete;
@@ -27,7 +28,7 @@ class replay_timeline {
 
  private:
   std::string path_;
-  int file_;
+  int file_ = -1;
 };
 
 /// What gnuplot is told.

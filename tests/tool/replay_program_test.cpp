@@ -124,6 +124,20 @@ TEST_CASE("hipvmm-replay: without gnuplot --timeline says what to install and le
   CHECK_FALSE(std::filesystem::exists(picture));
 }
 
+TEST_CASE("hipvmm-replay: a replay that fails leaves the picture of the last one") {
+  const temporary_file trace{"Time,Action,Pointer,Size,Stream\nno row\n", ".csv"};
+  const temporary_file picture{"<svg>last</svg>", ".svg"};
+  surroundings given;
+  check_fails(replay_program({trace.path(), "--resource", "hip", "--timeline", picture.path()}), 1,
+              {"row"});
+  CHECK(picture.contents() == "<svg>last</svg>");
+  given.environment = {"PATH=/nonexistent"};
+  check_fails(
+      replay_program({trace.path(), "--resource", "hip", "--timeline", picture.path()}, given), 1,
+      {"gnuplot-nox"});
+  CHECK(picture.contents() == "<svg>last</svg>");
+}
+
 TEST_CASE("hipvmm-replay: --timeline draws the curves with their names") {
   if (std::system("gnuplot --version >/dev/null 2>&1") != 0) {
     MESSAGE("skipped: gnuplot is not installed");
