@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+#include "mr/vmm_pool_state.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+#include "mr/pool_report.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+// Moving chunks leaves holes of addresses behind, which are used again; with several times the
+// addresses they are long enough.
+constexpr std::size_t addresses_for_memory = 8;
+
+/// Pre: less than any device's memory.
+constexpr std::size_t in_units(std::size_t bytes) noexcept {
+  return (bytes + pool::engine::unit - 1) & ~(pool::engine::unit - 1);
+}
+
+std::size_t maximum_of(device_ref device, const pool_options& options) {
+  require_device(device);
+  const std::size_t total = device.total_memory();
+  const std::size_t maximum =
+      options.maximum_bytes == 0 ? total : std::min(options.maximum_bytes, total);
+  if (options.initial_bytes > maximum)
+    throw std::invalid_argument{"a pool that begins with " + format_bytes(options.initial_bytes) +
+                                " and may hold " + format_bytes(maximum) +
+                                ": initial_bytes must not exceed that"};
+  return maximum;
+}
+
+void refuse(const void* pointer, std::size_t bytes, const std::string& why) noexcept {
+  detail::report_exceptions([&] {
+    throw std::invalid_argument{"vmm_pool_resource: " + std::to_string(bytes) + " bytes at " +
+                                std::to_string(reinterpret_cast<std::uintptr_t>(pointer)) +
+                                " were not taken back: " + why};
+  });
+}
+
+}  // namespace
+
+vmm_pool_resource::state::state(device_ref owner, const pool_options& options)
+    : device{owner},
+      maximum{maximum_of(owner, options)},
+      memory{owner, addresses_for_memory * maximum, options.shareable},
+      marks{owner},
+      base{reinterpret_cast<std::uintptr_t>(memory.memory().base())},
+      books{memory, marks, base},
+      threshold{options.release_threshold},
+      reuse{options.reuse} {
+  books.set_limit(align_down(maximum, memory.granularity()));
+  books.set_rules(rules());
+}
+
+template <typename Allocate>
+void* vmm_pool_resource::state::serve(std::size_t bytes, Allocate allocate) {
+  for (;;) {
+    std::optional<out_of_memory> cause;
+    try {
+      if (const std::optional<std::size_t> at = allocate())
+        return reinterpret_cast<void*>(base + *at);
+    } catch (const out_of_memory& error) {
+      cause.emplace(error);
+    }
+    std::shared_ptr<const out_of_memory_callback> asked;
+    {
+      const std::lock_guard lock{settings};
+      asked = callback;
+    }
+    if (!asked) fail(bytes, cause);
+    ++callbacks;
+    if (!(*asked)(bytes)) fail(bytes, cause);
+  }
+}
+
+void* vmm_pool_resource::state::allocate(pool::stream_ledger& user, std::size_t bytes,
+                                         std::size_t alignment) {
+  constexpr std::size_t unit = pool::engine::unit;
+  return serve(bytes, [&]() -> std::optional<std::size_t> {
+    // More than the addresses hold is not asked of the books, whose sums would overflow.
+    if (bytes > maximum || alignment > memory.address_bytes()) return std::nullopt;
+    return books.allocate(user, align_up(bytes, unit), std::max(alignment, unit));
+  });
+}
+
+void vmm_pool_resource::state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
+  const std::string why = shortage_of(statistics(), bytes, maximum);
+  if (cause) throw out_of_memory{*cause, why};
+  throw out_of_memory{exhausted::device_memory, device.ordinal(), bytes, device.free_memory(), why};
+}
+
+pool_statistics vmm_pool_resource::state::statistics() {
+  books.empty_all_caches();
+  const pool::engine_counters counted = books.counters();
+  const pool::telemetry seen = books.look();
+  pool_statistics result{};
+  result.reserved_current = seen.physical_bytes;
+  result.reserved_high = counted.physical_high;
+  result.used_current = seen.used_bytes;
+  result.used_high = counted.used_high;
+  result.address_bytes = seen.address_bytes;
+  result.mapped_bytes = seen.mapped_bytes;
+  result.largest_now = seen.largest_run;
+  result.largest_moved = seen.largest_moved;
+  const std::size_t allowed = maximum - std::min(maximum, seen.physical_bytes);
+  result.largest_possible = seen.largest_moved + align_down(std::min(allowed, device.free_memory()),
+                                                            memory.granularity());
+  result.chunks_created = counted.chunks_created;
+  result.chunks_moved = counted.chunks_moved;
+  result.callbacks = callbacks;
+  result.served = counted.served;
+  for (const auto& each : seen.streams) result.streams.push_back({each.stream, each.free_bytes});
+  return result;
+}
+
+void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* pointer,
+                                          std::size_t bytes) {
+  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::size_t offset = address - base;
+  const std::size_t held = align_up(bytes, pool::engine::unit);
+  if (address < base || offset >= memory.address_bytes())
+    return refuse(pointer, bytes, "the address is none of this pool's");
+  bool taken = false;
+  if (user.thread() == 0) {
+    taken = books.deallocate(user, offset, held);
+  } else {
+    try {
+      taken = books.deallocate_and_mark(user, offset, held);
+    } catch (const hip_error&) {
+      // Without a mark nobody could tell when the memory is free: now it is.
+      device.synchronize();
+      taken = books.deallocate(books.idle(), offset, held);
+    }
+  }
+  if (!taken) {
+    const auto found = books.find(offset);
+    return refuse(pointer, bytes,
+                  found ? "the allocation there has " + std::to_string(found->bytes) + " bytes"
+                        : "no allocation begins there; it may have been given back before");
+  }
+  if (threshold.load(std::memory_order_relaxed) != std::numeric_limits<std::size_t>::max())
+    release_excess();
+}
+
+void vmm_pool_resource::state::deallocate(void* pointer) {
+  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto found = books.find(address - base);
+  if (!found) return refuse(pointer, 0, "no allocation begins there");
+  pool::stream_ledger* user = found->user;
+  if (books.is_out_of_reach(*user)) {
+    device.synchronize();
+    user = &books.idle();
+  }
+  if (user->thread() != 0 || user->is_idle() ||
+      !deallocate_cached(user->stream(), pointer, found->bytes))
+    deallocate(*user, pointer, found->bytes);
+}
+
+void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t bytes) {
+  const pool::engine::small_user user = books.small_user_of(stream);
+  if (bytes <= pool::largest_piece)
+    return serve(bytes, [&] {
+      return books.allocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes));
+    });
+  return serve(bytes, [&]() -> std::optional<std::size_t> {
+    if (bytes > maximum) return std::nullopt;
+    return books.allocate_block(*user.ledger, *user.cache, in_units(bytes));
+  });
+}
+
+bool vmm_pool_resource::state::deallocate_cached(stream_ref stream, void* pointer,
+                                                 std::size_t bytes) {
+  const std::size_t offset = reinterpret_cast<std::uintptr_t>(pointer) - base;
+  if (bytes == 0 || bytes > maximum || offset >= memory.address_bytes() || is_per_thread(stream))
+    return false;
+  const pool::engine::small_user user = books.small_user_of(stream);
+  if (bytes <= pool::largest_piece)
+    return books.deallocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes), offset);
+  // What a cache keeps is not released: with a threshold large memory goes past it.
+  return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
+         books.deallocate_block(*user.ledger, *user.cache, offset, in_units(bytes));
+}
+
+void vmm_pool_resource::state::release_excess() noexcept {
+  detail::report_exceptions([this] {
+    const std::size_t keep = threshold.load(std::memory_order_relaxed);
+    const pool::engine_counters now = books.counters();
+    if (now.physical_bytes > keep && now.physical_bytes > now.used_bytes)
+      books.trim(std::max(keep, now.used_bytes), std::chrono::steady_clock::time_point{});
+  });
+}
+
+}  // namespace hipvmm::mr

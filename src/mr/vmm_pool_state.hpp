@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "mr/pool/engine.hpp"
+#include "mr/pool/event_marks.hpp"
+#include "mr/pool/region_memory.hpp"
+
+namespace hipvmm::mr {
+
+/// What a pool is made of: memory, marks, the books of both, and what its user has set.
+struct vmm_pool_resource::state {
+  state(device_ref owner, const pool_options& options);
+
+  [[nodiscard]] pool::reuse_rules rules() const {
+    return {reuse.follow_event_dependencies, reuse.allow_opportunistic,
+            reuse.allow_internal_dependencies};
+  }
+  [[nodiscard]] bool is_per_thread(stream_ref stream) const noexcept {
+    return stream == per_thread;
+  }
+  [[nodiscard]] pool::stream_ledger& ledger_of(stream_ref stream) {
+    return is_per_thread(stream) ? books.ledger_of_thread(stream) : books.ledger_of(stream);
+  }
+  void* allocate(pool::stream_ledger& user, std::size_t bytes, std::size_t alignment);
+  /// By way of the caches.
+  void* allocate_cached(stream_ref stream, std::size_t bytes);
+  /// False, nothing done, for what does not go into a cache.
+  bool deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes);
+  /// The memory that `allocate` finds, which is tried again as long as the callback wants that.
+  template <typename Allocate>
+  void* serve(std::size_t bytes, Allocate allocate);
+  [[noreturn]] void fail(std::size_t bytes, const std::optional<out_of_memory>& cause);
+  [[nodiscard]] pool_statistics statistics();
+  void deallocate(pool::stream_ledger& user, void* pointer, std::size_t bytes);
+  /// By address alone.
+  void deallocate(void* pointer);
+  void release_excess() noexcept;
+
+  device_ref device;
+  const stream_ref per_thread = stream_ref::per_thread_default();
+  std::size_t maximum;
+  pool::region_memory memory;
+  pool::event_marks marks;
+  std::uintptr_t base;
+  pool::engine books;
+  std::atomic<std::size_t> threshold;
+  std::atomic<std::uint64_t> callbacks{0};
+
+  std::mutex settings;
+  pool_reuse reuse;
+  std::shared_ptr<const out_of_memory_callback> callback;
+};
+
+}  // namespace hipvmm::mr
