@@ -5,9 +5,9 @@
 #include <hip/hip_runtime_api.h>
 #include <unistd.h>
 
-#include "allocation_failure.hpp"
 #include "mem_pool_fixtures.hpp"
 #include "sharing_fixture.hpp"
+#include "support/allocation_failure.hpp"
 
 using namespace hipvmm::test;
 

@@ -76,13 +76,15 @@ block* engine::best_fit(stream_ledger& from, std::size_t bytes,
   // Where hardly any block has the alignment, one that is large enough anyway is as good.
   constexpr int patience = 16;
   free_tree& tree = from.free();
+  const auto fits = [&](const block& one) {
+    return aligned(one.offset, alignment) + bytes <= one.end();
+  };
   auto at = tree.lower_bound(fit_key{bytes, 0});
-  for (int looked = 0; at != tree.end(); ++at, ++looked) {
-    if (aligned(at->offset, alignment) + bytes <= at->end()) return &*at;
-    if (looked == patience) at = tree.lower_bound(fit_key{bytes + alignment - unit, 0});
-    if (at == tree.end()) break;
+  for (int looked = 0; at != tree.end() && looked < patience; ++at, ++looked) {
+    if (fits(*at)) return &*at;
   }
-  return nullptr;
+  if (at != tree.end()) at = tree.lower_bound(fit_key{bytes + alignment - unit, 0});
+  return at == tree.end() ? nullptr : &*at;
 }
 
 void engine::take_whole(block& from) noexcept {
@@ -185,9 +187,11 @@ bool engine::deallocate_and_mark(stream_ledger& user, std::size_t offset, std::s
   const std::shared_ptr<const stream_mark> mark = order_.mark(user.stream());
   if (!end_piece(offset, bytes)) return false;
   const books_lock lock{books_};
-  if (!take_back(user, offset, bytes)) return false;
-  user.marks().push_back({mark, user.end_stamp()});
-  return true;
+  // The stamp that the memory will carry.
+  user.marks().push_back({mark, user.now()});
+  const bool taken = take_back(user, offset, bytes);
+  user.end_stamp();
+  return taken;
 }
 
 std::optional<engine::allocation> engine::find(std::size_t offset) {

@@ -38,8 +38,9 @@ std::optional<std::size_t> errand::serve() {
     } catch (const out_of_memory& error) {
       refused.emplace(error);
     }
-    // Once more even where nothing was left to wait for: what has passed may be used now by any.
-    if (!wait_for_streams() && waited_) break;
+    // Others may give memory back for ever: what it costs to wait for that, nobody could tell.
+    if (waited_) break;
+    wait_for_streams();
     waited_ = true;
   }
   if (refused) throw out_of_memory{*refused};
@@ -63,7 +64,7 @@ std::optional<std::size_t> errand::take_run() {
     const place found = look_around().free_run;
     if (found.first == nullptr) return std::nullopt;
     at = found.at;
-    claimed = claim(*found.first, at, at + bytes_);
+    claim(*found.first, at, at + bytes_, claimed);
   }
   try {
     order_behind(claimed);
@@ -79,7 +80,9 @@ std::optional<std::size_t> errand::take_run() {
 bool errand::gather(gathered what) {
   const books_lock lock{all_.books_};
   const reuse_rules& rules = all_.rules_;
-  if (what == gathered::followed && !rules.follow_event_dependencies) return false;
+  // What becomes a thread's own without having passed would need a mark that others cannot make.
+  if (what == gathered::followed && (!rules.follow_event_dependencies || user_.thread() != 0))
+    return false;
   const bool takes_passed = what == gathered::passed && (rules.opportunistic || waited_);
   blocks taken;
   for (stream_ledger* const other : ledgers_) {
@@ -94,7 +97,7 @@ bool errand::gather(gathered what) {
   for (block* const one : taken) all_.take_whole(*one);
   for (block* const one : taken) {
     one->owner = &user_;
-    one->stamp = user_.stamp();
+    one->stamp = stamp_of_gain();
   }
   // Joining makes blocks vanish that come later here, but never one that is still busy.
   for (block* const one : taken) {
@@ -176,8 +179,7 @@ void errand::order_behind(const blocks& taken) {
   }
 }
 
-bool errand::wait_for_streams() {
-  bool waited = false;
+void errand::wait_for_streams() {
   for (stream_ledger* const each : ledgers_) {
     std::uint64_t newest = 0;
     {
@@ -189,9 +191,7 @@ bool errand::wait_for_streams() {
     mark->synchronize();
     const books_lock lock{all_.books_};
     each->note_passed(stamp);
-    waited = true;
   }
-  return waited;
 }
 
 }  // namespace hipvmm::mr::pool

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -37,8 +38,8 @@ class errand {
   [[nodiscard]] std::optional<std::size_t> take_own(rung counted);
   [[nodiscard]] std::optional<std::size_t> take_run();
   [[nodiscard]] std::optional<std::size_t> grow();
-  /// Waits for what streams have not passed yet; false when there is nothing of that kind.
-  [[nodiscard]] bool wait_for_streams();
+  /// Waits for what streams have not passed yet.
+  void wait_for_streams();
 
   /// Which memory of other streams becomes the user's as it is.
   enum class gathered { followed, passed };
@@ -55,6 +56,7 @@ class errand {
 
   /// Backs the next bytes of the place with a new chunk.
   void create(growth& work, std::size_t bytes);
+  /// Takes a growth back that failed: what is backed stays, as free memory of the user's stream.
   void undo(growth& work) noexcept;
   void remove(const idle_chunk& chunk, const blocks& around);
 
@@ -66,8 +68,9 @@ class errand {
   void add_sources(block& first, std::size_t end, survey& found) const;
   /// The chunks to be moved to `target`, in the order of their creation.
   [[nodiscard]] std::vector<idle_chunk> sources_for(const place& target, const survey& found) const;
-  /// Takes the free blocks of [begin, end) out of the trees, from `first` on, cut to that range.
-  [[nodiscard]] blocks claim(block& first, std::size_t begin, std::size_t end);
+  /// Takes the free blocks of [begin, end) out of the trees, from `first` on, cut to that range,
+  /// and adds them to `claimed`. Throws: std::bad_alloc; then nothing changed.
+  void claim(block& first, std::size_t begin, std::size_t end, blocks& claimed);
   void unclaim(const blocks& claimed) noexcept;
   /// Makes the claimed blocks from `first` up to `end` one that is used.
   std::size_t hand_out(block& first, std::size_t end, rung counted) noexcept;
@@ -78,6 +81,11 @@ class errand {
   [[nodiscard]] engine::chunk_map::node_type note_moved(growth& work, std::size_t source) noexcept;
   void note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept;
   [[nodiscard]] std::size_t granule() const noexcept;
+  /// The stamp of memory that becomes the user's by another way than being given back. A thread's
+  /// default stream gets only what has passed, for other threads could not mark it.
+  [[nodiscard]] std::uint64_t stamp_of_gain() const noexcept {
+    return user_.thread() != 0 ? 0 : user_.stamp();
+  }
 
   engine& all_;
   stream_ledger& user_;

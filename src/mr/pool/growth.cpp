@@ -41,12 +41,11 @@ std::size_t errand::granule() const noexcept {
   return std::max(all_.memory_.granularity(), chosen);
 }
 
-errand::blocks errand::claim(block& first, std::size_t begin, std::size_t end) {
+void errand::claim(block& first, std::size_t begin, std::size_t end, blocks& claimed) {
   block* at = &first;
   while (at->end() <= begin) at = at->next;
-  std::size_t count = 0;
+  std::size_t count = claimed.size();
   for (const block* each = at; each != nullptr && each->offset < end; each = each->next) ++count;
-  blocks claimed;
   claimed.reserve(count);
   all_.space_.prepare_for(2);
   while (at != nullptr && at->offset < end && at->state == block_state::free) {
@@ -55,7 +54,6 @@ errand::blocks errand::claim(block& first, std::size_t begin, std::size_t end) {
     claimed.push_back(&taken);
     at = taken.next;
   }
-  return claimed;
 }
 
 void errand::unclaim(const blocks& claimed) noexcept {
@@ -95,17 +93,14 @@ void errand::claim_all(growth& work) {
   block* const behind = hole.next;
   const std::size_t end = target.at + bytes_;
   const std::size_t hole_end = hole.end();
-  if (target.first != &hole) work.around = claim(*target.first, target.at, hole.offset);
-  if (end > hole_end) {
-    const blocks rest = claim(*behind, hole_end, end);
-    work.around.insert(work.around.end(), rest.begin(), rest.end());
-  }
+  if (target.first != &hole) claim(*target.first, target.at, hole.offset, work.around);
+  if (end > hole_end) claim(*behind, hole_end, end, work.around);
   work.hole = &hole;
   if (target.map_at > hole.offset) work.hole = &all_.space_.cut(hole, target.map_at - hole.offset);
   if (work.wanted < work.hole->bytes) all_.space_.cut(*work.hole, work.wanted);
   work.hole->state = block_state::busy;
   for (auto& each : work.sources)
-    each.around = claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes);
+    claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes, each.around);
 }
 
 engine::chunk_map::node_type errand::note_moved(growth& work, std::size_t source) noexcept {
@@ -146,12 +141,11 @@ void errand::undo(growth& work) noexcept {
       unclaim(each.around);
   }
   if (work.hole == nullptr) return;
-  // What is backed already stays, as memory of the user's stream.
   block* left = work.hole;
   if (work.mapped != 0) {
     left = work.mapped < left->bytes ? &all_.space_.cut(*left, work.mapped) : nullptr;
     work.hole->owner = &user_;
-    work.hole->stamp = user_.stamp();
+    work.hole->stamp = stamp_of_gain();
     all_.make_free(*work.hole);
   }
   if (left != nullptr) all_.make_unmapped(*left);
@@ -231,7 +225,7 @@ std::optional<std::size_t> errand::grow() {
   // What is backed before or behind the request stays free, the user's.
   const auto leave_free = [this](block& rest) {
     rest.owner = &user_;
-    rest.stamp = user_.stamp();
+    rest.stamp = stamp_of_gain();
     all_.make_free(rest);
   };
   const std::size_t end = work.target.at + bytes_;

@@ -25,7 +25,7 @@ namespace hipvmm::mr::pool {
 class stream_ledger {
  public:
   /// `thread` tells the per-thread default streams apart, which have one name; 0 for others.
-  stream_ledger(stream_ref stream, std::size_t index, std::uint64_t thread = 0) noexcept
+  stream_ledger(stream_ref stream, std::size_t index, std::uint64_t thread = 0)
       : stream_{stream}, index_{index}, thread_{thread} {}
   ~stream_ledger() {
     free_.clear();

@@ -18,7 +18,7 @@ survey errand::look_around() const {
   survey found;
   block* run = nullptr;      // where the present stretch of usable blocks begins
   block* movable = nullptr;  // the same of those whose memory may go elsewhere
-  const bool may_be_in_use = all_.memory_.has_aliases() && !user_.is_idle();
+  const bool may_be_in_use = all_.memory_.has_aliases() && !user_.is_idle() && user_.thread() == 0;
   for (block* at = &all_.space_.front();; at = at->next) {
     const bool ends = at == nullptr;
     const std::size_t here = ends ? all_.memory_.address_bytes() : at->offset;

@@ -52,9 +52,16 @@ errand::trimmed errand::trim(std::size_t bytes_to_keep) {
     std::sort(chosen.begin(), chosen.end(),
               [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
     all_.space_.prepare_for(2 * chosen.size());
-    around.reserve(chosen.size());
-    for (const idle_chunk& each : chosen)
-      around.push_back(claim(*each.first, each.offset, each.offset + each.bytes));
+    around.resize(chosen.size());
+    try {
+      for (std::size_t i = 0; i < chosen.size(); ++i) {
+        const idle_chunk& each = chosen[i];
+        claim(*each.first, each.offset, each.offset + each.bytes, around[i]);
+      }
+    } catch (...) {
+      for (const blocks& claimed : around) unclaim(claimed);
+      throw;
+    }
   }
 
   std::size_t returned = 0;

@@ -4,45 +4,16 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <optional>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include "mr/pool/fake_sides.hpp"
+#include "mr/pool/pool_of.hpp"
 
 namespace hipvmm::mr::pool {
-namespace {
 
 using test::hand_driven_streams;
-using test::watched_memory;
-
-struct pool_of {
-  explicit pool_of(std::size_t stream_count = 2, bool aliases = false,
-                   std::size_t address_bytes = 64 * GiB)
-      : streams{stream_count}, memory{streams, aliases, address_bytes} {}
-
-  stream_ledger& ledger(std::size_t stream) {
-    return all.ledger_of(hand_driven_streams::name(stream));
-  }
-  /// Memory for `stream`, which uses it at once.
-  std::size_t take(std::size_t stream, std::size_t bytes, std::size_t alignment = 256) {
-    const std::optional<std::size_t> at = all.allocate(ledger(stream), bytes, alignment);
-    REQUIRE(at);
-    memory.use(stream, *at, bytes);
-    return *at;
-  }
-  void give(std::size_t stream, std::size_t at, std::size_t bytes) {
-    REQUIRE(all.deallocate(ledger(stream), at, bytes));
-  }
-  std::uint64_t served(rung by) { return all.counters().served[static_cast<std::size_t>(by)]; }
-
-  hand_driven_streams streams;
-  watched_memory memory;
-  engine all{memory, streams, 2 * MiB};
-};
-
-}  // namespace
-
+using test::pool_of;
 TEST_CASE("pool: memory given back in a stream is used again there without a mark or a wait") {
   pool_of pool;
   const std::size_t first = pool.take(0, 1 * MiB);
@@ -73,6 +44,27 @@ TEST_CASE("pool: the smallest hole that holds a request serves it") {
   pool.give(0, large, 1 * MiB);
   pool.give(0, small, 256 * KiB);
   CHECK(pool.take(0, 192 * KiB) == small);
+}
+
+TEST_CASE("pool: a block with the alignment is found behind many that lack it") {
+  pool_of pool;
+  // What is free of 4 MiB: 18 blocks of 64 KiB that begin at no multiple of that, and one that is
+  // just large enough to hold such a block wherever it begins.
+  pool.give(0, pool.take(0, 4 * MiB), 4 * MiB);
+  pool.all.set_limit(4 * MiB);
+  std::vector<std::size_t> holes;
+  pool.take(0, 256);
+  for (int i = 0; i < 18; ++i) {
+    holes.push_back(pool.take(0, 64 * KiB));
+    pool.take(0, 256);
+  }
+  const std::size_t large = pool.take(0, 128 * KiB - 256);
+  pool.take(0, 4 * MiB - large - (128 * KiB - 256));
+  for (const std::size_t each : holes) pool.give(0, each, 64 * KiB);
+  pool.give(0, large, 128 * KiB - 256);
+  const std::size_t at = pool.take(0, 64 * KiB, 64 * KiB);
+  CHECK(at >= large);
+  CHECK(at % (64 * KiB) == 0);
 }
 
 TEST_CASE("pool: another stream's memory is used once that stream has passed") {
@@ -135,6 +127,49 @@ TEST_CASE("pool: with all reuse switched off streams share nothing before memory
   CHECK(pool.take(1, 2 * MiB) == first);
   CHECK(pool.served(rung::waited) == 1);
   CHECK(pool.streams.host_waits == 1);
+}
+
+TEST_CASE("pool: a request waits once for what other streams gave back, whatever comes meanwhile") {
+  pool_of pool;
+  pool.all.set_rules({false, false, false});
+  pool.all.set_limit(4 * MiB);
+  const std::size_t first = pool.take(0, 2 * MiB);
+  const std::size_t second = pool.take(0, 1 * MiB);
+  const std::size_t third = pool.take(0, 1 * MiB);
+  pool.give(0, second, 1 * MiB);
+  // While it waits somebody else gives back.
+  pool.streams.when_waited = [&] {
+    pool.memory.use(0, third, 1 * MiB);
+    pool.give(0, third, 1 * MiB);
+  };
+  CHECK_FALSE(pool.all.allocate(pool.ledger(1), 3 * MiB, 256));
+  CHECK(pool.streams.host_waits == 1);
+  pool.give(0, first, 2 * MiB);
+}
+
+TEST_CASE("pool: no other thread is asked to mark a thread's default stream") {
+  for (const bool aliases : {false, true}) {
+    pool_of pool{3, aliases};
+    for (int i = 0; i < 4; ++i) {
+      const std::size_t hole = pool.take(0, 2 * MiB);
+      pool.take(0, 2 * MiB);
+      pool.give(0, hole, 2 * MiB);
+    }
+    std::thread{[&] {
+      pool.streams.set_thread_of(1, std::this_thread::get_id());
+      stream_ledger& own = pool.all.ledger_of_thread(hand_driven_streams::name(1));
+      pool.streams.wait(1, 0);
+      pool.all.note_follows(own, pool.ledger(0));
+      // Parts of what it follows and of what is made for it stay free.
+      for (const std::size_t bytes : {1 * MiB, 3 * MiB}) {
+        const auto at = pool.all.allocate(own, bytes, 256);
+        REQUIRE(at);
+        pool.memory.use(1, *at, bytes);
+      }
+    }}.join();
+    pool.take(2, 8 * MiB);
+    CHECK(pool.streams.foreign_marks == 0);
+  }
 }
 
 TEST_CASE("pool: neighbours of two streams serve one request together") {
@@ -242,27 +277,6 @@ TEST_CASE("pool: addresses that were emptied are used again") {
     pool.streams.finish_all();
   }
   CHECK(pool.memory.held() <= 48 * MiB);
-}
-
-TEST_CASE("pool: a growth that fails leaves everything to be used") {
-  for (const bool aliases : {false, true}) {
-    for (std::uint64_t call = 1; call <= 8; ++call) {
-      pool_of pool{2, aliases};
-      std::vector<std::size_t> all;
-      for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
-      for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
-      if (!aliases) pool.streams.finish_all();
-      pool.memory.fails_at = call;
-      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.ledger(0), 40 * MiB, 256)),
-                      hip_error);
-      CHECK(pool.memory.fails_at == 0);
-      CHECK(pool.all.counters().physical_bytes == pool.memory.held());
-      pool.take(1, 40 * MiB);
-      for (std::size_t i = 1; i < all.size(); i += 2) pool.give(1, all[i], 2 * MiB);
-      pool.streams.finish_all();
-      pool.take(0, pool.memory.held() - 40 * MiB);
-    }
-  }
 }
 
 }  // namespace hipvmm::mr::pool

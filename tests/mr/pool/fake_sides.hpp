@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
-#include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -78,6 +79,8 @@ class hand_driven_streams final : public mr::pool::stream_side {
     ++marks;
     const std::size_t index = index_of(stream);
     REQUIRE(index < streams_.size());
+    const std::thread::id owner = streams_[index].thread;
+    if (owner != std::thread::id{} && owner != std::this_thread::get_id()) ++foreign_marks;
     // A mark is work itself: it also comes behind what the stream waits for.
     const bool is_idle =
         streams_[index].done == streams_[index].submitted && streams_[index].waits.empty();
@@ -86,7 +89,15 @@ class hand_driven_streams final : public mr::pool::stream_side {
     return std::make_shared<point_mark>(*this, now, streams_[index].behind);
   }
 
+  /// The name of this stream means another one in all other threads.
+  void set_thread_of(std::size_t stream, std::thread::id thread) {
+    streams_[stream].thread = thread;
+  }
+
+  /// Called when the host waits for a mark.
+  std::function<void()> when_waited = [] {};
   std::uint64_t marks = 0;
+  std::uint64_t foreign_marks = 0;  ///< made by a thread whose stream it is not
   std::uint64_t waits = 0;
   std::uint64_t host_waits = 0;
 
@@ -101,6 +112,7 @@ class hand_driven_streams final : public mr::pool::stream_side {
     std::uint64_t done = 0;
     clock behind;
     std::deque<pending_wait> waits;
+    std::thread::id thread;
   };
   struct point_mark final : mr::pool::stream_mark {
     point_mark(hand_driven_streams& all, stream_point at, clock before)
@@ -109,6 +121,7 @@ class hand_driven_streams final : public mr::pool::stream_side {
     void synchronize() const override {
       ++streams.host_waits;
       streams.advance(point.stream, point.position);
+      streams.when_waited();
     }
     void hold_back(stream_ref waiter) const override {
       ++streams.waits;
@@ -156,9 +169,9 @@ class watched_memory final : public mr::pool::physical_side {
     }
     if (held_ + bytes > capacity)
       throw out_of_memory{exhausted::device_memory, 0, bytes, capacity - held_, ""};
+    mapped_.emplace(offset, mapping_of{std::make_shared<chunk>(bytes / piece), {}});
     held_ += bytes;
     ++created;
-    mapped_.emplace(offset, mapping_of{std::make_shared<chunk>(bytes / piece), {}});
   }
   void lift(std::size_t offset, std::size_t bytes) override {
     may_fail();

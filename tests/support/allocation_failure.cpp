@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "allocation_failure.hpp"
+#include "support/allocation_failure.hpp"
 
 #include <cstdlib>
 #include <new>
