@@ -20,10 +20,7 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
 
 vmm_pool_resource::~vmm_pool_resource() {
   std::size_t used = 0;
-  detail::report_exceptions([&] {
-    state_->books.empty_all_caches();
-    used = state_->books.counters().used_bytes;
-  });
+  detail::report_exceptions([&] { used = state_->books.look().used_bytes; });
   if (used == 0) return;
   detail::report_exceptions([used] {
     throw std::logic_error{"vmm_pool_resource: it ends with " + format_bytes(used) +
@@ -39,10 +36,7 @@ void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::
 
 void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                       std::size_t) noexcept {
-  detail::report_exceptions([&] {
-    if (!state_->deallocate_cached(stream, pointer, bytes))
-      state_->deallocate(state_->ledger_of(stream), pointer, bytes);
-  });
+  detail::report_exceptions([&] { state_->deallocate(stream, pointer, bytes); });
 }
 
 void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {

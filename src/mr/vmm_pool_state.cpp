@@ -95,7 +95,6 @@ void vmm_pool_resource::state::fail(std::size_t bytes, const std::optional<out_o
 }
 
 pool_statistics vmm_pool_resource::state::statistics() {
-  books.empty_all_caches();
   const pool::engine_counters counted = books.counters();
   const pool::telemetry seen = books.look();
   pool_statistics result{};
@@ -120,25 +119,23 @@ pool_statistics vmm_pool_resource::state::statistics() {
 
 void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* pointer,
                                           std::size_t bytes) {
-  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(pointer);
-  const std::size_t offset = address - base;
+  const std::optional<std::size_t> offset = offset_of(pointer);
+  if (!offset) return refuse(pointer, bytes, "the address is none of this pool's");
   const std::size_t held = align_up(bytes, pool::engine::unit);
-  if (address < base || offset >= memory.address_bytes())
-    return refuse(pointer, bytes, "the address is none of this pool's");
   bool taken = false;
   if (user.thread() == 0) {
-    taken = books.deallocate(user, offset, held);
+    taken = books.deallocate(user, *offset, held);
   } else {
     try {
-      taken = books.deallocate_and_mark(user, offset, held);
-    } catch (const hip_error&) {
+      taken = books.deallocate_and_mark(user, *offset, held);
+    } catch (const std::exception&) {
       // Without a mark nobody could tell when the memory is free: now it is.
-      device.synchronize();
-      taken = books.deallocate(books.idle(), offset, held);
+      marks.synchronize();
+      taken = books.deallocate(books.idle(), *offset, held);
     }
   }
   if (!taken) {
-    const auto found = books.find(offset);
+    const auto found = books.find(*offset);
     return refuse(pointer, bytes,
                   found ? "the allocation there has " + std::to_string(found->bytes) + " bytes"
                         : "no allocation begins there; it may have been given back before");
@@ -147,18 +144,32 @@ void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* point
     release_excess();
 }
 
-void vmm_pool_resource::state::deallocate(void* pointer) {
-  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(pointer);
-  const auto found = books.find(address - base);
-  if (!found) return refuse(pointer, 0, "no allocation begins there");
-  pool::stream_ledger* user = found->user;
-  if (books.is_out_of_reach(*user)) {
-    device.synchronize();
+void vmm_pool_resource::state::deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
+  pool::stream_ledger* user = nullptr;
+  try {
+    if (deallocate_cached(stream, pointer, bytes)) return;
+    user = &ledger_of(stream);
+  } catch (const std::exception&) {
+    // Without a ledger nobody could tell when the memory is free: now it is.
+    marks.synchronize();
     user = &books.idle();
   }
-  if (user->thread() != 0 || user->is_idle() ||
-      !deallocate_cached(user->stream(), pointer, found->bytes))
-    deallocate(*user, pointer, found->bytes);
+  deallocate(*user, pointer, bytes);
+}
+
+void vmm_pool_resource::state::deallocate(void* pointer) {
+  const std::optional<std::size_t> offset = offset_of(pointer);
+  if (!offset) return refuse(pointer, 0, "the address is none of this pool's");
+  const auto found = books.find(*offset);
+  if (!found)
+    return refuse(pointer, 0, "no allocation begins there; it may have been given back before");
+  if (found->user == nullptr) {
+    marks.synchronize();
+    return deallocate(books.idle(), pointer, found->bytes);
+  }
+  if (found->user->thread() != 0 || found->user->is_idle())
+    return deallocate(*found->user, pointer, found->bytes);
+  deallocate(found->user->stream(), pointer, found->bytes);
 }
 
 void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t bytes) {
@@ -175,15 +186,14 @@ void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t b
 
 bool vmm_pool_resource::state::deallocate_cached(stream_ref stream, void* pointer,
                                                  std::size_t bytes) {
-  const std::size_t offset = reinterpret_cast<std::uintptr_t>(pointer) - base;
-  if (bytes == 0 || bytes > maximum || offset >= memory.address_bytes() || is_per_thread(stream))
-    return false;
+  const std::optional<std::size_t> offset = offset_of(pointer);
+  if (bytes == 0 || bytes > maximum || !offset || is_per_thread(stream)) return false;
   const pool::engine::small_user user = books.small_user_of(stream);
   if (bytes <= pool::largest_piece)
-    return books.deallocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes), offset);
+    return books.deallocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes), *offset);
   // What a cache keeps is not released: with a threshold large memory goes past it.
   return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
-         books.deallocate_block(*user.ledger, *user.cache, offset, in_units(bytes));
+         books.deallocate_block(*user.ledger, *user.cache, *offset, in_units(bytes));
 }
 
 void vmm_pool_resource::state::release_excess() noexcept {

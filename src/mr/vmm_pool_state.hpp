@@ -40,7 +40,13 @@ struct vmm_pool_resource::state {
   void* serve(std::size_t bytes, Allocate allocate);
   [[noreturn]] void fail(std::size_t bytes, const std::optional<out_of_memory>& cause);
   [[nodiscard]] pool_statistics statistics();
+  /// Where in the pool's addresses it lies; nullopt for what is none of them.
+  [[nodiscard]] std::optional<std::size_t> offset_of(const void* pointer) const noexcept {
+    const std::size_t offset = reinterpret_cast<std::uintptr_t>(pointer) - base;
+    return offset < memory.address_bytes() ? std::optional{offset} : std::nullopt;
+  }
   void deallocate(pool::stream_ledger& user, void* pointer, std::size_t bytes);
+  void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
   /// By address alone.
   void deallocate(void* pointer);
   void release_excess() noexcept;

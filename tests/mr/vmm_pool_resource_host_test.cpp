@@ -14,6 +14,7 @@
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "support/blocked_stream.hpp"
 #include "support/host_provider.hpp"
 #include "support/random_seed.hpp"
 
@@ -134,6 +135,38 @@ TEST_CASE("vmm_pool_resource: another stream's memory is ordered, not waited for
   copy(second, seen.data(), two, seen.size());
   CHECK(std::count(seen.begin(), seen.end(), 2) == static_cast<std::ptrdiff_t>(8 * MiB));
   pool.deallocate(second, two, 8 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: an address alone goes back in the stream that has the memory now") {
+  for (const std::size_t bytes : {std::size_t{1000}, 5 * MiB}) {
+    vmm_pool_resource pool{device, at_most(64 * MiB)};
+    pool.set_reuse({false, false, false});
+    const stream first{device};
+    void* const one = pool.allocate(first, bytes);
+    test::blocked_stream second{device};
+    // The second stream has it from its own cache.
+    pool.deallocate(second, one, bytes);
+    REQUIRE(pool.allocate(second, bytes) == one);
+    pool.deallocate(one);
+    void* const two = pool.allocate(first, bytes);
+    CHECK(two != one);
+    pool.deallocate(first, two, bytes);
+  }
+}
+
+TEST_CASE("vmm_pool_resource: an address alone whose stream is forgotten waits for all devices") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  pool.grant(device_ref{1});
+  void* one = nullptr;
+  {
+    const stream gone{device};
+    one = pool.allocate(gone, 1000);
+    pool.forget_stream(gone);
+  }
+  const test::call_counter waits{"hipDeviceSynchronize"};
+  pool.deallocate(one);
+  CHECK(waits.count() == 2);
+  CHECK(pool.statistics().used_current == 0);
 }
 
 TEST_CASE("vmm_pool_resource: trim takes nothing away that work under way uses") {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -136,6 +137,42 @@ TEST_CASE("vmm_pool_resource: memory goes back by its address alone") {
     pool.deallocate(one);
   }
   pool.deallocate(nullptr);
+}
+
+TEST_CASE("vmm_pool_resource: an address alone that is none of its own is refused") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  int foreign = 0;
+  const test::error_recorder reported;
+  pool.deallocate(&foreign);
+  pool.deallocate(reinterpret_cast<void*>(~std::uintptr_t{255}));
+  REQUIRE(reported.count() == 2);
+  for (const auto& each : reported.errors())
+    CHECK(each.message.find("none of this pool's") != std::string::npos);
+}
+
+TEST_CASE("vmm_pool_resource: looking at the numbers changes nothing") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  const stream used{device};
+  void* const small = pool.allocate(used, 1000);
+  void* const large = pool.allocate(used, 5 * MiB);
+  pool.deallocate(used, pool.allocate(used, 1000), 1000);
+  pool.deallocate(used, large, 5 * MiB);
+  const auto hits = [&] {
+    return pool.statistics().served[static_cast<std::size_t>(pool_source::own_stream)];
+  };
+  const std::uint64_t before = hits();
+  const pool_statistics now = pool.statistics();
+  CHECK(now.used_current == 1024);
+  CHECK(now.used_high >= 5 * MiB + 2048);
+  CHECK(now.largest_now >= 5 * MiB);
+  REQUIRE(now.streams.size() == 2);
+  CHECK(now.streams[1].free_bytes == now.reserved_current - 1024);
+  // What was at hand still is: no request reaches the books.
+  CHECK(pool.allocate(used, 5 * MiB) == large);
+  void* const again = pool.allocate(used, 1000);
+  CHECK(hits() == before);
+  for (void* const each : {small, again}) pool.deallocate(used, each, 1000);
+  pool.deallocate(used, large, 5 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: used and reserved bytes have highs that can be reset") {

@@ -59,7 +59,7 @@ struct pool_statistics {
   std::size_t reserved_current;  ///< physical memory held
   std::size_t reserved_high;     ///< most of it since the start or reset_peaks()
   std::size_t used_current;      ///< handed out
-  std::size_t used_high;
+  std::size_t used_high;         ///< most of it and of what threads kept at hand, together
   std::size_t address_bytes;     ///< addresses reserved
   std::size_t mapped_bytes;      ///< addresses with memory behind them
   std::size_t largest_now;       ///< largest request that free memory serves as it lies
@@ -93,14 +93,16 @@ class vmm_pool_resource final : public memory_resource {
   vmm_pool_resource& operator=(const vmm_pool_resource&) = delete;
 
   using memory_resource::deallocate;
-  /// Gives back by address alone, in the stream that the memory was allocated in.
+  /// Gives back by address alone, in the stream that the memory was allocated in. Waits for all
+  /// work of the devices with access where that was forgotten, or is another thread's default one.
   void deallocate(void* pointer) noexcept;
 
-  /// Says that `waiter` was made to wait for an event of `other` that was recorded after all
-  /// deallocations in `other` so far.
+  /// Says that `waiter` was made to wait for an event of `other` that was recorded after all calls
+  /// for `other` so far: after deallocations, and after allocations, which may make it wait itself.
   void note_stream_wait(stream_ref waiter, stream_ref other);
   /// Says that `stream` will be destroyed: what it gave back becomes free for all when its work up
-  /// to here is done. Call it before hipStreamDestroy. Throws: hip_error.
+  /// to here is done. Call it before hipStreamDestroy, and in a thread that ends for its default
+  /// stream. Throws: hip_error.
   void forget_stream(stream_ref stream);
 
   [[nodiscard]] pool_reuse reuse() const;

@@ -2,6 +2,8 @@
 #include "mr/pool/engine.hpp"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "mr/pool/errand.hpp"
@@ -58,17 +60,20 @@ stream_ledger& engine::ledger_of_thread(stream_ref stream) {
 
 stream_ledger& engine::find_ledger(stream_ref stream, std::uint64_t thread) {
   const books_lock lock{books_};
+  stream_ledger* vacant = nullptr;
   for (stream_ledger& each : ledgers_) {
-    if (!each.is_idle() && !each.is_forgotten() && each.stream() == stream &&
-        each.thread() == thread)
+    if (each.is_vacant()) vacant = &each;
+    if (!each.is_idle() && each.is_in_use() && each.stream() == stream && each.thread() == thread)
       return each;
   }
+  if (vacant != nullptr) {
+    vacant->begin_anew(stream, thread);
+    return *vacant;
+  }
+  if (ledgers_.size() == piece_map::nobody)
+    throw std::length_error{"a pool serves " + std::to_string(piece_map::nobody) +
+                            " streams at most: forget those that are gone"};
   return ledgers_.emplace_back(stream, ledgers_.size(), thread);
-}
-
-bool engine::is_out_of_reach(const stream_ledger& ledger) {
-  const books_lock lock{books_};
-  return ledger.is_forgotten() || (ledger.thread() != 0 && ledger.thread() != this_thread());
 }
 
 block* engine::best_fit(stream_ledger& from, std::size_t bytes,
@@ -199,7 +204,15 @@ std::optional<engine::allocation> engine::find(std::size_t offset) {
   const books_lock lock{books_};
   const block* const found = space_.find(offset);
   if (found == nullptr) return std::nullopt;
-  return allocation{found->bytes, found->owner};
+  stream_ledger* user = found->owner;
+  // A cache has passed it on since.
+  if (pieces_.is_piece(offset)) {
+    const std::size_t index = pieces_.user_of(offset);
+    user = index == piece_map::nobody ? nullptr : &ledgers_[index];
+  }
+  const bool can_be_told = user != nullptr && user->is_in_use() &&
+                           (user->thread() == 0 || user->thread() == this_thread());
+  return allocation{found->bytes, can_be_told ? user : nullptr};
 }
 
 void engine::forget(stream_ref stream) {
@@ -209,22 +222,65 @@ void engine::forget(stream_ref stream) {
   {
     const books_lock lock{books_};
     for (stream_ledger& each : ledgers_) {
-      if (!each.is_idle() && !each.is_forgotten() && each.stream() == stream) left = &each;
+      if (!each.is_idle() && each.is_in_use() && each.stream() == stream &&
+          (each.thread() == 0 || each.thread() == this_thread()))
+        left = &each;
     }
   }
   if (left == nullptr) return;
   empty_caches(*left);
+  bool lacks_mark = false;
   {
     const books_lock lock{books_};
-    if (!left->lacks_mark()) {
-      left->forget();
-      return;
+    lacks_mark = left->lacks_mark();
+  }
+  const std::shared_ptr<const stream_mark> mark = lacks_mark ? order_.mark(stream) : nullptr;
+  {
+    const books_lock lock{books_};
+    if (mark != nullptr) left->marks().push_back({mark, left->end_stamp()});
+    left->forget();
+  }
+  vacate_forgotten();
+}
+
+void engine::look_at_marks(stream_ledger& of) {
+  auto& marks = of.marks();
+  while (!marks.empty() && marks.front().mark->is_done()) {
+    const books_lock lock{books_};
+    of.note_passed(marks.front().stamp);
+    marks.pop_front();
+  }
+}
+
+void engine::vacate_forgotten() {
+  std::vector<stream_ledger*> forgotten;
+  {
+    const books_lock lock{books_};
+    for (stream_ledger& each : ledgers_) {
+      if (each.is_forgotten()) forgotten.push_back(&each);
     }
   }
-  const std::shared_ptr<const stream_mark> mark = order_.mark(stream);
-  const books_lock lock{books_};
-  left->marks().push_back({mark, left->end_stamp()});
-  left->forget();
+  for (stream_ledger* const each : forgotten) {
+    look_at_marks(*each);
+    const bool has_aliases = std::any_of(aliases_.begin(), aliases_.end(),
+                                         [&](const auto& one) { return one.owner == each; });
+    const books_lock lock{books_};
+    if (has_aliases || !each->has_passed(each->newest())) continue;
+    while (!each->free().empty()) {
+      block& one = *each->free().begin();
+      take_whole(one);
+      one.owner = &idle();
+      one.stamp = 0;
+      make_free(one);
+    }
+    // What callers still have was taken in a stream that is no more.
+    for (block* at = &space_.front(); at != nullptr; at = at->next) {
+      if (at->state != block_state::used) continue;
+      if (at->owner == each) at->owner = nullptr;
+      pieces_.disown(at->offset, each->index());
+    }
+    each->vacate();
+  }
 }
 
 void engine::reserve(std::size_t bytes) {

@@ -44,7 +44,7 @@ struct engine_counters {
   std::uint64_t chunks_moved = 0;
   std::size_t physical_bytes = 0;
   std::size_t physical_high = 0;
-  std::size_t used_bytes = 0;
+  std::size_t used_bytes = 0;  ///< with what caches hold
   std::size_t used_high = 0;
 };
 
@@ -53,10 +53,11 @@ struct telemetry {
   std::size_t address_bytes = 0;   ///< reserved
   std::size_t physical_bytes = 0;  ///< held from the device
   std::size_t mapped_bytes = 0;    ///< the same and old addresses of moved chunks
-  std::size_t used_bytes = 0;
-  std::size_t largest_run = 0;    ///< longest stretch of free memory
-  std::size_t largest_moved = 0;  ///< the same after all idle chunks moved there
+  std::size_t used_bytes = 0;      ///< handed out to callers
+  std::size_t largest_run = 0;     ///< longest stretch of free memory; that of caches is free too
+  std::size_t largest_moved = 0;   ///< the same after all idle chunks moved there
   std::size_t blocks = 0;
+  std::size_t ledgers = 0;
   struct stream_share {
     stream_ref stream;
     std::size_t free_bytes;
@@ -76,12 +77,10 @@ class engine {
   /// `base` is where the addresses begin.
   engine(physical_side& memory, stream_side& order, std::uintptr_t base);
 
-  /// The ledger of `stream`, made at first use. It lives as long as the engine.
+  /// The ledger of `stream`, made at first use. It is the stream's until that is forgotten.
   [[nodiscard]] stream_ledger& ledger_of(stream_ref stream);
   /// The ledger of a name that means another stream in each thread.
   [[nodiscard]] stream_ledger& ledger_of_thread(stream_ref stream);
-  /// Whether `ledger` is of another thread's default stream, or of a stream that may be gone.
-  [[nodiscard]] bool is_out_of_reach(const stream_ledger& ledger);
   /// What is idle belongs to this one.
   [[nodiscard]] stream_ledger& idle() noexcept { return ledgers_.front(); }
 
@@ -108,17 +107,17 @@ class engine {
                                                           std::size_t bytes);
   bool deallocate_block(stream_ledger& user, piece_cache& cache, std::size_t offset,
                         std::size_t bytes) noexcept;
-  /// What caches hold becomes free, so that the books tell who uses what.
+  /// What caches hold becomes free.
   void empty_all_caches();
 
   /// The same for a stream that other threads cannot mark, their per-thread streams above all: it
   /// is marked at once.
   bool deallocate_and_mark(stream_ledger& user, std::size_t offset, std::size_t bytes);
-  /// Bytes in use at `offset`, and the stream that allocated them; nullopt when nothing begins
+  /// Bytes in use at `offset`, and the stream that they were taken in; nullopt when nothing begins
   /// there.
   struct allocation {
     std::size_t bytes;
-    stream_ledger* user;
+    stream_ledger* user;  ///< nullptr: a stream that was forgotten, or another thread's own
   };
   [[nodiscard]] std::optional<allocation> find(std::size_t offset);
 
@@ -159,6 +158,10 @@ class engine {
     return ((base_ + offset + alignment - 1) & ~(alignment - 1)) - base_;
   }
   [[nodiscard]] stream_ledger& find_ledger(stream_ref stream, std::uint64_t thread);
+  // Those with marks: the lock of misses is held.
+  void look_at_marks(stream_ledger& of);
+  /// What forgotten streams gave back and have passed is idle, and their ledgers serve others.
+  void vacate_forgotten();
   /// Cuts up to `count` used blocks of `bytes` bytes out of what is free, and returns how many.
   std::size_t take_batch(stream_ledger& user, std::size_t bytes, std::size_t* offsets,
                          std::size_t count);

@@ -11,7 +11,7 @@ std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cac
                                                   std::size_t class_index) {
   const std::size_t cached = cache.pop(class_index);
   if (cached != piece_cache::npos) {
-    static_cast<void>(pieces_.to_caller(cached, class_index));
+    static_cast<void>(pieces_.to_caller(cached, class_index, user.index()));
     return cached;
   }
   const std::size_t bytes = classes.bytes[class_index];
@@ -26,7 +26,7 @@ std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cac
   // The lowest address for the caller; the others follow in the order of addresses.
   for (std::size_t i = count; i-- > 0;) {
     try {
-      pieces_.add(batch[i], class_index, i != 0);
+      pieces_.add(batch[i], class_index, user.index(), i != 0);
     } catch (...) {
       for (std::size_t rest = 0; rest <= i; ++rest)
         static_cast<void>(deallocate(user, batch[rest], bytes));
@@ -41,7 +41,7 @@ std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cac
 void engine::note_piece(stream_ledger& user, std::size_t offset, std::size_t class_index,
                         std::size_t bytes) {
   try {
-    pieces_.add(offset, class_index, false);
+    pieces_.add(offset, class_index, user.index(), false);
   } catch (...) {
     static_cast<void>(deallocate(user, offset, bytes));
     throw;
@@ -73,7 +73,7 @@ std::size_t engine::take_batch(stream_ledger& user, std::size_t bytes, std::size
 
 bool engine::deallocate_piece(stream_ledger& user, piece_cache& cache, std::size_t class_index,
                               std::size_t offset) noexcept {
-  if (!pieces_.to_cache(offset, class_index)) return false;
+  if (!pieces_.to_cache(offset, class_index, user.index())) return false;
   while (!cache.push(class_index, offset)) {
     std::array<std::size_t, piece_cache::most> oldest{};
     const std::size_t count =
@@ -95,7 +95,7 @@ std::optional<std::size_t> engine::allocate_block(stream_ledger& user, piece_cac
                                                   std::size_t bytes) {
   const std::size_t cached = cache.pop_block(bytes);
   if (cached != piece_cache::npos) {
-    static_cast<void>(pieces_.to_caller(cached, block_class));
+    static_cast<void>(pieces_.to_caller(cached, block_class, user.index()));
     return cached;
   }
   // The best fit is looked for among all that is free.
@@ -110,10 +110,11 @@ std::optional<std::size_t> engine::allocate_block(stream_ledger& user, piece_cac
 
 bool engine::deallocate_block(stream_ledger& user, piece_cache& cache, std::size_t offset,
                               std::size_t bytes) noexcept {
-  if (!pieces_.to_cache(offset, block_class)) return false;
+  const std::size_t before = pieces_.user_of(offset);
+  if (!pieces_.to_cache(offset, block_class, user.index())) return false;
   piece_cache::block_at evicted;
   if (!cache.push_block({offset, bytes}, evicted)) {
-    static_cast<void>(pieces_.to_caller(offset, block_class));
+    static_cast<void>(pieces_.to_caller(offset, block_class, before));
     return false;
   }
   if (evicted.bytes != 0) give_back_block(user, evicted);
@@ -129,14 +130,15 @@ void engine::give_back_block(stream_ledger& user, const piece_cache::block_at& o
 bool engine::end_piece(std::size_t offset, std::size_t& bytes) noexcept {
   if (!pieces_.is_piece(offset)) return true;
   const std::size_t class_index = bytes > largest_piece ? block_class : classes.of(bytes);
-  if (!pieces_.to_cache(offset, class_index)) return false;
+  const std::size_t before = pieces_.user_of(offset);
+  if (!pieces_.to_cache(offset, class_index, before)) return false;
   if (class_index != block_class) {
     bytes = classes.bytes[class_index];
   } else {
     const books_lock lock{books_};
     const block* const known = space_.find(offset);
     if (known == nullptr || known->bytes != bytes) {
-      static_cast<void>(pieces_.to_caller(offset, class_index));
+      static_cast<void>(pieces_.to_caller(offset, class_index, before));
       return false;
     }
   }

@@ -10,7 +10,9 @@ namespace hipvmm::mr::pool {
 errand::errand(engine& all, stream_ledger& user, std::size_t bytes, std::size_t alignment)
     : all_{all}, user_{user}, bytes_{bytes}, alignment_{alignment} {
   const books_lock lock{all_.books_};
-  for (stream_ledger& each : all_.ledgers_) ledgers_.push_back(&each);
+  for (stream_ledger& each : all_.ledgers_) {
+    if (!each.is_vacant()) ledgers_.push_back(&each);
+  }
 }
 
 std::optional<std::size_t> errand::serve() {
@@ -121,14 +123,8 @@ void errand::make_marks() {
 }
 
 void errand::look_at_marks() {
-  for (stream_ledger* const each : ledgers_) {
-    auto& marks = each->marks();
-    while (!marks.empty() && marks.front().mark->is_done()) {
-      const books_lock lock{all_.books_};
-      each->note_passed(marks.front().stamp);
-      marks.pop_front();
-    }
-  }
+  for (stream_ledger* const each : ledgers_) all_.look_at_marks(*each);
+  all_.vacate_forgotten();
 }
 
 void errand::end_aliases() {

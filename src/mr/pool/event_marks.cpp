@@ -73,12 +73,17 @@ void event_marks::add(device_ref device) {
     devices_.push_back(device);
 }
 
+std::vector<device_ref> event_marks::devices() {
+  const std::lock_guard lock{mutex_};
+  return devices_;
+}
+
+void event_marks::synchronize() {
+  for (const device_ref each : devices()) each.synchronize();
+}
+
 std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
-  std::vector<device_ref> devices;
-  {
-    const std::lock_guard lock{mutex_};
-    devices = devices_;
-  }
+  const std::vector<device_ref> devices = this->devices();
   for (std::size_t i = 0;; ++i) {
     // A default stream is that of the device that is current.
     const scoped_device scope{devices[i]};
@@ -92,7 +97,7 @@ std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
       if (error.code() != hipErrorInvalidHandle) throw;
       if (i + 1 < devices.size()) continue;
       // The stream is gone and nobody said so before. Its work may still run.
-      for (const device_ref each : devices) each.synchronize();
+      synchronize();
       return std::make_shared<passed_mark>();
     }
   }

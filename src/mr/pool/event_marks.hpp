@@ -19,12 +19,16 @@ class event_marks final : public stream_side {
   /// The stream may belong to the owner or to another device that was named. For one that HIP does
   /// not know, since it was destroyed, the caller waits for all of these.
   [[nodiscard]] std::shared_ptr<const stream_mark> mark(stream_ref stream) override;
+  /// Waits for all work of all devices that may use the memory.
+  void synchronize();
   /// Streams of `device` may use the memory too.
   void add(device_ref device);
 
  private:
   struct spare_events;
   class event_mark;
+
+  [[nodiscard]] std::vector<device_ref> devices();
 
   std::mutex mutex_;
   std::vector<device_ref> devices_;  // the owner first

@@ -7,15 +7,18 @@
 
 namespace hipvmm::mr::pool {
 
-void piece_map::add(std::size_t offset, std::size_t class_index, bool cached) {
+void piece_map::add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
   std::atomic<mark*>& stretch_at = stretches_[offset / stretch];
   if (stretch_at.load(std::memory_order_acquire) == nullptr) {
-    std::unique_ptr<mark[]> made{new mark[stretch / piece_unit]{}};
+    std::unique_ptr<mark[], free_memory> made{
+        static_cast<mark*>(std::calloc(stretch / piece_unit, sizeof(mark)))};
+    if (!made) throw std::bad_alloc{};
     mark* none = nullptr;
     if (stretch_at.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());
   }
-  at(offset)->store(static_cast<std::uint8_t>((cached ? is_cached : 0) | (class_index + 1)),
-                    std::memory_order_relaxed);
+  at(offset)->store(
+      static_cast<std::uint32_t>((user << 8) | (cached ? is_cached : 0) | (class_index + 1)),
+      std::memory_order_relaxed);
 }
 
 piece_cache::piece_cache() {

@@ -50,10 +50,14 @@ static_assert(classes.bytes.back() == largest_piece);
 /// Stands in the map for blocks larger than pieces.
 inline constexpr std::size_t block_class = 126;
 
-/// What is known of each piece by its offset, without a lock: its class, and whether a caller or a
-/// cache has it. Finds wrong sizes and what is given back twice.
+/// What is known of each piece by its offset, without a lock: its class, whether a caller or a
+/// cache has it, and the user, the index of the ledger of the stream that took it or gave it back
+/// last. Finds wrong sizes and what is given back twice.
 class piece_map {
  public:
+  /// No user: the stream is gone. More ledgers than this cannot be told apart.
+  static constexpr std::size_t nobody = (std::size_t{1} << 24) - 1;
+
   explicit piece_map(std::size_t address_bytes)
       : stretches_{static_cast<std::atomic<mark*>*>(
             std::calloc(address_bytes / stretch + 1, sizeof(std::atomic<mark*>)))},
@@ -61,19 +65,21 @@ class piece_map {
     if (!stretches_) throw std::bad_alloc{};
   }
   ~piece_map() {
-    for (std::size_t i = 0; i < count_; ++i) delete[] stretches_[i].load();
+    for (std::size_t i = 0; i < count_; ++i) std::free(stretches_[i].load());
   }
   piece_map(const piece_map&) = delete;
   piece_map& operator=(const piece_map&) = delete;
 
   /// Makes note of a piece that was none before. Throws: std::bad_alloc.
-  void add(std::size_t offset, std::size_t class_index, bool cached);
+  void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached);
   /// Takes it for the caller, or for a cache; false, nothing changed, when nobody else had it.
-  [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index) noexcept {
-    return change(offset, is_cached | (class_index + 1), class_index + 1);
+  [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index,
+                               std::size_t user) noexcept {
+    return change(offset, is_cached | (class_index + 1), (user << 8) | (class_index + 1));
   }
-  [[nodiscard]] bool to_cache(std::size_t offset, std::size_t class_index) noexcept {
-    return change(offset, class_index + 1, is_cached | (class_index + 1));
+  [[nodiscard]] bool to_cache(std::size_t offset, std::size_t class_index,
+                              std::size_t user) noexcept {
+    return change(offset, class_index + 1, (user << 8) | is_cached | (class_index + 1));
   }
   void remove(std::size_t offset) noexcept { at(offset)->store(0, std::memory_order_relaxed); }
 
@@ -81,10 +87,28 @@ class piece_map {
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
     return (value(offset) & is_cached) != 0;
   }
+  /// Whose stream a caller took it in. Pre: it is a piece.
+  [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
+    return value(offset) >> 8;
+  }
+  /// Whose cache has it; nobody's when none has.
+  [[nodiscard]] std::size_t cached_by(std::size_t offset) const noexcept {
+    const std::size_t known = value(offset);
+    return (known & is_cached) != 0 ? known >> 8 : nobody;
+  }
+  /// `user` can no longer be told: if it has the piece, nobody has.
+  void disown(std::size_t offset, std::size_t user) noexcept {
+    std::uint32_t known = static_cast<std::uint32_t>(value(offset));
+    // A thread that gives it back at this moment has the last word.
+    if (known != 0 && known >> 8 == user)
+      at(offset)->compare_exchange_strong(known,
+                                          static_cast<std::uint32_t>(nobody << 8) | (known & 0xFF));
+  }
 
  private:
-  using mark = std::atomic<std::uint8_t>;
-  static constexpr std::size_t stretch = std::size_t{1} << 21;
+  using mark = std::atomic<std::uint32_t>;
+  // Of so many marks that the system gives them as pages, which cost nothing while untouched.
+  static constexpr std::size_t stretch = std::size_t{1} << 25;
   static constexpr std::size_t is_cached = 0x80;
 
   [[nodiscard]] mark* at(std::size_t offset) const noexcept {
@@ -98,14 +122,14 @@ class piece_map {
   // Two threads that give the same piece back at the same time break a rule; no later state hides
   // it.
   bool change(std::size_t offset, std::size_t from, std::size_t to) noexcept {
-    if (value(offset) != from) return false;
-    at(offset)->store(static_cast<std::uint8_t>(to), std::memory_order_relaxed);
+    if ((value(offset) & 0xFF) != from) return false;
+    at(offset)->store(static_cast<std::uint32_t>(to), std::memory_order_relaxed);
     return true;
   }
   struct free_memory {
     void operator()(void* memory) const noexcept { std::free(memory); }
   };
-  // Untouched pages cost nothing: most addresses hold no pieces.
+  // Most addresses hold no pieces.
   std::unique_ptr<std::atomic<mark*>[], free_memory> stretches_;
   std::size_t count_;
 };

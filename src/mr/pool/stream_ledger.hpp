@@ -36,6 +36,7 @@ class stream_ledger {
 
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
   [[nodiscard]] std::uint64_t thread() const noexcept { return thread_; }
+  [[nodiscard]] std::size_t index() const noexcept { return index_; }
   /// The ledger of what is idle: its memory was given back without a stream.
   [[nodiscard]] bool is_idle() const noexcept { return index_ == 0; }
   [[nodiscard]] free_tree& free() noexcept { return free_; }
@@ -96,9 +97,24 @@ class stream_ledger {
     }
   }
 
-  /// The stream may be gone: no mark can be made in it any more.
-  [[nodiscard]] bool is_forgotten() const noexcept { return forgotten_; }
-  void forget() noexcept { forgotten_ = true; }
+  enum class stage {
+    in_use,
+    forgotten,  ///< the stream may be gone: no mark can be made in it any more
+    vacant,     ///< nothing is left of it: another stream may have the ledger
+  };
+  [[nodiscard]] bool is_in_use() const noexcept { return stage_ == stage::in_use; }
+  [[nodiscard]] bool is_vacant() const noexcept { return stage_ == stage::vacant; }
+  [[nodiscard]] bool is_forgotten() const noexcept { return stage_ == stage::forgotten; }
+  void forget() noexcept { stage_ = stage::forgotten; }
+  void vacate() noexcept { stage_ = stage::vacant; }
+  /// Begins anew for another stream. Stamps go on: what others know of the old ones vouches for
+  /// none that come. Pre: is_vacant().
+  void begin_anew(stream_ref stream, std::uint64_t thread) noexcept {
+    stream_ = stream;
+    thread_ = thread;
+    followed_.clear();
+    stage_ = stage::in_use;
+  }
 
  private:
   stream_ref stream_;
@@ -110,7 +126,7 @@ class stream_ledger {
   std::uint64_t passed_ = 0;
   std::vector<std::uint64_t> followed_;  // by index
   std::deque<marked> marks_;
-  bool forgotten_ = false;
+  stage stage_ = stage::in_use;
   std::array<std::atomic<piece_cache*>, 16> caches_{};
 };
 

@@ -10,16 +10,20 @@ telemetry engine::look() {
   seen.physical_bytes = counters_.physical_bytes;
   seen.used_bytes = counters_.used_bytes;
   seen.blocks = space_.blocks();
-  for (stream_ledger& each : ledgers_) {
-    std::size_t free_bytes = 0;
-    for (const block& one : each.free()) free_bytes += one.bytes;
-    if (each.is_idle() || free_bytes != 0) seen.streams.push_back({each.stream(), free_bytes});
-  }
-  std::size_t whole_chunks = 0;          // that lie idle
-  std::size_t largest_whole_chunks = 0;  // of the longest stretch
+  seen.ledgers = ledgers_.size();
+  std::vector<std::size_t> shares(ledgers_.size());  // what is free, by the ledgers' index
+  std::size_t whole_chunks = 0;                      // that lie idle
+  std::size_t largest_whole_chunks = 0;              // of the longest stretch
   const block* run = nullptr;
   for (const block* at = &space_.front();; at = at->next) {
-    const bool is_free = at != nullptr && at->state == block_state::free;
+    std::size_t whose = piece_map::nobody;
+    if (at != nullptr && at->state == block_state::free) whose = at->owner->index();
+    if (at != nullptr && at->state == block_state::used) {
+      whose = pieces_.cached_by(at->offset);
+      if (whose != piece_map::nobody) seen.used_bytes -= at->bytes;
+    }
+    const bool is_free = whose != piece_map::nobody;
+    if (is_free) shares[whose] += at->bytes;
     if (is_free && run == nullptr) run = at;
     if (!is_free && run != nullptr) {
       const std::size_t end = at == nullptr ? seen.address_bytes : at->offset;
@@ -36,6 +40,10 @@ telemetry engine::look() {
     }
     if (at == nullptr) break;
     if (at->state != block_state::unmapped) seen.mapped_bytes += at->bytes;
+  }
+  for (const stream_ledger& each : ledgers_) {
+    const std::size_t share = shares[each.index()];
+    if (each.is_idle() || share != 0) seen.streams.push_back({each.stream(), share});
   }
   seen.largest_moved = seen.largest_run + whole_chunks - largest_whole_chunks;
   return seen;

@@ -72,7 +72,22 @@ struct program {
     std::advance(one, static_cast<std::ptrdiff_t>(any(live.size())));
     const auto [at, block] = *one;
     std::size_t stream = block.stream;
-    const bool for_all = any(16) == 0;
+    const std::size_t how = any(16);
+    const bool for_all = how == 0;
+    if (how == 1) {
+      // By address alone.
+      const auto found = all.find(at);
+      REQUIRE(found);
+      REQUIRE(found->bytes == block.bytes);
+      if (found->user == nullptr) streams.finish_all();
+      if (found->user != nullptr && !found->user->is_idle())
+        REQUIRE(found->user->stream() == hand_driven_streams::name(stream));
+      if (found->user != nullptr && found->user->is_idle()) streams.finish(stream);
+      REQUIRE(all.deallocate(found->user == nullptr ? all.idle() : *found->user, at, block.bytes));
+      live.erase(one);
+      used -= block.bytes;
+      return;
+    }
     if (for_all) {
       streams.finish(stream);
     } else if (any(4) == 0) {
@@ -93,8 +108,10 @@ struct program {
       go_on(any(stream_count));
     else if (what < 93)
       streams.finish(any(stream_count));
-    else if (what < 97)
+    else if (what < 96)
       announce(any(stream_count), any(stream_count));
+    else if (what == 96)
+      all.forget(hand_driven_streams::name(any(stream_count)));
     else if (what == 97)
       memory.fails_at = 1 + any(6);
     else
@@ -113,6 +130,7 @@ struct program {
       REQUIRE(all.counters().used_bytes == used);
       REQUIRE(all.counters().physical_bytes == memory.held());
     }
+    REQUIRE(all.look().ledgers <= 4 * stream_count);
     memory.fails_at = 0;
     while (!live.empty()) deallocate();
     // All memory is one again.

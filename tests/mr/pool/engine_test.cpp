@@ -213,6 +213,57 @@ TEST_CASE("pool: chunks in use move where one chunk may have two addresses, and 
   }
 }
 
+TEST_CASE("pool: the books of streams that were forgotten serve others") {
+  pool_of pool;
+  pool.take(1, 1 * MiB);
+  for (int i = 0; i < 100; ++i) {
+    pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+    const std::size_t at = pool.take(0, 4 * MiB);
+    pool.give(0, at, 4 * MiB);
+    pool.all.forget(hand_driven_streams::name(0));
+    pool.streams.finish_all();
+  }
+  // One whose last work is under way beside the next one, and those of idle memory and stream 1.
+  CHECK(pool.all.look().ledgers <= 4);
+  CHECK(pool.memory.held() <= 10 * MiB);
+}
+
+TEST_CASE("pool: what is known of a stream that was forgotten vouches for none after it") {
+  pool_of pool;
+  pool.all.set_rules({true, false, false});
+  pool.give(0, pool.take(0, 2 * MiB), 2 * MiB);
+  pool.streams.wait(1, 0);
+  pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+  pool.streams.finish_all();
+  stream_ledger& before = pool.ledger(0);
+  pool.all.forget(hand_driven_streams::name(0));
+  REQUIRE(&pool.ledger(0) == &before);
+  const std::size_t again = pool.take(0, 2 * MiB);
+  pool.give(0, again, 2 * MiB);
+  CHECK(pool.take(1, 2 * MiB) != again);
+}
+
+TEST_CASE("pool: nobody is told as the user of what a forgotten stream had taken") {
+  pool_of pool;
+  const std::size_t block = pool.take(0, 2 * MiB);
+  const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
+  const auto piece = pool.all.allocate_piece(*user.ledger, *user.cache, classes.of(1000));
+  REQUIRE(piece);
+  for (const std::size_t at : {block, *piece}) {
+    const auto found = pool.all.find(at);
+    REQUIRE(found);
+    CHECK(found->user == user.ledger);
+  }
+  pool.streams.finish_all();
+  pool.all.forget(hand_driven_streams::name(0));
+  CHECK(&pool.ledger(1) == user.ledger);
+  for (const std::size_t at : {block, *piece}) {
+    const auto found = pool.all.find(at);
+    REQUIRE(found);
+    CHECK(found->user == nullptr);
+  }
+}
+
 TEST_CASE("pool: memory for all streams is idle") {
   pool_of pool;
   const std::size_t first = pool.take(0, 2 * MiB);

@@ -55,18 +55,26 @@ TEST_CASE("pool: a cache keeps the last larger block that came back, for a reque
 TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
   piece_map map{std::size_t{1} << 30};
   const std::size_t at = (std::size_t{5} << 21) + 512;
-  CHECK_FALSE(map.to_cache(at, 3));
-  map.add(at, 3, false);
-  CHECK_FALSE(map.to_caller(at, 3));
-  CHECK_FALSE(map.to_cache(at, 4));
-  CHECK_FALSE(map.to_cache(at + 1, 3));
-  CHECK_FALSE(map.to_cache(at + 256, 3));
-  CHECK(map.to_cache(at, 3));
+  CHECK_FALSE(map.to_cache(at, 3, 7));
+  map.add(at, 3, 7, false);
+  CHECK(map.user_of(at) == 7);
+  CHECK(map.cached_by(at) == piece_map::nobody);
+  CHECK_FALSE(map.to_caller(at, 3, 7));
+  CHECK_FALSE(map.to_cache(at, 4, 7));
+  CHECK_FALSE(map.to_cache(at + 1, 3, 7));
+  CHECK_FALSE(map.to_cache(at + 256, 3, 7));
+  CHECK(map.to_cache(at, 3, 8));
   CHECK(map.is_in_cache(at));
-  CHECK_FALSE(map.to_cache(at, 3));
-  CHECK(map.to_caller(at, 3));
+  CHECK(map.cached_by(at) == 8);
+  CHECK_FALSE(map.to_cache(at, 3, 7));
+  CHECK(map.to_caller(at, 3, 9));
+  map.disown(at, 8);
+  CHECK(map.user_of(at) == 9);
+  map.disown(at, 9);
+  CHECK(map.user_of(at) == piece_map::nobody);
+  CHECK(map.to_cache(at, 3, 8));
   map.remove(at);
-  CHECK_FALSE(map.to_cache(at, 3));
+  CHECK_FALSE(map.to_cache(at, 3, 8));
 }
 
 }  // namespace hipvmm::mr::pool
