@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "core/background_thread.hpp"
 
+#include <optional>
 #include <system_error>
 
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 
 namespace hipvmm::detail {
@@ -13,10 +15,8 @@ bool background_thread::start() noexcept {
   if (thread_.joinable()) return true;
   try {
     thread_ = std::jthread{[this](const std::stop_token& stop) {
-      // Otherwise a capture in global mode forbids this thread to query and to free, and is lost
-      // when it does.
-      hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
-      report(hipThreadExchangeStreamCaptureMode(&mode), "hipThreadExchangeStreamCaptureMode");
+      std::optional<relaxed_captures> relaxed;
+      report_exceptions([&] { relaxed.emplace(); });
       work_(stop);
     }};
   } catch (const std::system_error&) {

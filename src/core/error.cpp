@@ -3,10 +3,13 @@
 
 #include <atomic>
 #include <cstdio>
+#include <new>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
+#include "core/held_reports.hpp"
 
 namespace hipvmm {
 namespace {
@@ -47,6 +50,12 @@ void write_to_stderr(const char* call, int code, const char* message) noexcept {
 
 std::atomic<error_handler> current_handler{write_to_stderr};
 
+thread_local detail::held_reports* held = nullptr;
+
+void tell(const char* call, int code, const char* message) noexcept {
+  if (!detail::held_reports::keep(call, code, message)) current_handler.load()(call, code, message);
+}
+
 }  // namespace
 
 hip_error::hip_error(int code, const char* call, const char* file, unsigned line)
@@ -76,12 +85,30 @@ error_handler set_error_handler(error_handler handler) noexcept {
 
 namespace detail {
 
+held_reports::held_reports() noexcept : around_{std::exchange(held, this)} {}
+
+held_reports::~held_reports() {
+  held = around_;
+  for (const kept& each : kept_) tell(each.call.c_str(), each.code, each.message.c_str());
+}
+
+bool held_reports::keep(const char* call, int code, const char* message) noexcept {
+  if (held == nullptr) return false;
+  try {
+    held->kept_.push_back({call, code, message});
+  } catch (const std::bad_alloc&) {
+    // Rather told at a bad time than not at all.
+    return false;
+  }
+  return true;
+}
+
 void clear_last_error() noexcept { static_cast<void>(hipGetLastError()); }
 
 const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
 
 void warn(const char* subject, const std::string& sentence) noexcept {
-  current_handler.load()(subject, static_cast<int>(hipErrorUnknown), sentence.c_str());
+  tell(subject, static_cast<int>(hipErrorUnknown), sentence.c_str());
 }
 
 void check(hipError_t result, const char* call, std::source_location where) {
@@ -94,7 +121,7 @@ void report(hipError_t result, const char* call) noexcept {
   // After the runtime has shut down at process exit, its memory is gone and nothing is lost.
   if (result == hipSuccess || result == hipErrorDeinitialized) return;
   clear_last_error();
-  current_handler.load()(call, static_cast<int>(result), hipGetErrorName(result));
+  tell(call, static_cast<int>(result), hipGetErrorName(result));
 }
 
 void report_exceptions_of(void (*body)(void*), void* argument) noexcept {
@@ -103,7 +130,7 @@ void report_exceptions_of(void (*body)(void*), void* argument) noexcept {
   } catch (const hip_error& error) {
     report(static_cast<hipError_t>(error.code()), error.call());
   } catch (const std::exception& error) {
-    current_handler.load()("hipvmm", static_cast<int>(hipErrorUnknown), error.what());
+    tell("hipvmm", static_cast<int>(hipErrorUnknown), error.what());
   }
 }
 

@@ -80,13 +80,13 @@ void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
 std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
 
 void vmm_pool_resource::grant(device_ref device, access_right right) {
-  const auto alone = state_->books.hold_memory();
+  const pool::engine::alone turn{state_->books};
   if (right != access_right::none) state_->marks.add(device);
   state_->memory.memory().grant(device, right);
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
-  const auto alone = state_->books.hold_memory();
+  const pool::engine::alone turn{state_->books};
   return state_->memory.memory().access(device);
 }
 

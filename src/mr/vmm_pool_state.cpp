@@ -128,6 +128,8 @@ void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* point
   } else {
     try {
       taken = books.deallocate_and_mark(user, *offset, held);
+    } catch (const std::invalid_argument& captured) {
+      return refuse(pointer, bytes, captured.what());
     } catch (const std::exception&) {
       // Without a mark nobody could tell when the memory is free: now it is.
       marks.synchronize();

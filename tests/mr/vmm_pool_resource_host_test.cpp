@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <algorithm>
 #include <array>
 #include <future>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -15,6 +18,7 @@
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "support/blocked_stream.hpp"
+#include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
 #include "support/random_seed.hpp"
 
@@ -167,6 +171,135 @@ TEST_CASE("vmm_pool_resource: an address alone whose stream is forgotten waits f
   pool.deallocate(one);
   CHECK(waits.count() == 2);
   CHECK(pool.statistics().used_current == 0);
+}
+
+TEST_CASE("vmm_pool_resource: it serves beside a capture, which ends well") {
+  for (const stream_kind kind : {stream_kind::non_blocking, stream_kind::blocking}) {
+    for (const auto mode : {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal,
+                            hipStreamCaptureModeRelaxed}) {
+      CAPTURE(mode);
+      vmm_pool_resource pool{device, at_most(64 * MiB)};
+      const stream captured{device, kind};
+      const stream other{device};
+      const stream_ref null = stream_ref::legacy_default();
+      void* const kept = pool.allocate(captured, 1 * MiB);
+      for (const stream_ref each : {stream_ref{captured}, stream_ref{other}, null}) {
+        void* const one = pool.allocate(each, 8 * MiB);
+        fill_async(each, one, 1, 8 * MiB);
+        pool.deallocate(each, one, 8 * MiB);
+      }
+      // The end of the pool before waits for its device, which costs captures.
+      drain_retired_memory();
+      REQUIRE(hipStreamBeginCapture(captured.get(), mode) == hipSuccess);
+      std::vector<std::pair<void*, std::size_t>> of_graph;
+      // Of others, of its own, new, and for all.
+      for (const stream_ref each : {stream_ref{other}, stream_ref{captured}}) {
+        for (const std::size_t bytes : {8 * MiB, 12 * MiB, 1 * MiB}) {
+          void* const one = pool.allocate(each, bytes);
+          fill_async(each, one, 2, bytes);
+          if (each == captured)
+            of_graph.push_back({one, bytes});
+          else
+            pool.deallocate(each, one, bytes);
+        }
+      }
+      pool.deallocate_sync(pool.allocate_sync(4 * MiB), 4 * MiB);
+      pool.trim_to(0);
+      const test::error_recorder reported;
+      CHECK_THROWS_AS(static_cast<void>(pool.allocate(other, 60 * MiB)), out_of_memory);
+      CHECK(stream_ref{captured}.is_capturing());
+      hipGraph_t graph = nullptr;
+      REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+      std::size_t nodes = 0;
+      CHECK(hipGraphGetNodes(graph, nullptr, &nodes) == hipSuccess);
+      CHECK(nodes == 3);
+      CHECK(hipGraphDestroy(graph) == hipSuccess);
+      CHECK(reported.count() == 0);
+      pool.deallocate(captured, kept, 1 * MiB);
+      for (const auto& [one, bytes] : of_graph) pool.deallocate(captured, one, bytes);
+      CHECK(pool.statistics().used_current == 0);
+    }
+  }
+}
+
+TEST_CASE("vmm_pool_resource: a thread's default stream gives nothing back while it is captured") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  const stream_ref own = stream_ref::per_thread_default();
+  void* const one = pool.allocate(own, 1 * MiB);
+  drain_retired_memory();
+  REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  {
+    const test::error_recorder reported;
+    pool.deallocate(own, one, 1 * MiB);
+    REQUIRE(reported.count() == 1);
+    CHECK(reported.errors()[0].message.find("being captured") != std::string::npos);
+  }
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(own.get(), &graph) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  CHECK(pool.statistics().used_current == 1 * MiB);
+  pool.deallocate(own, one, 1 * MiB);
+  CHECK(pool.statistics().used_current == 0);
+}
+
+TEST_CASE("vmm_pool_resource: a default stream that is made to wait is that of the pool's device") {
+  vmm_pool_resource pool{device, at_most(8 * MiB)};
+  pool.grant(device_ref{1});
+  test::blocked_stream far{device_ref{1}};
+  void* const one = pool.allocate(far, 8 * MiB);
+  pool.deallocate(far, one, 8 * MiB);
+  const scoped_device elsewhere{device_ref{1}};
+  const stream_ref null = stream_ref::legacy_default();
+  REQUIRE(pool.allocate(null, 8 * MiB) == one);
+  {
+    const scoped_device here{device};
+    CHECK_FALSE(null.is_done());
+    far.release();
+    null.synchronize();
+  }
+  pool.deallocate(null, one, 8 * MiB);
+}
+
+TEST_CASE(
+    "vmm_pool_resource: a stream that is gone unannounced costs a wait, other errors are told") {
+  for (const int code :
+       {hipErrorInvalidHandle, hipErrorContextIsDestroyed, hipErrorInvalidValue, hipErrorUnknown}) {
+    CAPTURE(code);
+    vmm_pool_resource pool{device, at_most(8 * MiB)};
+    const stream first{device};
+    const stream second{device};
+    pool.deallocate(first, pool.allocate(first, 8 * MiB), 8 * MiB);
+    const test::planned_fault fault{"hipEventRecord", 1, code};
+    if (code == hipErrorUnknown) {
+      CHECK_THROWS_AS(static_cast<void>(pool.allocate(second, 8 * MiB)), hip_error);
+    } else {
+      const test::call_counter waits{"hipDeviceSynchronize"};
+      pool.deallocate(second, pool.allocate(second, 8 * MiB), 8 * MiB);
+      CHECK(waits.count() == 1);
+    }
+  }
+}
+
+namespace {
+vmm_pool_resource* used_by_handler = nullptr;
+void use_pool(const char*, int, const char*) noexcept {
+  used_by_handler->deallocate_sync(used_by_handler->allocate_sync(4 * MiB), 4 * MiB);
+  static_cast<void>(used_by_handler->access(device));
+}
+}  // namespace
+
+TEST_CASE("vmm_pool_resource: the error handler may use the pool") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  pool.deallocate_sync(pool.allocate_sync(8 * MiB), 8 * MiB);
+  used_by_handler = &pool;
+  const error_handler before = set_error_handler(use_pool);
+  {
+    const test::planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};
+    pool.trim_to(0);
+    CHECK(fault.struck());
+  }
+  set_error_handler(before);
+  CHECK(pool.statistics().reserved_current == 4 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: trim takes nothing away that work under way uses") {

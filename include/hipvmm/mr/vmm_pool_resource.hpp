@@ -83,6 +83,8 @@ struct pool_statistics {
 /// free stretch is long enough, idle chunks are mapped to where they are needed, before new memory
 /// is taken. Any number of threads and streams may use it; default streams are those of its device.
 /// Owns all its memory: what is still out at its end goes with it, when the device's work is done.
+/// Captures of streams go on undisturbed. What a graph uses must stay out until its last launch:
+/// nothing may be given back in a stream while it is captured, which only slow ways can refuse.
 class vmm_pool_resource final : public memory_resource {
  public:
   /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
@@ -102,7 +104,7 @@ class vmm_pool_resource final : public memory_resource {
   void note_stream_wait(stream_ref waiter, stream_ref other);
   /// Says that `stream` will be destroyed: what it gave back becomes free for all when its work up
   /// to here is done. Call it before hipStreamDestroy, and in a thread that ends for its default
-  /// stream. Throws: hip_error.
+  /// stream. Throws: std::invalid_argument while it is being captured; hip_error.
   void forget_stream(stream_ref stream);
 
   [[nodiscard]] pool_reuse reuse() const;

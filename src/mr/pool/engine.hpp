@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/held_reports.hpp"
 #include "mr/pool/address_space.hpp"
 #include "mr/pool/pieces.hpp"
 #include "mr/pool/sides.hpp"
@@ -111,7 +112,7 @@ class engine {
   void empty_all_caches();
 
   /// The same for a stream that other threads cannot mark, their per-thread streams above all: it
-  /// is marked at once.
+  /// is marked at once. Throws: std::invalid_argument while it is captured.
   bool deallocate_and_mark(stream_ledger& user, std::size_t offset, std::size_t bytes);
   /// Bytes in use at `offset`, and the stream that they were taken in; nullopt when nothing begins
   /// there.
@@ -124,14 +125,23 @@ class engine {
   /// Work of `waiter` from now on comes behind all that was given back in `other`.
   void note_follows(stream_ledger& waiter, stream_ledger& other);
   /// `stream` may be destroyed after this: a mark vouches for what was given back in it.
+  /// Throws: std::invalid_argument while it is captured.
   void forget(stream_ref stream);
   /// Gives idle chunks back until `bytes_to_keep` are left or `deadline` has come, and returns how
   /// many bytes went. Other threads have their turns between every few chunks.
   std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline);
   /// Backs at least `bytes` in all, for later.
   void reserve(std::size_t bytes);
-  /// Keeps everybody from the sides while it lives.
-  [[nodiscard]] std::unique_lock<std::mutex> hold_memory() { return std::unique_lock{misses_}; }
+  /// Keeps everybody from the sides while it lives. What fails meanwhile is told afterwards, for an
+  /// error handler may use the pool.
+  class alone {
+   public:
+    explicit alone(engine& all) : lock_{all.misses_} {}
+
+   private:
+    detail::held_reports told_later_;
+    std::lock_guard<std::mutex> lock_;
+  };
   void set_rules(reuse_rules rules);
   void set_limit(std::size_t physical_bytes);
   [[nodiscard]] engine_counters counters();
@@ -157,6 +167,7 @@ class engine {
   [[nodiscard]] std::size_t aligned(std::size_t offset, std::size_t alignment) const noexcept {
     return ((base_ + offset + alignment - 1) & ~(alignment - 1)) - base_;
   }
+  [[nodiscard]] static std::uint64_t next_serial() noexcept;
   [[nodiscard]] stream_ledger& find_ledger(stream_ref stream, std::uint64_t thread);
   // Those with marks: the lock of misses is held.
   void look_at_marks(stream_ledger& of);
@@ -192,7 +203,7 @@ class engine {
 
   // Tells what a thread remembers of this engine from what it remembers of others, and of times
   // before a stream was forgotten.
-  std::atomic<std::uint64_t> serial_;
+  std::atomic<std::uint64_t> serial_{next_serial()};
 
   piece_map pieces_;
 

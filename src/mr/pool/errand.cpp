@@ -17,7 +17,7 @@ errand::errand(engine& all, stream_ledger& user, std::size_t bytes, std::size_t 
 
 std::optional<std::size_t> errand::serve() {
   ++all_.waiting_misses_;
-  const std::lock_guard alone{all_.misses_};
+  const engine::alone turn{all_};
   --all_.waiting_misses_;
   std::optional<out_of_memory> refused;
   all_.empty_caches(user_);
@@ -59,24 +59,28 @@ std::optional<std::size_t> errand::take_own(rung counted) {
 }
 
 std::optional<std::size_t> errand::take_run() {
-  blocks claimed;
-  std::size_t at = 0;
-  {
+  for (;;) {
+    blocks claimed;
+    std::size_t at = 0;
+    {
+      const books_lock lock{all_.books_};
+      const place found = look_around().free_run;
+      if (found.first == nullptr) return std::nullopt;
+      at = found.at;
+      claim(*found.first, at, at + bytes_, claimed);
+    }
+    bool is_ordered = false;
+    try {
+      is_ordered = order_behind(claimed);
+    } catch (...) {
+      const books_lock lock{all_.books_};
+      unclaim(claimed);
+      throw;
+    }
     const books_lock lock{all_.books_};
-    const place found = look_around().free_run;
-    if (found.first == nullptr) return std::nullopt;
-    at = found.at;
-    claim(*found.first, at, at + bytes_, claimed);
-  }
-  try {
-    order_behind(claimed);
-  } catch (...) {
-    const books_lock lock{all_.books_};
+    if (is_ordered) return hand_out(*claimed.front(), at + bytes_, rung::internal);
     unclaim(claimed);
-    throw;
   }
-  const books_lock lock{all_.books_};
-  return hand_out(*claimed.front(), at + bytes_, rung::internal);
 }
 
 bool errand::gather(gathered what) {
@@ -140,7 +144,7 @@ void errand::end_aliases() {
   });
 }
 
-stream_ledger::marked errand::mark_for(stream_ledger& whose, std::uint64_t stamp) {
+std::optional<stream_ledger::marked> errand::mark_for(stream_ledger& whose, std::uint64_t stamp) {
   auto& marks = whose.marks();
   const auto vouches = std::find_if(marks.begin(), marks.end(),
                                     [stamp](const auto& one) { return one.stamp >= stamp; });
@@ -150,29 +154,37 @@ stream_ledger::marked errand::mark_for(stream_ledger& whose, std::uint64_t stamp
     const books_lock lock{all_.books_};
     ended = whose.end_stamp();
   }
-  marks.push_back({all_.order_.mark(whose.stream()), ended});
+  const auto mark = all_.order_.mark(whose.stream());
+  if (mark == nullptr) {
+    captured_.push_back(&whose);
+    return std::nullopt;
+  }
+  marks.push_back({mark, ended});
   return marks.back();
 }
 
-void errand::order_behind(const blocks& taken) {
+bool errand::order_behind(const blocks& taken) {
   for (const block* const one : taken) {
     stream_ledger& owner = *one->owner;
     {
       const books_lock lock{all_.books_};
-      if (&owner == &user_ || owner.has_passed(one->stamp) || user_.follows(owner, one->stamp))
-        continue;
+      if (is_in_order(*one)) continue;
     }
-    const auto [mark, stamp] = mark_for(owner, one->stamp);
-    if (user_.is_idle())
-      mark->synchronize();
-    else
-      mark->hold_back(user_.stream());
+    const auto known = mark_for(owner, one->stamp);
+    if (!known) return false;
+    if (user_.is_idle()) {
+      known->mark->synchronize();
+    } else if (!known->mark->hold_back(user_.stream())) {
+      captured_.push_back(&user_);
+      return false;
+    }
     const books_lock lock{all_.books_};
     if (user_.is_idle())
-      owner.note_passed(stamp);
+      owner.note_passed(known->stamp);
     else
-      user_.note_follows(owner, stamp);
+      user_.note_follows(owner, known->stamp);
   }
+  return true;
 }
 
 void errand::wait_for_streams() {
@@ -183,10 +195,11 @@ void errand::wait_for_streams() {
       newest = each->newest();
       if (each->has_passed(newest)) continue;
     }
-    const auto [mark, stamp] = mark_for(*each, newest);
-    mark->synchronize();
+    const auto known = mark_for(*each, newest);
+    if (!known) continue;
+    known->mark->synchronize();
     const books_lock lock{all_.books_};
-    each->note_passed(stamp);
+    each->note_passed(known->stamp);
   }
 }
 

@@ -49,10 +49,12 @@ class errand {
   void make_marks();
   void look_at_marks();
   void end_aliases();
-  /// A mark of `whose` that vouches for `stamp`.
-  [[nodiscard]] stream_ledger::marked mark_for(stream_ledger& whose, std::uint64_t stamp);
-  /// Makes the user's work from now on come behind what was given back in `taken`.
-  void order_behind(const blocks& taken);
+  /// A mark of `whose` that vouches for `stamp`; nullopt, and noted, while the stream is captured.
+  [[nodiscard]] std::optional<stream_ledger::marked> mark_for(stream_ledger& whose,
+                                                              std::uint64_t stamp);
+  /// Makes the user's work from now on come behind what was given back in `taken`. False, and
+  /// noted, where a capture forbids that: is_usable() then names less.
+  [[nodiscard]] bool order_behind(const blocks& taken);
 
   /// Backs the next bytes of the place with a new chunk.
   void create(growth& work, std::size_t bytes);
@@ -62,6 +64,9 @@ class errand {
 
   // The books are locked for all that follows.
   [[nodiscard]] bool is_usable(const block& one) const noexcept;
+  /// Whether the user's work comes behind what was done with it as it is. Pre: it is free.
+  [[nodiscard]] bool is_in_order(const block& one) const noexcept;
+  [[nodiscard]] bool is_captured(const stream_ledger& whose) const noexcept;
   [[nodiscard]] survey look_around() const;
   void look_at_run(block& run, std::size_t end, survey& found) const;
   void look_at_hole(block& hole, block* run, survey& found) const;
@@ -77,6 +82,8 @@ class errand {
   /// What it takes to serve the request at `target`; false where the limit forbids that.
   [[nodiscard]] bool plan_for(const place& target, const survey& found, growth& work) const;
   void claim_all(growth& work);
+  /// Claims what a growth needs, in the user's order; false where there is no place for it.
+  [[nodiscard]] bool begin(growth& work);
   /// The chunk has left its address: joins what is left there, and gives the chunk's node.
   [[nodiscard]] engine::chunk_map::node_type note_moved(growth& work, std::size_t source) noexcept;
   void note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept;
@@ -91,7 +98,8 @@ class errand {
   stream_ledger& user_;
   std::size_t bytes_;
   std::size_t alignment_;
-  std::vector<stream_ledger*> ledgers_;  // those that there were when it began
+  std::vector<stream_ledger*> ledgers_;         // those that there were when it began
+  std::vector<const stream_ledger*> captured_;  // streams that were found in a capture
   bool waited_ = false;
 };
 

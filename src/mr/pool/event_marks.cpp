@@ -6,11 +6,30 @@
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 
 namespace hipvmm::mr::pool {
 
+namespace {
+
+/// Whether the stream is being captured: nothing may be recorded in it, and it can wait for
+/// nothing.
+bool is_captured(stream_ref stream) {
+  try {
+    return stream.is_capturing();
+  } catch (const hip_error& error) {
+    // The null stream, while a blocking stream of its device is captured.
+    if (error.code() == hipErrorStreamCaptureImplicit) return true;
+    throw;
+  }
+}
+
+}  // namespace
+
 struct event_marks::spare_events {
+  explicit spare_events(device_ref of) : owner{of} {}
+
   std::optional<event> take(device_ref device) {
     const std::lock_guard lock{mutex};
     const auto found = std::find_if(events.begin(), events.end(),
@@ -27,6 +46,7 @@ struct event_marks::spare_events {
     if (events.size() < most) events.push_back(std::move(one));
   }
 
+  const device_ref owner;
   std::mutex mutex;
   std::vector<event> events;
 };
@@ -42,11 +62,21 @@ class event_marks::event_mark final : public stream_mark {
   event_mark(const event_mark&) = delete;
   event_mark& operator=(const event_mark&) = delete;
 
-  [[nodiscard]] bool is_done() const override { return event_.is_done(); }
-  void synchronize() const override { event_.synchronize(); }
-  void hold_back(stream_ref waiter) const override {
-    const scoped_device scope{event_.device()};
+  [[nodiscard]] bool is_done() const override {
+    const detail::relaxed_captures relaxed;
+    return event_.is_done();
+  }
+  void synchronize() const override {
+    const detail::relaxed_captures relaxed;
+    event_.synchronize();
+  }
+  [[nodiscard]] bool hold_back(stream_ref waiter) const override {
+    const detail::relaxed_captures relaxed;
+    // A default stream is that of the pool's device, whichever the event is of.
+    const scoped_device scope{home_->owner};
+    if (is_captured(waiter)) return false;
     waiter.wait(event_);
+    return true;
   }
 
  private:
@@ -59,13 +89,13 @@ namespace {
 struct passed_mark final : stream_mark {
   [[nodiscard]] bool is_done() const override { return true; }
   void synchronize() const override {}
-  void hold_back(stream_ref) const override {}
+  [[nodiscard]] bool hold_back(stream_ref) const override { return true; }
 };
 
 }  // namespace
 
 event_marks::event_marks(device_ref owner)
-    : devices_{owner}, spare_{std::make_shared<spare_events>()} {}
+    : devices_{owner}, spare_{std::make_shared<spare_events>(owner)} {}
 
 void event_marks::add(device_ref device) {
   const std::lock_guard lock{mutex_};
@@ -79,24 +109,31 @@ std::vector<device_ref> event_marks::devices() {
 }
 
 void event_marks::synchronize() {
+  const detail::relaxed_captures relaxed;
   for (const device_ref each : devices()) each.synchronize();
 }
 
 std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
   const std::vector<device_ref> devices = this->devices();
+  const detail::relaxed_captures relaxed;
   for (std::size_t i = 0;; ++i) {
     // A default stream is that of the device that is current.
     const scoped_device scope{devices[i]};
     std::optional<event> one = spare_->take(devices[i]);
     if (!one) one.emplace(devices[i]);
     try {
+      if (is_captured(stream)) return nullptr;
       one->record(stream);
       return std::make_shared<event_mark>(std::move(*one), spare_);
     } catch (const hip_error& error) {
       // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
-      if (error.code() != hipErrorInvalidHandle) throw;
-      if (i + 1 < devices.size()) continue;
-      // The stream is gone and nobody said so before. Its work may still run.
+      if (error.code() == hipErrorInvalidHandle && i + 1 < devices.size()) continue;
+      // The stream is gone and nobody said so before: the host provider and CUDA say InvalidHandle,
+      // ROCm 6 ContextIsDestroyed and others InvalidValue, for all else that is asked here is
+      // valid. Its work may still run, and whatever else they may mean, after the wait it has.
+      if (error.code() != hipErrorInvalidHandle && error.code() != hipErrorContextIsDestroyed &&
+          error.code() != hipErrorInvalidValue)
+        throw;
       synchronize();
       return std::make_shared<passed_mark>();
     }

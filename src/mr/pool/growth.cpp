@@ -151,20 +151,28 @@ void errand::undo(growth& work) noexcept {
   if (left != nullptr) all_.make_unmapped(*left);
 }
 
+bool errand::begin(growth& work) {
+  for (;;) {
+    {
+      const books_lock lock{all_.books_};
+      const survey found = look_around();
+      if (found.least.first == nullptr) return false;
+      if (!plan_for(found.least, found, work) && !plan_for(found.widest, found, work)) return false;
+      claim_all(work);
+    }
+    bool is_ordered = order_behind(work.around);
+    for (const auto& source : work.sources) is_ordered = is_ordered && order_behind(source.around);
+    if (is_ordered) return true;
+    undo(work);
+    work = {};
+  }
+}
+
 std::optional<std::size_t> errand::grow() {
   physical_side& memory = all_.memory_;
   growth work;
   try {
-    {
-      const books_lock lock{all_.books_};
-      const survey found = look_around();
-      if (found.least.first == nullptr) return std::nullopt;
-      if (!plan_for(found.least, found, work) && !plan_for(found.widest, found, work))
-        return std::nullopt;
-      claim_all(work);
-    }
-    order_behind(work.around);
-    for (auto& source : work.sources) order_behind(source.around);
+    if (!begin(work)) return std::nullopt;
 
     // What nothing uses any more leaves its address. What work under way may still use, before
     // anything of the user's stream does, keeps it until that work has passed.

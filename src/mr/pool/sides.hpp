@@ -42,15 +42,17 @@ class stream_mark {
   [[nodiscard]] virtual bool is_done() const = 0;
   /// The caller waits.
   virtual void synchronize() const = 0;
-  /// Work submitted to `waiter` from now on waits.
-  virtual void hold_back(stream_ref waiter) const = 0;
+  /// Work submitted to `waiter` from now on waits. False, nothing done, while `waiter` is being
+  /// captured into a graph: what is recorded cannot wait for what runs.
+  [[nodiscard]] virtual bool hold_back(stream_ref waiter) const = 0;
 };
 
 /// Makes marks. Thread-safe.
 class stream_side {
  public:
   virtual ~stream_side() = default;
-  /// Marks what has been submitted to `stream` so far.
+  /// Marks what has been submitted to `stream` so far; nullptr while it is being captured into a
+  /// graph, of whose work no mark tells.
   [[nodiscard]] virtual std::shared_ptr<const stream_mark> mark(stream_ref stream) = 0;
 };
 

@@ -10,8 +10,19 @@
 namespace hipvmm::mr::pool {
 
 bool errand::is_usable(const block& one) const noexcept {
-  return one.state == block_state::free &&
-         (one.owner == &user_ || one.owner->is_idle() || all_.rules_.internal_dependencies);
+  if (one.state != block_state::free) return false;
+  if (one.owner == &user_ || one.owner->is_idle()) return true;
+  return all_.rules_.internal_dependencies &&
+         (is_in_order(one) || (!is_captured(*one.owner) && !is_captured(user_)));
+}
+
+bool errand::is_in_order(const block& one) const noexcept {
+  return one.owner == &user_ || one.owner->has_passed(one.stamp) ||
+         user_.follows(*one.owner, one.stamp);
+}
+
+bool errand::is_captured(const stream_ledger& whose) const noexcept {
+  return std::find(captured_.begin(), captured_.end(), &whose) != captured_.end();
 }
 
 survey errand::look_around() const {

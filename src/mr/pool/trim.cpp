@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <mutex>
 
 #include "mr/pool/errand.hpp"
 
@@ -9,7 +8,7 @@ namespace hipvmm::mr::pool {
 errand::trimmed errand::trim(std::size_t bytes_to_keep) {
   // Some tens of microseconds each, during which requests that miss wait.
   constexpr std::size_t most_chunks = 4;
-  const std::lock_guard alone{all_.misses_};
+  const engine::alone turn{all_};
   for (stream_ledger* const each : ledgers_) all_.empty_caches(*each);
   make_marks();
   look_at_marks();

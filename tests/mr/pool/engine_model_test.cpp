@@ -111,7 +111,7 @@ struct program {
     else if (what < 96)
       announce(any(stream_count), any(stream_count));
     else if (what == 96)
-      all.forget(hand_driven_streams::name(any(stream_count)));
+      forget_or_capture(any(stream_count));
     else if (what == 97)
       memory.fails_at = 1 + any(6);
     else
@@ -123,6 +123,12 @@ struct program {
     streams.wait(waiter, other);
     all.note_follows(ledger(waiter), ledger(other));
   }
+  void forget_or_capture(std::size_t stream) {
+    if (any(2) == 0)
+      streams.set_captured(stream, !streams.is_captured(stream));
+    else if (!streams.is_captured(stream))
+      all.forget(hand_driven_streams::name(stream));
+  }
   void run(int steps) {
     for (int i = 0; i < steps; ++i) {
       INFO("step " << i);
@@ -132,6 +138,7 @@ struct program {
     }
     REQUIRE(all.look().ledgers <= 4 * stream_count);
     memory.fails_at = 0;
+    for (std::size_t i = 0; i < stream_count; ++i) streams.set_captured(i, false);
     while (!live.empty()) deallocate();
     // All memory is one again.
     streams.finish_all();

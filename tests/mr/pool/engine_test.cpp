@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -211,6 +212,40 @@ TEST_CASE("pool: chunks in use move where one chunk may have two addresses, and 
     pool.take(0, 64 * MiB);
     CHECK(pool.memory.held() == (8 + 32 + 64) * MiB);
   }
+}
+
+TEST_CASE(
+    "pool: what a captured stream gave back waits for the capture's end, and hinders nobody") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 3 * MiB);
+  const std::size_t last = pool.take(0, 1 * MiB);
+  pool.give(0, last, 1 * MiB);
+  pool.streams.set_captured(0, true);
+  SUBCASE("its memory lies where another's request would go") {
+    CHECK(pool.take(1, 4 * MiB) != last);
+    CHECK(pool.take(1, 1 * MiB) != last);
+  }
+  SUBCASE("memory for all streams is wanted") {
+    REQUIRE(pool.all.allocate(pool.all.idle(), 1 * MiB, 256));
+  }
+  SUBCASE("it wants more itself, and is not made to wait") {
+    const std::size_t other = pool.take(1, 2 * MiB);
+    pool.give(1, other, 2 * MiB);
+    CHECK(pool.take(0, 2 * MiB) != other);
+    CHECK(pool.take(0, 1 * MiB) == last);
+    pool.give(0, last, 1 * MiB);
+  }
+  SUBCASE("memory is short") {
+    pool.all.set_limit(4 * MiB);
+    CHECK_FALSE(pool.all.allocate(pool.ledger(1), 1 * MiB, 256));
+  }
+  CHECK(pool.streams.waits == 0);
+  CHECK_THROWS_AS(pool.all.forget(hand_driven_streams::name(0)), std::invalid_argument);
+  pool.streams.set_captured(0, false);
+  pool.all.set_limit(pool.memory.held());
+  pool.all.trim(0, {});
+  pool.give(0, first, 3 * MiB);
+  pool.take(1, 4 * MiB);
 }
 
 TEST_CASE("pool: the books of streams that were forgotten serve others") {

@@ -76,9 +76,10 @@ class hand_driven_streams final : public mr::pool::stream_side {
   }
 
   [[nodiscard]] std::shared_ptr<const mr::pool::stream_mark> mark(stream_ref stream) override {
-    ++marks;
     const std::size_t index = index_of(stream);
     REQUIRE(index < streams_.size());
+    if (streams_[index].captured) return nullptr;
+    ++marks;
     const std::thread::id owner = streams_[index].thread;
     if (owner != std::thread::id{} && owner != std::this_thread::get_id()) ++foreign_marks;
     // A mark is work itself: it also comes behind what the stream waits for.
@@ -93,6 +94,10 @@ class hand_driven_streams final : public mr::pool::stream_side {
   void set_thread_of(std::size_t stream, std::thread::id thread) {
     streams_[stream].thread = thread;
   }
+
+  /// While it is captured nothing can be marked in it, nor can it be made to wait.
+  void set_captured(std::size_t stream, bool captured) { streams_[stream].captured = captured; }
+  [[nodiscard]] bool is_captured(std::size_t stream) const { return streams_[stream].captured; }
 
   /// Called when the host waits for a mark.
   std::function<void()> when_waited = [] {};
@@ -113,6 +118,7 @@ class hand_driven_streams final : public mr::pool::stream_side {
     clock behind;
     std::deque<pending_wait> waits;
     std::thread::id thread;
+    bool captured = false;
   };
   struct point_mark final : mr::pool::stream_mark {
     point_mark(hand_driven_streams& all, stream_point at, clock before)
@@ -123,9 +129,11 @@ class hand_driven_streams final : public mr::pool::stream_side {
       streams.advance(point.stream, point.position);
       streams.when_waited();
     }
-    void hold_back(stream_ref waiter) const override {
+    [[nodiscard]] bool hold_back(stream_ref waiter) const override {
+      if (streams.streams_[index_of(waiter)].captured) return false;
       ++streams.waits;
       streams.hold_back(index_of(waiter), point, behind);
+      return true;
     }
     hand_driven_streams& streams;
     stream_point point;

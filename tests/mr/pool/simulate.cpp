@@ -80,7 +80,10 @@ class late_streams final : public stream_side {
     late_mark(late_streams& all, double passes) : streams{all}, at{passes} {}
     [[nodiscard]] bool is_done() const override { return now >= at; }
     void synchronize() const override {}
-    void hold_back(hipvmm::stream_ref) const override { ++streams.waits; }
+    [[nodiscard]] bool hold_back(hipvmm::stream_ref) const override {
+      ++streams.waits;
+      return true;
+    }
     late_streams& streams;
     double at;
   };
