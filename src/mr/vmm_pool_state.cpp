@@ -22,11 +22,19 @@ constexpr std::size_t in_units(std::size_t bytes) noexcept {
   return (bytes + pool::engine::unit - 1) & ~(pool::engine::unit - 1);
 }
 
-std::size_t maximum_of(device_ref device, const pool_options& options) {
+std::size_t wanted_maximum(device_ref device, const pool_options& options) {
   require_device(device);
   const std::size_t total = device.total_memory();
-  const std::size_t maximum =
-      options.maximum_bytes == 0 ? total : std::min(options.maximum_bytes, total);
+  return options.maximum_bytes == 0 ? total : std::min(options.maximum_bytes, total);
+}
+
+/// What a pool may hold and begins with goes by whole granules.
+std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
+  const std::size_t maximum = align_down(wanted, granularity);
+  if (maximum == 0)
+    throw std::invalid_argument{"a pool that may hold " + format_bytes(wanted) +
+                                " holds nothing: memory comes in granules of " +
+                                format_bytes(granularity) + "; raise maximum_bytes"};
   if (options.initial_bytes > maximum)
     throw std::invalid_argument{"a pool that begins with " + format_bytes(options.initial_bytes) +
                                 " and may hold " + format_bytes(maximum) +
@@ -46,14 +54,14 @@ void refuse(const void* pointer, std::size_t bytes, const std::string& why) noex
 
 vmm_pool_resource::state::state(device_ref owner, const pool_options& options)
     : device{owner},
-      maximum{maximum_of(owner, options)},
-      memory{owner, addresses_for_memory * maximum, options.shareable},
+      memory{owner, addresses_for_memory * wanted_maximum(owner, options), options.shareable},
+      maximum{maximum_of(options, wanted_maximum(owner, options), memory.granularity())},
       marks{owner},
       base{reinterpret_cast<std::uintptr_t>(memory.memory().base())},
       books{memory, marks, base},
       threshold{options.release_threshold},
       reuse{options.reuse} {
-  books.set_limit(align_down(maximum, memory.granularity()));
+  books.set_limit(maximum);
   books.set_rules(rules());
 }
 

@@ -53,8 +53,8 @@ struct vmm_pool_resource::state {
 
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();
-  std::size_t maximum;
   pool::region_memory memory;
+  std::size_t maximum;
   pool::event_marks marks;
   std::uintptr_t base;
   pool::engine books;

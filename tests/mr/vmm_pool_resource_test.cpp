@@ -18,6 +18,7 @@
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
+#include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -65,6 +66,20 @@ TEST_CASE("vmm_pool_resource: the options are kept, and bad ones refused") {
   options.initial_bytes = 65 * MiB;
   CHECK_THROWS_AS(vmm_pool_resource(device, options), std::invalid_argument);
   CHECK_THROWS_AS(vmm_pool_resource{device_ref{-1}}, std::invalid_argument);
+}
+
+TEST_CASE("vmm_pool_resource: what it may hold and begins with goes by whole granules") {
+  const std::size_t granule = region{device, 64 * MiB}.granularity();
+  pool_options options = at_most(7 * granule - 1);
+  options.initial_bytes = 5 * granule + 1;
+  vmm_pool_resource pool{device, options};
+  CHECK(pool.maximum_bytes() == 6 * granule);
+  CHECK(pool.statistics().reserved_current == 6 * granule);
+  pool.deallocate_sync(pool.allocate_sync(6 * granule), 6 * granule);
+  CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(6 * granule + 1)), out_of_memory);
+  CHECK_THROWS_AS(vmm_pool_resource(device, at_most(granule - 1)), std::invalid_argument);
+  options.initial_bytes = 6 * granule + 1;
+  CHECK_THROWS_AS(vmm_pool_resource(device, options), std::invalid_argument);
 }
 
 TEST_CASE("vmm_pool_resource: more than the maximum is refused with what would fit") {

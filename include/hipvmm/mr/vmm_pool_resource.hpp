@@ -31,9 +31,9 @@ struct pool_reuse {
 };
 
 struct pool_options {
-  /// Held from the start, in bytes.
+  /// Held from the start, in bytes; rounded up to whole granules (region::granularity).
   std::size_t initial_bytes = 0;
-  /// Most that is ever held, in bytes; zero: the device's memory.
+  /// Most that is ever held, in bytes, rounded down to whole granules; zero: the device's memory.
   std::size_t maximum_bytes = 0;
   /// What is held beyond this, in bytes, goes back to the device when it lies idle.
   std::size_t release_threshold = std::numeric_limits<std::size_t>::max();
@@ -111,6 +111,7 @@ class vmm_pool_resource final : public memory_resource {
   void set_reuse(pool_reuse reuse);
   [[nodiscard]] std::size_t release_threshold() const noexcept;
   void set_release_threshold(std::size_t bytes);
+  /// The limit that holds, in whole granules.
   [[nodiscard]] std::size_t maximum_bytes() const;
 
   /// Sets what `device` may do with all memory of the pool, present and future.

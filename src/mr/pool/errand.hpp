@@ -58,7 +58,8 @@ class errand {
 
   /// Backs the next bytes of the place with a new chunk.
   void create(growth& work, std::size_t bytes);
-  /// Takes a growth back that failed: what is backed stays, as free memory of the user's stream.
+  /// Ends a growth that failed: what is backed stays, as free memory of the user's stream; what has
+  /// left its address and has no new one goes back to the device; the rest is free as before.
   void undo(growth& work) noexcept;
   void remove(const idle_chunk& chunk, const blocks& around);
 

@@ -23,7 +23,7 @@ using namespace hipvmm::mr::pool;
 
 double now = 0;  // microseconds
 
-/// Chunks that only cost time; what a call costs was measured on an H200.
+/// Chunks that only cost time. What a call costs is assumed; an H200 took half as much again.
 class costly_memory final : public physical_side {
  public:
   explicit costly_memory(bool aliases) : aliases_{aliases} {}
