@@ -340,6 +340,14 @@ TEST_CASE("fault_plan: the process itself is killed at a point") {
   CHECK(passed(run_case_in_child(killed_case, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=4 kill"})));
 }
 
+TEST_CASE("fault_plan: the process crashes at a point") {
+  // doctest takes the signal for its own and says so, then lets it end the process.
+  const child_result crashed =
+      run_case_in_child(killed_case, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=3 abort"});
+  CHECK_MESSAGE(crashed.status == 128 + SIGABRT, crashed.output);
+  CHECK(passed(run_case_in_child(killed_case, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=4 abort"})));
+}
+
 TEST_CASE("child: the second hipMalloc fails" * doctest::skip()) {
   void* first = nullptr;
   void* second = nullptr;

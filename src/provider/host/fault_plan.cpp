@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -45,6 +46,7 @@ std::optional<hipError_t> fault_plan::strike_armed(const char* function) noexcep
   std::optional<hipError_t> error;
   std::chrono::nanoseconds delay{0};
   std::optional<pid_t> victim;
+  bool aborts = false;
   {
     const std::lock_guard lock{mutex_};
     if (call_.nth != 0 && call_.strikes(function)) {
@@ -57,9 +59,11 @@ std::optional<hipError_t> fault_plan::strike_armed(const char* function) noexcep
       if (!each.strikes(function)) continue;
       delay += each.delay;
       if (each.victim) victim = each.victim;
+      aborts |= each.aborts;
       if (!error) error = each.error;
     }
   }
+  if (aborts) std::abort();
   if (victim) ::kill(*victim == 0 ? ::getpid() : *victim, SIGKILL);
   if (delay.count() > 0) std::this_thread::sleep_for(delay);
   return error;

@@ -40,8 +40,8 @@ class rule_reader {
     }
     read_function(word);
     while (words >> word) read_part(word);
-    if (!rule_.error && !rule_.victim && rule_.delay.count() == 0) {
-      reject("it does nothing: add error=NAME, delay=TIME or kill");
+    if (!rule_.error && !rule_.victim && !rule_.aborts && rule_.delay.count() == 0) {
+      reject("it does nothing: add error=NAME, delay=TIME, abort or kill");
     }
     plan_.rules.push_back(std::move(rule_));
   }
@@ -104,13 +104,15 @@ class rule_reader {
       rule_.error = need(error_named(part.value), part, "a name such as hipErrorOutOfMemory");
     } else if (part.name == "delay") {
       rule_.delay = need(parse_duration(part.value), part, "a time, such as 2ms");
+    } else if (word == "abort") {
+      rule_.aborts = true;
     } else if (word == "kill") {
       rule_.victim = 0;
     } else if (part.name == "kill") {
       rule_.victim = static_cast<pid_t>(need(process(part.value), part, "the id of a process"));
     } else {
       reject(quoted(word) +
-             " is none of nth=, probability=, seed=, error=, delay=, kill and kill=");
+             " is none of nth=, probability=, seed=, error=, delay=, abort, kill and kill=");
     }
   }
 

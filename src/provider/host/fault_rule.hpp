@@ -24,6 +24,7 @@ struct fault_rule {
   std::mt19937_64 random{0};  // the standard fixes its numbers, so a seed means the same everywhere
   std::chrono::nanoseconds delay{0};
   std::optional<pid_t> victim;  // killed; 0 is this process
+  bool aborts = false;
   std::optional<hipError_t> error;
 
   /// Counts a call of `called`; whether it is one that the rule is about.
