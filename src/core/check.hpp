@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <source_location>
 #include <string>
+#include <vector>
 
 #include <hipvmm/core/device.hpp>
 
@@ -24,6 +25,38 @@ const char* error_name(int code) noexcept;
 /// Tells the error handler that `subject` is not as it should be, by a whole sentence: nothing has
 /// failed that the caller would have to know of, and something else is done instead.
 void warn(const char* subject, const std::string& sentence) noexcept;
+
+/// What threads have for the error handler while a lock is held, told when this is destroyed,
+/// behind the lock: so the handler may use the library. One thread at a time adds.
+class held_reports {
+ public:
+  held_reports() = default;
+  ~held_reports();
+  held_reports(const held_reports&) = delete;
+  held_reports& operator=(const held_reports&) = delete;
+  /// Returns false, nothing kept, when there is no memory for it: it is told at once then.
+  bool add(const char* call, int code, const char* message) noexcept;
+
+ private:
+  struct held_report {
+    std::string call;
+    int code;
+    std::string message;
+  };
+  std::vector<held_report> reports_;
+};
+
+/// While this lives, what its thread has for the error handler goes to `place`.
+class reports_wait {
+ public:
+  explicit reports_wait(held_reports& place) noexcept;
+  ~reports_wait();
+  reports_wait(const reports_wait&) = delete;
+  reports_wait& operator=(const reports_wait&) = delete;
+
+ private:
+  held_reports* before_;
+};
 
 /// Clears HIP's last error: a failure that became an exception must not surface in the
 /// application's next hipGetLastError.

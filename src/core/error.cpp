@@ -9,7 +9,6 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
-#include "core/held_reports.hpp"
 
 namespace hipvmm {
 namespace {
@@ -50,10 +49,12 @@ void write_to_stderr(const char* call, int code, const char* message) noexcept {
 
 std::atomic<error_handler> current_handler{write_to_stderr};
 
-thread_local detail::held_reports* held = nullptr;
+// Where what this thread has for the handler waits.
+thread_local detail::held_reports* waiting_place = nullptr;
 
 void tell(const char* call, int code, const char* message) noexcept {
-  if (!detail::held_reports::keep(call, code, message)) current_handler.load()(call, code, message);
+  if (waiting_place == nullptr || !waiting_place->add(call, code, message))
+    current_handler.load()(call, code, message);
 }
 
 }  // namespace
@@ -85,24 +86,6 @@ error_handler set_error_handler(error_handler handler) noexcept {
 
 namespace detail {
 
-held_reports::held_reports() noexcept : around_{std::exchange(held, this)} {}
-
-held_reports::~held_reports() {
-  held = around_;
-  for (const kept& each : kept_) tell(each.call.c_str(), each.code, each.message.c_str());
-}
-
-bool held_reports::keep(const char* call, int code, const char* message) noexcept {
-  if (held == nullptr) return false;
-  try {
-    held->kept_.push_back({call, code, message});
-  } catch (const std::bad_alloc&) {
-    // Rather told at a bad time than not at all.
-    return false;
-  }
-  return true;
-}
-
 void clear_last_error() noexcept { static_cast<void>(hipGetLastError()); }
 
 const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
@@ -110,6 +93,24 @@ const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<h
 void warn(const char* subject, const std::string& sentence) noexcept {
   tell(subject, static_cast<int>(hipErrorUnknown), sentence.c_str());
 }
+
+bool held_reports::add(const char* call, int code, const char* message) noexcept {
+  try {
+    reports_.push_back({call, code, message});
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+held_reports::~held_reports() {
+  for (const held_report& each : reports_) tell(each.call.c_str(), each.code, each.message.c_str());
+}
+
+reports_wait::reports_wait(held_reports& place) noexcept
+    : before_{std::exchange(waiting_place, &place)} {}
+
+reports_wait::~reports_wait() { waiting_place = before_; }
 
 void check(hipError_t result, const char* call, std::source_location where) {
   if (result == hipSuccess) return;

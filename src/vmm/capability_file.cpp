@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <stdexcept>
@@ -156,14 +155,12 @@ std::optional<capability::record> read_record(const std::string& path, const std
 }
 
 std::string write_record(const std::string& path, const capability::record& found) {
-  static std::atomic<unsigned> written{0};
-  const std::string temporary =
-      path + "." + std::to_string(::getpid()) + "-" + std::to_string(written.fetch_add(1));
+  std::string temporary = path + ".XXXXXX";
   if (!make_folder(std::filesystem::path{path}.parent_path()))
     return "its folder cannot be made: " + error_text();
-  const file_descriptor file{
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR)};
-  if (file.get() < 0) return temporary + " cannot be made: " + error_text();
+  // Readable and writable for the user alone.
+  const file_descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
+  if (file.get() < 0) return "a file beside " + path + " cannot be made: " + error_text();
   if (write_all(file.get(), text_of(found)) && ::rename(temporary.c_str(), path.c_str()) == 0)
     return {};
   const std::string why = path + " cannot be written: " + error_text();

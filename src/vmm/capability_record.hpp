@@ -35,6 +35,7 @@ struct capability::record {
   call_costs costs{};
   std::string subject;
   std::string origin;
+  bool from_named_file = false;  // by HIPVMM_CAPABILITY, so none of it is kept on disk
 
   memory_path path = memory_path::vmm;
   std::vector<quirk> quirks;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Where records come from: the process, the disk, a file that is named, or probes.
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,9 +9,11 @@
 #include <utility>
 
 #include <hipvmm/vmm/capability.hpp>
+#include "core/check.hpp"
 #include "core/device_identity.hpp"
 #include "core/hip_compat.hpp"
 #include "vmm/capability_file.hpp"
+#include "vmm/capability_pause.hpp"
 #include "vmm/capability_record.hpp"
 #include "vmm/capability_request.hpp"
 #include "vmm/capability_subject.hpp"
@@ -52,7 +55,7 @@ void answer_without_child(record& found, const std::string& why) {
 }
 
 /// Finds out what is open in `found`. Returns where that was done, as the end of a sentence.
-std::string probe_open(device_ref device, record& found, const copy_kernel& kernel, occasion when) {
+std::string probe_open(device_ref device, record& found, occasion when) {
   // On AMD's runtime even common calls have crashed or hung; on CUDA they have not, and a process
   // more would cost each first start the better part of a second.
   const bool is_cuda = hip_compat::is_cuda_version(runtime_version());
@@ -63,21 +66,23 @@ std::string probe_open(device_ref device, record& found, const copy_kernel& kern
     why_no_child = program.why_not;
     if (why_no_child.empty()) why_no_child = probe_in_child(device, found, program.path);
   }
-  const bool here = !why_no_child.empty() && found.is_open();
+  if (why_no_child.empty() || !found.is_open()) return "probed now in a process of its own";
   const auto wants_open = [&found](const probe& each) {
     return each.danger == risk::none && each.is_open(found) &&
            found.findings[index_of(trait::virtual_memory)] != finding::no;
   };
-  if (here) {
-    run_probes(device, found, {wants_open, kernel});
-    if (found.findings[index_of(trait::virtual_memory)] == finding::yes)
-      answer_without_child(found, why_no_child);
-  }
-  if (kernel && found.findings[index_of(trait::virtual_memory)] == finding::yes) {
-    const auto looks = [](const probe& each) { return each.looks_with_kernel; };
-    run_probes(device, found, {looks, kernel});
-  }
-  return here ? "probed now in this process" : "probed now in a process of its own";
+  const copy_kernel none;
+  run_probes(device, found, {wants_open, none});
+  if (found.findings[index_of(trait::virtual_memory)] == finding::yes)
+    answer_without_child(found, why_no_child);
+  return "probed now in this process";
+}
+
+/// Asks again, with a kernel's eyes, what kernels may see otherwise than copies.
+void look_with(const copy_kernel& kernel, device_ref device, record& found) {
+  if (!kernel || found.findings[index_of(trait::virtual_memory)] != finding::yes) return;
+  const auto looks = [](const probe& each) { return each.looks_with_kernel; };
+  run_probes(device, found, {looks, kernel});
 }
 
 /// What of a record may be kept on disk, to see whether probes have added to it.
@@ -92,6 +97,7 @@ std::optional<record> read_kept(const capability_request& request, const std::st
   for (const std::string& each : request.files) {
     if (auto found = read_record(each, subject, file_owner::named)) {
       path = each;
+      found->from_named_file = true;
       return found;
     }
   }
@@ -103,6 +109,8 @@ std::optional<record> read_kept(const capability_request& request, const std::st
 /// Puts what is lasting on disk. Returns where that was done, or why not, to be added to the
 /// origin.
 std::string keep(const record& found) {
+  if (found.from_named_file)
+    return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";
   if (lasting_count(found) == 0) return "; not kept, for nothing was found out that would last";
   const std::string path = cache_path(found.subject);
   const std::string why_not =
@@ -130,7 +138,7 @@ record first_record(device_ref device, const capability_request& request) {
   if (kept) found.origin = "read from " + path;
   if (found.is_open()) {
     const std::size_t known = lasting_count(found);
-    const std::string how = probe_open(device, found, {}, occasion::first_use);
+    const std::string how = probe_open(device, found, occasion::first_use);
     if (lasting_count(found) > known) {
       found.origin += (kept ? ", the rest " : "") + how + keep(found);
     } else if (!kept) {
@@ -143,7 +151,7 @@ record first_record(device_ref device, const capability_request& request) {
 /// Asks again what is open in `found`.
 void complete(device_ref device, record& found) {
   const std::size_t known = lasting_count(found);
-  const std::string how = probe_open(device, found, {}, occasion::first_use);
+  const std::string how = probe_open(device, found, occasion::first_use);
   if (lasting_count(found) > known) found.origin = how + keep(found);
 }
 
@@ -154,6 +162,18 @@ class known_devices {
     std::mutex mutex;
     std::optional<record> found;  // without assumptions
     std::shared_ptr<const record> given;
+    std::chrono::steady_clock::time_point tried;
+
+    void put(record what, const capability_request& request) {
+      given = finish(what, request);
+      found = std::move(what);
+      tried = std::chrono::steady_clock::now();
+    }
+    /// Whether there is something to find out, and it is time for that.
+    [[nodiscard]] bool is_to_be_probed() const {
+      return !given || (found->is_open() &&
+                        std::chrono::steady_clock::now() - tried >= pause_between_probes.load());
+    }
   };
   static place& of(device_ref device) {
     static auto& only = *new known_devices;
@@ -170,19 +190,18 @@ class known_devices {
 }  // namespace detail
 
 // One thread probes a device, and others that want to know of it wait for its lock: HIP is called
-// under it, and by no one who would want the record.
+// under it, and nothing of the application's. Its error handler is called behind the lock.
 capability capability_of(device_ref device) {
   require_device(device);
   auto& place = detail::known_devices::of(device);
+  detail::held_reports told;
   const std::lock_guard lock{place.mutex};
-  if (!place.given || place.found->is_open()) {
+  if (place.is_to_be_probed()) {
+    const detail::reports_wait wait{told};
     const detail::capability_request request = detail::read_capability_request();
-    if (place.found) {
-      detail::complete(device, *place.found);
-    } else {
-      place.found = detail::first_record(device, request);
-    }
-    place.given = detail::finish(*place.found, request);
+    capability::record found = place.found ? *place.found : detail::first_record(device, request);
+    if (place.found) detail::complete(device, found);
+    place.put(std::move(found), request);
   }
   return capability{place.given};
 }
@@ -190,14 +209,21 @@ capability capability_of(device_ref device) {
 capability probe_capability(device_ref device, const copy_kernel& kernel) {
   require_device(device);
   auto& place = detail::known_devices::of(device);
-  const std::lock_guard lock{place.mutex};
   const detail::capability_request request = detail::read_capability_request();
   capability::record found;
   found.subject = detail::subject_of(device);
-  found.origin = detail::probe_open(device, found, kernel, detail::occasion::demand);
+  {
+    detail::held_reports told;
+    const std::lock_guard lock{place.mutex};
+    const detail::reports_wait wait{told};
+    found.origin = detail::probe_open(device, found, detail::occasion::demand);
+    // For a kernel that makes memory of the library's.
+    if (!place.given) place.put(found, request);
+  }
+  detail::look_with(kernel, device, found);
   found.origin += detail::keep(found);
-  place.given = detail::finish(found, request);
-  place.found = std::move(found);
+  const std::lock_guard lock{place.mutex};
+  place.put(std::move(found), request);
   return capability{place.given};
 }
 

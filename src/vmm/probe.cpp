@@ -56,6 +56,10 @@ void leave_open(const probe& each, capability::record& found, const std::string&
   answer_all(each, found, finding::unknown, "not found out: " + why, standing::open);
 }
 
+std::string sentence_of(const hip_error& error, const std::string& during) {
+  return std::string{error.call()} + " gave " + error_name(error.code()) + " " + during;
+}
+
 bool takes_no_memory(std::string_view call) {
   return call == "hipMemMap" || call == "hipMemSetAccess";
 }
@@ -74,8 +78,7 @@ void attempt(const probe& each, capability::record& found, const std::string& du
     } catch (const unsupported& error) {
       return answer_all(each, found, finding::no, error.what(), standing::lasting);
     } catch (const hip_error& error) {
-      const std::string what =
-          std::string{error.call()} + " gave " + error_name(error.code()) + " " + during;
+      const std::string what = sentence_of(error, during);
       if (error.code() != hipErrorOutOfMemory)
         return answer_all(each, found, finding::no, what, standing::lasting);
       // With a second GPU that cannot map, every map is out of memory (ROCm/ROCR-Runtime#287). That
@@ -101,19 +104,26 @@ void run_here(device_ref device, capability::record& found, const probe_run& how
   const auto first = std::find_if(probes.begin(), probes.end(), how.wants);
   if (first == probes.end()) return;
   how.begins(*first);
+  std::optional<scoped_device> current;  // kernels are launched on it
   std::optional<stream> queue;
   std::size_t unit = 0;
-  std::string during = "when the device was asked about itself";
+  const std::string during = "when the device was asked about itself";
   attempt(*first, found, during, [&] {
-    if (!device.supports_virtual_memory())
-      return found.set(trait::virtual_memory, finding::no,
-                       "hipDeviceAttributeVirtualMemoryManagementSupported is 0",
-                       standing::lasting);
-    const allocation_granularity granularity = granularity_of(device);
-    found.minimum_granularity = granularity.minimum;
-    found.recommended_granularity = granularity.recommended;
-    unit = unit_for(device, granularity);
-    queue.emplace(device);
+    try {
+      if (!device.supports_virtual_memory())
+        return found.set(trait::virtual_memory, finding::no,
+                         "hipDeviceAttributeVirtualMemoryManagementSupported is 0",
+                         standing::lasting);
+      const allocation_granularity granularity = granularity_of(device);
+      found.minimum_granularity = granularity.minimum;
+      found.recommended_granularity = granularity.recommended;
+      unit = unit_for(device, granularity);
+      current.emplace(device);
+      queue.emplace(device);
+    } catch (const hip_error& error) {
+      // A device that is not well, and nothing about its virtual memory.
+      leave_open(*first, found, sentence_of(error, during));
+    }
   });
   if (!queue) return how.ended(*first);
 
@@ -141,7 +151,9 @@ std::span<const probe> all_probes() noexcept { return probes; }
 
 void run_probes(device_ref device, capability::record& found, const probe_run& how) {
   std::exception_ptr failure;
+  held_reports told;  // in the caller's thread, which may hold a lock
   background_thread worker{[&](const std::stop_token&) {
+    const reports_wait wait{told};
     try {
       run_here(device, found, how);
     } catch (...) {

@@ -40,7 +40,7 @@ class conversation {
                const std::string& without)
       : found_{found}, child_{program, {std::to_string(device.ordinal()), "--without", without}} {}
 
-  enum class result { done, broke_in_probe, useless };
+  enum class result { done, broke_in_probe, ended_from_outside, useless };
   result hold(std::chrono::milliseconds patience) {
     std::string line;
     for (;;) {
@@ -50,10 +50,13 @@ class conversation {
         if (done_) return result::done;
         continue;
       }
-      const bool late = got == probe_process::reading::late;
-      const std::string how = child_.end();
-      what_ = late ? "did nothing for " + std::to_string(patience.count()) + " ms" : how;
-      return begun_ == nullptr ? result::useless : result::broke_in_probe;
+      const probe_process::ending how = child_.end();
+      what_ = how.how;
+      if (got == probe_process::reading::late)
+        what_ = "did nothing for " + std::to_string(patience.count()) + " ms";
+      if (begun_ == nullptr) return result::useless;
+      return got == probe_process::reading::end && how.from_outside ? result::ended_from_outside
+                                                                    : result::broke_in_probe;
     }
   }
   [[nodiscard]] const probe* begun() const noexcept { return begun_; }
@@ -90,6 +93,21 @@ class conversation {
   std::string what_;
 };
 
+/// What was killed from outside has said nothing about the device: it is not asked again while this
+/// process lives, and by the next one.
+void note_broken(const probe& broken, capability::record& found, const std::string& how,
+                 bool from_outside) {
+  const std::string what = "the process that probed it " + how;
+  for (std::size_t i = 0; i < broken.count; ++i) {
+    const auto which = static_cast<trait>(index_of(broken.first) + i);
+    if (from_outside) {
+      found.set(which, finding::unknown, "not found out: " + what, standing::passing);
+    } else {
+      found.set(which, finding::no, what, standing::lasting);
+    }
+  }
+}
+
 }  // namespace
 
 std::string probe_in_child(device_ref device, capability::record& found, const std::string& program,
@@ -101,20 +119,13 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
   for (int children = 1; children <= most_children; ++children) {
     try {
       conversation talk{device, found, program, asked};
-      switch (talk.hold(patience)) {
-        case conversation::result::done:
-          return {};
-        case conversation::result::useless:
-          return program + " " + talk.what();
-        case conversation::result::broke_in_probe:
-          break;
-      }
+      const conversation::result came = talk.hold(patience);
+      if (came == conversation::result::done) return {};
+      if (came == conversation::result::useless) return program + " " + talk.what();
       const probe& broken = *talk.begun();
       // Unless it had answered, and the process broke between two probes.
-      const bool answered = !broken.is_open(found);
-      for (std::size_t i = 0; i < broken.count && !answered; ++i)
-        found.set(static_cast<trait>(index_of(broken.first) + i), finding::no,
-                  "the process that probed it " + talk.what(), standing::lasting);
+      if (broken.is_open(found))
+        note_broken(broken, found, talk.what(), came == conversation::result::ended_from_outside);
       asked.append(broken.name).append(",");
       for (const probe& each : all_probes())
         if (!each.is_open(found) && !lists(asked, each.name)) asked.append(each.name).append(",");

@@ -19,8 +19,9 @@ struct probe_program {
 probe_program find_probe_program();
 
 /// Asks what is open in `found`, which has its subject, by another process: one that ends or says
-/// nothing for `patience` in a probe has answered it with no, and a new one goes on with the rest,
-/// a few times. Returns why that could not be done, and others may try; empty where it was.
+/// nothing for `patience` in a probe has answered it with no, unless a signal from outside ended
+/// it, and a new one goes on with the rest, a few times. Returns why that could not be done, and
+/// others may try; empty where it was.
 std::string probe_in_child(device_ref device, capability::record& found, const std::string& program,
                            std::chrono::milliseconds patience = std::chrono::seconds{5});
 

@@ -53,7 +53,8 @@ class spawn_actions {
   posix_spawn_file_actions_t value_{};
 };
 
-/// Signals as a new program expects them, whatever the application blocks or ignores.
+/// Signals as a new program expects them, whatever the application blocks or ignores, in a group of
+/// its own, to which no terminal sends any.
 class spawn_attributes {
  public:
   spawn_attributes() {
@@ -64,7 +65,9 @@ class spawn_attributes {
     ::sigfillset(&all);
     ::posix_spawnattr_setsigmask(&value_, &none);
     ::posix_spawnattr_setsigdefault(&value_, &all);
-    ::posix_spawnattr_setflags(&value_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    ::posix_spawnattr_setpgroup(&value_, 0);
+    ::posix_spawnattr_setflags(
+        &value_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   }
   ~spawn_attributes() { ::posix_spawnattr_destroy(&value_); }
   spawn_attributes(const spawn_attributes&) = delete;
@@ -90,6 +93,12 @@ class descriptor_pair {
  private:
   std::array<int, 2> ends_{-1, -1};
 };
+
+/// Those that people, shells and a system that is short of memory send. What a probe does itself
+/// ends in others.
+bool comes_from_outside(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
 
 }  // namespace
 
@@ -145,34 +154,37 @@ probe_process::reading probe_process::read_line(std::string& line,
   }
 }
 
-std::string probe_process::end() {
+probe_process::ending probe_process::end() {
   if (process_ < 0) return {};
-  const pid_t ending = std::exchange(process_, -1);
+  const pid_t process = std::exchange(process_, -1);
   int status = 0;
   // The output may have ended a moment before the program does, which then says how it did.
   constexpr int own_end_polls = 100;
   constexpr int killed_polls = 1000;
   pid_t reaped = 0;
   for (int poll = 0; poll < own_end_polls + killed_polls && reaped == 0; ++poll) {
-    if (poll == own_end_polls || (poll == 0 && !at_end_)) ::kill(ending, SIGKILL);
+    if (poll == own_end_polls || (poll == 0 && !at_end_)) ::kill(process, SIGKILL);
     do {
-      reaped = ::waitpid(ending, &status, WNOHANG);
+      reaped = ::waitpid(process, &status, WNOHANG);
     } while (reaped < 0 && errno == EINTR);
     if (reaped == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   if (reaped == 0) {
     // In a call of the driver that no signal ends; init gets it when this process ends.
-    warn("ending hipvmm-probe", "process " + std::to_string(ending) +
+    warn("ending hipvmm-probe", "process " + std::to_string(process) +
                                     " hangs in the driver, does not die of SIGKILL and stays");
-    return "hangs in the driver";
+    return {"hangs in the driver"};
   }
   // The application may ignore SIGCHLD, or wait for all children: then nobody knows.
-  if (reaped < 0) return "ended";
+  if (reaped < 0) return {"ended"};
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    return "crashed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
+    const bool outside = comes_from_outside(signal);
+    return {std::string{outside ? "was ended from outside" : "crashed"} + " by signal " +
+                std::to_string(signal) + " (" + ::strsignal(signal) + ")",
+            outside};
   }
-  return "ended with status " + std::to_string(WEXITSTATUS(status));
+  return {"ended with status " + std::to_string(WEXITSTATUS(status))};
 }
 
 }  // namespace hipvmm::detail

@@ -10,7 +10,9 @@
 namespace hipvmm::detail {
 
 /// A program that writes lines to its standard output, and is ended with this object. It inherits
-/// the environment, and no descriptor but those three, of which only the output leads anywhere.
+/// the environment, and no descriptor but those three, of which only the output leads anywhere
+/// (before glibc 2.34 also those that are not closed on exec). It is a process group of its own:
+/// Ctrl-C in the application's terminal does not reach it.
 class probe_process {
  public:
   /// Starts `program`. Throws: std::system_error.
@@ -23,9 +25,12 @@ class probe_process {
   /// Reads the next line, without its end, within `patience`. `end` is that of the output.
   reading read_line(std::string& line, std::chrono::milliseconds patience);
 
-  /// Kills the program unless it has ended, and says how it ended, as the rest of a sentence:
-  /// "crashed by signal 11 (Segmentation fault)".
-  std::string end();
+  struct ending {
+    std::string how;            // the rest of a sentence: "crashed by signal 11 (...)"
+    bool from_outside = false;  // by a signal that is not what it did itself
+  };
+  /// Kills the program unless it has ended, and says how it ended.
+  ending end();
 
  private:
   pid_t process_ = -1;

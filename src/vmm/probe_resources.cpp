@@ -116,7 +116,7 @@ bool shows_same_memory(probe_site& site, import_form form, const shareable_handl
   return carries_in_time(site, row.at(0), map.get(), 80);
 }
 
-/// A row of one chunk that can be exported; nothing, and both answers given, where there is none.
+/// A row of one chunk that can be exported; nothing where HIP knows none.
 std::optional<mapped_row> exportable_row(probe_site& site) {
   mapped_row row{site, 1};
   site.during = "when a chunk was created that can be exported";
@@ -124,10 +124,6 @@ std::optional<mapped_row> exportable_row(probe_site& site) {
     row.chunks.emplace_back(site.device, site.unit, handle_type::posix_fd);
   } catch (const hip_error& error) {
     if (error.code() != hipErrorNotSupported) throw;
-    site.answer(trait::shares_chunks, finding::no,
-                "hipMemCreate gave hipErrorNotSupported for a chunk that can be exported");
-    site.answer(trait::imports_by_value, finding::unknown,
-                "nothing can be exported that could be imported");
     return std::nullopt;
   }
   site.during = "when a chunk was mapped";
@@ -140,7 +136,9 @@ std::optional<mapped_row> exportable_row(probe_site& site) {
 
 void probe_shares_chunks(probe_site& site) {
   std::optional<mapped_row> row = exportable_row(site);
-  if (!row) return;
+  if (!row)
+    return site.answer(trait::shares_chunks, finding::no,
+                       "hipMemCreate gave hipErrorNotSupported for a chunk that can be exported");
   site.during = "when a chunk was exported";
   const shareable_handle handle{row->chunks.front()};
   const bool by_value = hip_compat::imports_descriptor_by_value(runtime_version());
@@ -157,7 +155,9 @@ void probe_shares_chunks(probe_site& site) {
 
 void probe_imports_by_value(probe_site& site) {
   std::optional<mapped_row> row = exportable_row(site);
-  if (!row) return;
+  if (!row)
+    return site.answer(trait::imports_by_value, finding::unknown,
+                       "nothing can be exported that could be imported");
   site.during = "when a chunk was exported";
   const shareable_handle handle{row->chunks.front()};
   const bool same = shows_same_memory(site, import_form::value, handle, *row);

@@ -6,11 +6,14 @@
 #include <stdlib.h>
 
 #include <array>
-#include <cstdio>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/vmm/capability.hpp>
 #include "support/child_process.hpp"
@@ -18,6 +21,7 @@
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 #include "support/temporary_folder.hpp"
+#include "vmm/capability_pause.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -43,6 +47,7 @@ void check_in_fresh_process(const char* test_case) {
 }
 
 TEST_CASE("capability: the child is short of memory and then not" * doctest::skip()) {
+  detail::pause_between_probes = std::chrono::seconds{0};
   {
     const fault_rules rules{"memory=1MiB"};
     CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
@@ -59,7 +64,51 @@ TEST_CASE("capability: what a shortage left open is asked again at the next use"
   check_in_fresh_process("capability: the child is short of memory and then not");
 }
 
+TEST_CASE("capability: the child asks twice while memory is short" * doctest::skip()) {
+  const fault_rules rules{"memory=1MiB"};
+  CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
+  const call_counter reserved{"hipMemAddressReserve"};
+  CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
+  CHECK(reserved.count() == 0);
+}
+
+TEST_CASE("capability: what is open is not asked at every use") {
+  check_in_fresh_process("capability: the child asks twice while memory is short");
+}
+
+/// An error handler that uses the library, as one may that logs with the device's name.
+std::string told_subject;
+void ask_for_record(const char*, int, const char*) noexcept {
+  told_subject = capability_of(first_device).subject();
+}
+
+TEST_CASE("capability: the child's error handler asks" * doctest::skip()) {
+  set_error_handler(ask_for_record);
+  // At the second, a thread of the library has something to tell.
+  for (const char* plan :
+       {"", "hipMemUnmap nth=1 error=hipErrorUnknown; hipMemUnmap nth=2 error=hipErrorUnknown"}) {
+    told_subject.clear();
+    const fault_rules rules{plan};
+    const capability known =
+        *plan == 0 ? capability_of(first_device) : probe_capability(first_device);
+    CHECK(told_subject == known.subject());
+  }
+  set_error_handler(nullptr);
+}
+
+TEST_CASE("capability: the error handler may ask for the record") {
+  const temporary_folder cache;
+  const std::filesystem::path file = cache.path() / "record.txt";
+  std::ofstream{file} << "none\n";
+  const child_result child = run_case_in_child(
+      "capability: the child's error handler asks",
+      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none", "HIPVMM_CAPABILITY=" + file.string(),
+       "XDG_CACHE_HOME=" + cache.path().string()});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
 TEST_CASE("capability: the child has room for one chunk and then for more" * doctest::skip()) {
+  detail::pause_between_probes = std::chrono::seconds{0};
   {
     const fault_rules rules{"descriptors=1"};
     const capability known = capability_of(first_device);
@@ -77,6 +126,7 @@ TEST_CASE("capability: what was found during a shortage stays") {
 }
 
 TEST_CASE("capability: the child assumes while memory is short" * doctest::skip()) {
+  detail::pause_between_probes = std::chrono::seconds{0};
   {
     const fault_rules rules{"descriptors=1"};
     CHECK(capability_of(first_device)[trait::virtual_memory] == finding::no);

@@ -5,7 +5,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -171,25 +173,49 @@ TEST_CASE("capability: without a process of their own, risky probes are answered
 
 TEST_CASE("capability: a probe whose process dies is answered with no, and the others go on") {
   const told_by_child told{
-      {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemGetInfo kill"}};
+      {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemGetInfo abort"}};
   CAPTURE(told.output());
-  CHECK(told.tells("<returns_memory=no>the process that probed it crashed by signal 9 (Killed)"));
+  CHECK(told.tells("<returns_memory=no>the process that probed it crashed by signal 6 (Aborted)"));
   CHECK(told.tells("<returns_with_addresses=no>"));
   CHECK(told.tells("<tail_access=yes>"));
   CHECK(told.tells("<keeps_read_only=yes>"));
   CHECK(told.quirks() == std::set<std::string>{"larger_chunks"});
 }
 
-TEST_CASE("capability: where nothing can be mapped without a crash there is no virtual memory") {
-  const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap kill"}};
+std::string only_file_in(const std::filesystem::path& folder) {
+  for (const auto& each : std::filesystem::recursive_directory_iterator{folder})
+    if (each.is_regular_file() && each.path().string().find("capability-") != std::string::npos)
+      return each.path().string();
+  return {};
+}
+
+std::string content_of(const std::string& path) {
+  return (std::ostringstream{} << std::ifstream{path}.rdbuf()).str();
+}
+
+TEST_CASE("capability: a probe whose process is killed from outside is not answered on disk") {
+  const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_DEVICES=1",
+                            "HIPVMM_HOST_PEERS=none", "HIPVMM_HOST_FAULTS=hipMemGetInfo kill"}};
   CAPTURE(told.output());
-  CHECK(told.tells("<virtual_memory=no>the process that probed it crashed by signal 9 (Killed)"));
+  CHECK(
+      told.tells("<returns_memory=unknown>not found out: the process that probed it was ended "
+                 "from outside by signal 9 (Killed)"));
+  CHECK(told.tells("<tail_access=yes>"));
+  const std::string kept = content_of(only_file_in(told.cache()));
+  CHECK(kept.find("tail_access=yes") != std::string::npos);
+  CHECK(kept.find("returns_memory") == std::string::npos);
+}
+
+TEST_CASE("capability: where nothing can be mapped without a crash there is no virtual memory") {
+  const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap abort"}};
+  CAPTURE(told.output());
+  CHECK(told.tells("<virtual_memory=no>the process that probed it crashed by signal 6 (Aborted)"));
   CHECK(told.tells("<path=fallback>"));
 }
 
 TEST_CASE("capability: processes that keep dying end the search, and what they found stays") {
   const told_by_child told{
-      {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap nth=2 kill"}};
+      {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap nth=2 abort"}};
   CAPTURE(told.output());
   CHECK(told.tells("<virtual_memory=yes>"));
   CHECK(told.tells("<several_reservations=no>the process that probed it crashed"));
@@ -283,13 +309,6 @@ TEST_CASE("HIPVMM_CAPABILITY: assumptions may lead to the fallback") {
   CHECK(told.tells("<path=fallback>"));
 }
 
-std::string only_file_in(const std::filesystem::path& folder) {
-  for (const auto& each : std::filesystem::recursive_directory_iterator{folder})
-    if (each.is_regular_file() && each.path().string().find("capability-") != std::string::npos)
-      return each.path().string();
-  return {};
-}
-
 TEST_CASE("HIPVMM_CAPABILITY: a file is taken for the device that it is about, and no other") {
   const std::string alone = "HIPVMM_HOST_DEVICES=1";
   const std::string peers = "HIPVMM_HOST_PEERS=none";
@@ -302,6 +321,29 @@ TEST_CASE("HIPVMM_CAPABILITY: a file is taken for the device that it is about, a
   told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4", alone, peers, "HIPVMM_CAPABILITY=" + file});
   CHECK(told.tells(file + " is ignored: it is about"));
   CHECK(told.tells("<origin>probed now"));
+}
+
+TEST_CASE("HIPVMM_CAPABILITY: what a file says is kept out of the cache, with what it leaves out") {
+  const std::vector<std::string> alone{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_DEVICES=1",
+                                       "HIPVMM_HOST_PEERS=none"};
+  const told_by_child first{alone};
+  const std::string file = only_file_in(first.cache());
+  std::string text = content_of(file);
+  const std::size_t left_out = text.find("crosses_chunks=");
+  REQUIRE(left_out != std::string::npos);
+  text.erase(left_out, text.find('\n', left_out) + 1 - left_out);
+  text.replace(text.find("tail_access=yes"), 15, "tail_access=no");
+  std::ofstream{file, std::ios::trunc} << text;
+  std::vector<std::string> named = alone;
+  named.push_back("HIPVMM_CAPABILITY=" + file);
+  const told_by_child told{named};
+  CAPTURE(told.output());
+  CHECK(told.tells("<tail_access=no>"));
+  CHECK(told.tells("<crosses_chunks=yes>"));
+  CHECK(
+      told.tells(", the rest probed now in a process of its own; not kept, for it began with a "
+                 "file that HIPVMM_CAPABILITY names"));
+  CHECK(only_file_in(told.cache()).empty());
 }
 
 TEST_CASE("HIPVMM_CAPABILITY: what is not understood is an error that names it") {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <stdexcept>
@@ -211,6 +212,25 @@ TEST_CASE("probe_capability: what only kernels miss is found" * needs_virtual_me
   CHECK(known[trait::visible_at_once] == finding::no);
   CHECK(known.needs(quirk::settle_mappings));
   CHECK(known.settle_time() >= std::chrono::milliseconds{1});
+}
+
+TEST_CASE("probe_capability: the kernel runs with the device current, and may ask for its record" *
+          needs_virtual_memory) {
+  const device_ref last{device_count() - 1};
+  std::vector<device_ref> current;
+  std::string subject;
+  const capability known = probe_capability(last, [&](std::uint32_t* to, const std::uint32_t* from,
+                                                      std::size_t count, stream_ref stream) {
+    current.push_back(device_ref::current());
+    subject = capability_of(last).subject();
+    copy_words(to, from, count, stream);
+  });
+  REQUIRE_FALSE(current.empty());
+  CHECK(std::count(current.begin(), current.end(), last) ==
+        static_cast<std::ptrdiff_t>(current.size()));
+  CHECK(subject == known.subject());
+  CHECK(known.reason(trait::crosses_chunks).find("copies and kernels") == 0);
+  probe_capability(last);
 }
 
 TEST_CASE("probe_capability: throws what the kernel throws, and keeps the record" *

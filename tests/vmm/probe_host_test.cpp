@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
+#include "support/temporary_folder.hpp"
 #include "vmm/capability_subject.hpp"
 #include "vmm/probe_child.hpp"
 
@@ -175,8 +177,61 @@ TEST_CASE("probes: after a few processes that crashed no more are started") {
   // Each gets through what frees addresses once.
   const child_result child = run_case_in_child(
       crashing_case,
-      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemAddressFree nth=2 kill"});
+      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemAddressFree nth=2 abort"});
   CHECK_MESSAGE(passed(child), child.output);
+}
+
+/// A program that begins a probe and ends by a signal there.
+class signalled_program {
+ public:
+  explicit signalled_program(const std::string& command)
+      : path_{(folder_.path() / "program.sh").string()} {
+    std::ofstream{path_} << "#!/bin/sh\n"
+                         << "echo begin tail_access\n"
+                         << command << "\n";
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
+  }
+  /// What comes of the probe.
+  [[nodiscard]] capability::record ask() const {
+    capability::record found = without_findings();
+    CHECK(detail::probe_in_child(first_device, found, path_) == "");
+    return found;
+  }
+
+ private:
+  temporary_folder folder_;
+  std::string path_;
+};
+
+TEST_CASE("probes: a process that a signal from outside ends has answered nothing") {
+  constexpr std::size_t at = index_of(trait::tail_access);
+  for (const char* signal : {"KILL", "TERM", "INT", "HUP"}) {
+    CAPTURE(signal);
+    const capability::record found =
+        signalled_program{"kill -" + std::string{signal} + " $$"}.ask();
+    CHECK(found.findings[at] == finding::unknown);
+    CHECK(found.standings[at] == standing::passing);
+    CHECK(found.reasons[at].find("ended from outside by signal ") != std::string::npos);
+  }
+  for (const char* signal : {"SEGV", "ABRT", "BUS", "ILL", "FPE"}) {
+    CAPTURE(signal);
+    const capability::record found =
+        signalled_program{"kill -" + std::string{signal} + " $$"}.ask();
+    CHECK(found.findings[at] == finding::no);
+    CHECK(found.standings[at] == standing::lasting);
+    CHECK(found.reasons[at].find("crashed by signal ") != std::string::npos);
+  }
+}
+
+TEST_CASE("probes: what a terminal sends to the application's group does not reach the process") {
+  const capability::record found =
+      signalled_program{
+          "read -r pid name state parent group rest </proc/$$/stat\n"
+          "test $group = $$ && exit 7\n"
+          "exit 8"}
+          .ask();
+  CHECK(found.reasons[index_of(trait::tail_access)] ==
+        "the process that probed it ended with status 7");
 }
 
 TEST_CASE("probes: signals that the application ignores or blocks do not reach the process") {
@@ -211,6 +266,36 @@ TEST_CASE("probes: a program that is none is told of") {
   CHECK(detail::probe_in_child(first_device, found, "/bin/echo")
             .find("/bin/echo said what is none of its lines: ") == 0);
   check_no_child_left();
+}
+
+TEST_CASE("probes: what fails before the first probe answers none") {
+  for (const char* function :
+       {"hipDeviceGetAttribute", "hipMemGetAllocationGranularity", "hipStreamCreateWithFlags"}) {
+    CAPTURE(function);
+    capability::record found;
+    const copy_kernel none;
+    const planned_fault fault{function, 1, hipErrorUnknown};
+    detail::run_probes(first_device, found, {[](const probe&) { return true; }, none});
+    CHECK(fault.struck());
+    CHECK(found.standings[index_of(trait::virtual_memory)] == standing::open);
+    CHECK(found.findings[index_of(trait::virtual_memory)] == finding::unknown);
+    CHECK(found.reasons[index_of(trait::virtual_memory)] ==
+          "not found out: " + std::string{function} +
+              " gave hipErrorUnknown when the device was asked about itself");
+  }
+}
+
+TEST_CASE("probes: one that finds nothing to export answers for itself alone") {
+  for (const probe& each : detail::all_probes()) {
+    if (each.first != trait::shares_chunks && each.first != trait::imports_by_value) continue;
+    CAPTURE(each.name);
+    capability::record found;
+    const planned_fault fault{"hipMemCreate", 1, hipErrorNotSupported};
+    run_alone(each, found);
+    CHECK(fault.struck());
+    for (const trait which : {trait::shares_chunks, trait::imports_by_value})
+      CHECK((found.standings[index_of(which)] == standing::open) == (which != each.first));
+  }
 }
 
 TEST_CASE("probes: what is known already is not asked again") {

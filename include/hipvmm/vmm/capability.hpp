@@ -108,7 +108,8 @@ class capability {
 [[nodiscard]] capability capability_of(device_ref device);
 
 /// A kernel of the caller's that copies `count` words on the device of `stream`: lets probes look
-/// with a kernel's eyes, which caches and page tables may show other bytes than a copy engine.
+/// with a kernel's eyes, which caches and page tables may show other bytes than a copy engine. It
+/// is called from a thread of the library, that device current, no lock held.
 using copy_kernel = std::function<void(std::uint32_t* to, const std::uint32_t* from,
                                        std::size_t count, stream_ref stream)>;
 

@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/held_reports.hpp"
+#include "core/check.hpp"
 #include "mr/pool/address_space.hpp"
 #include "mr/pool/pieces.hpp"
 #include "mr/pool/sides.hpp"
@@ -136,10 +136,11 @@ class engine {
   /// error handler may use the pool.
   class alone {
    public:
-    explicit alone(engine& all) : lock_{all.misses_} {}
+    explicit alone(engine& all) : wait_{told_later_}, lock_{all.misses_} {}
 
    private:
     detail::held_reports told_later_;
+    detail::reports_wait wait_;
     std::lock_guard<std::mutex> lock_;
   };
   void set_rules(reuse_rules rules);
