@@ -75,7 +75,9 @@ address_reservation& address_reservation::operator=(address_reservation&& other)
 
 void address_reservation::free() {
   if (base_ == nullptr) return;
-  detail::check(hipMemAddressFree(base_, bytes_), "hipMemAddressFree");
+  detail::check(detail::timed(detail::memory_call::address_free,
+                              [&] { return hipMemAddressFree(base_, bytes_); }),
+                "hipMemAddressFree");
   static_cast<void>(release());
 }
 

@@ -81,7 +81,7 @@ void mapping::unmap() {
 }
 
 void detail::unmap_range(void* address, std::size_t bytes) {
-  check(hipMemUnmap(address, bytes), "hipMemUnmap");
+  check(timed(memory_call::unmap, [&] { return hipMemUnmap(address, bytes); }), "hipMemUnmap");
 }
 
 }  // namespace hipvmm
