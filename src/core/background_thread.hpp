@@ -8,9 +8,10 @@
 
 namespace hipvmm::detail {
 
-/// A thread of the process that works behind its callers' backs, started when first wanted. Its
-/// owner registers an exit handler with std::atexit that calls stop(): registered after the first
-/// HIP call, it runs before HIP's own. Thread-safe.
+/// A thread for HIP calls that its callers must not make themselves, started when first wanted. An
+/// owner that lives as long as the process calls stop() from an exit handler of std::atexit, which
+/// runs before HIP's own when it was registered after the first HIP call; others call it to wait
+/// for work that does not look at the token. Thread-safe.
 class background_thread {
  public:
   /// `body` runs in the thread; it must return soon after its stop_token asks for it, and must not

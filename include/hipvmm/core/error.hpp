@@ -67,8 +67,10 @@ class unsupported : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Receives failures that cannot be thrown: of destructors and of clean-up after another failure.
-/// `call` names the HIP function, `code` is its hipError_t. Must not throw; any thread may call it.
+/// Receives failures that cannot be thrown, of destructors and of clean-up after another failure,
+/// and warnings: something is not as it should be, and the library did something else instead.
+/// `call` names the HIP function and `code` is its hipError_t; of a warning the subject and
+/// hipErrorUnknown, with a whole sentence as `message`. Must not throw; any thread may call it.
 using error_handler = void (*)(const char* call, int code, const char* message) noexcept;
 
 /// Replaces the handler and returns the previous one; `nullptr` restores the default, which writes
