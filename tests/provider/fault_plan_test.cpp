@@ -313,6 +313,25 @@ TEST_CASE("fault_plan: an incoherent alias knows zeros of memory that nobody has
     REQUIRE(hipMemUnmap(both.at(at), granule) == hipSuccess);
 }
 
+TEST_CASE("fault_plan: incoherent aliases are coherent when the plan ends") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  const nothing_left check;
+  const memory shared{granule};
+  const reservation both{2 * granule};
+  const hipMemAccessDesc own = access_of(0);
+  {
+    const fault_rules plan{"aliases=incoherent"};
+    for (const std::size_t at : {std::size_t{0}, granule})
+      REQUIRE(hipMemMap(both.at(at), granule, 0, shared.get(), 0) == hipSuccess);
+    REQUIRE(hipMemSetAccess(both.at(), 2 * granule, &own, 1) == hipSuccess);
+    REQUIRE(hipMemset(both.at(), 9, granule) == hipSuccess);
+    CHECK(equal(read_back(both.at(granule), granule).data(), bytes_of(granule, 0)));
+  }
+  CHECK(equal(read_back(both.at(granule), granule).data(), bytes_of(granule, 9)));
+  for (const std::size_t at : {std::size_t{0}, granule})
+    REQUIRE(hipMemUnmap(both.at(at), granule) == hipSuccess);
+}
+
 TEST_CASE("fault_plan: another process is killed at a point of this one's calls") {
   const nothing_left check;
   const pid_t peer = fork();

@@ -241,6 +241,19 @@ TEST_CASE("capability: mappings that are seen late are measured, and spoil no ot
   }
 }
 
+TEST_CASE("capability: aliases that are not coherent are found") {
+  for (const char* profile : {"HIPVMM_HOST_PROFILE=strict", "HIPVMM_HOST_PROFILE=cuda-13"}) {
+    CAPTURE(profile);
+    const told_by_child told{{profile, "HIPVMM_HOST_FAULTS=aliases=incoherent"}};
+    CAPTURE(told.output());
+    CHECK(
+        told.tells("<coherent_aliases=no>what was written at one address of a chunk was not read "
+                   "at another"));
+    CHECK(told.quirks() == std::set<std::string>{"no_aliases"});
+    CHECK(told.tells("<shares_chunks=yes>"));
+  }
+}
+
 TEST_CASE("capability: a refusal of HIP is a no with the error as its reason") {
   const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14",
                             "HIPVMM_HOST_FAULTS=hipMemExportToShareableHandle "

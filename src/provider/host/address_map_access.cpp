@@ -6,6 +6,7 @@
 
 #include "address_map.hpp"
 #include "failure.hpp"
+#include "fault_plan.hpp"
 #include "pointers.hpp"
 
 namespace hipvmm::host_provider {
@@ -186,7 +187,8 @@ address_map::pin address_map::hold(address start, std::size_t bytes, const acces
   const bool seen =
       found->unseen_until == at_once || found->unseen_until <= std::chrono::steady_clock::now();
   // What mapped it first is coherent, and so is the last that is left.
-  const bool stale = found->stale != nullptr && is_mapped(*found->memory, found->stale.get());
+  const bool stale = found->stale != nullptr && fault_plan::get().incoherent_aliases() &&
+                     is_mapped(*found->memory, found->stale.get());
   return {*this, found, request.needed, last - first, seen, stale};
 }
 
