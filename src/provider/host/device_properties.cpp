@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <string_view>
 #include <thread>
 
 #include "core/hip_compat.hpp"
@@ -160,12 +161,15 @@ std::string pci_address_of(const runtime& machine, int device) {
 }
 
 hipUUID uuid_of(const runtime& machine, int device) noexcept {
+  constexpr std::string_view mark{"host"};
+  constexpr std::string_view digits{"0123456789abcdef"};
   hipUUID made{};
-  std::array<char, sizeof(made.bytes) + 1> text{};
-  const std::uint64_t settings = machine.configuration().fingerprint;
-  std::snprintf(text.data(), text.size(), "host%02x%010llx", static_cast<unsigned>(device) & 0xFFU,
-                static_cast<unsigned long long>(settings & 0xFFFFFFFFFF));
-  std::copy_n(text.data(), sizeof(made.bytes), made.bytes);
+  mark.copy(made.bytes, mark.size());
+  // Two digits of the device, ten of the settings.
+  std::uint64_t number = (static_cast<std::uint64_t>(device) & 0xFFU) << 40U |
+                         (machine.configuration().fingerprint & 0xFFFFFFFFFFU);
+  for (std::size_t at = sizeof(made.bytes); at-- > mark.size(); number >>= 4U)
+    made.bytes[at] = digits[number & 0xFU];
   return made;
 }
 
