@@ -62,6 +62,11 @@ class reports_wait {
 /// application's next hipGetLastError.
 void clear_last_error() noexcept;
 
+/// Whether a query answered that work is not done: no failure, and none must surface as HIP's last
+/// error. Before ROCm 7.0 it does, as every call's result replaces the one before; later, and on
+/// CUDA, the last error is still the application's own and stays.
+bool is_not_ready(hipError_t result) noexcept;
+
 /// As check, for a call that takes `bytes` of `device` or file descriptors for them: throws
 /// out_of_memory where HIP says so, and for any failure of a process that has hardly a descriptor
 /// left, naming these as the cause. On ROCm 7.14 every chunk costs one, and the runtime reports

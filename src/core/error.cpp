@@ -13,10 +13,10 @@
 namespace hipvmm {
 namespace {
 
-std::string describe(int code, const char* call, const char* file, unsigned line) {
+std::string describe(int code, const char* call) {
   const auto error = static_cast<hipError_t>(code);
   return std::string{call} + " failed: " + hipGetErrorName(error) + " (" + std::to_string(code) +
-         "), " + hipGetErrorString(error) + " [" + file + ":" + std::to_string(line) + "]";
+         "), " + hipGetErrorString(error);
 }
 
 std::string describe(exhausted resource, int device, std::size_t requested, std::size_t free,
@@ -60,7 +60,7 @@ void tell(const char* call, int code, const char* message) noexcept {
 }  // namespace
 
 hip_error::hip_error(int code, const char* call, const char* file, unsigned line)
-    : std::runtime_error{describe(code, call, file, line)},
+    : std::runtime_error{describe(code, call)},
       code_{code},
       call_{call},
       file_{file},
@@ -87,6 +87,12 @@ error_handler set_error_handler(error_handler handler) noexcept {
 namespace detail {
 
 void clear_last_error() noexcept { static_cast<void>(hipGetLastError()); }
+
+bool is_not_ready(hipError_t result) noexcept {
+  if (result != hipErrorNotReady) return false;
+  if (hipPeekAtLastError() == hipErrorNotReady) clear_last_error();
+  return true;
+}
 
 const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
 

@@ -60,7 +60,7 @@ void event::synchronize() const {
 bool event::is_done() const {
   const detail::event_use use{value_};
   const hipError_t result = hipEventQuery(value_);
-  if (result == hipErrorNotReady) return false;
+  if (detail::is_not_ready(result)) return false;
   check(result, "hipEventQuery");
   use.note_passed();
   return true;

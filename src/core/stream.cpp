@@ -39,7 +39,7 @@ void stream_ref::synchronize() const {
 bool stream_ref::is_done() const {
   const detail::stream_use use{*this};
   const hipError_t result = hipStreamQuery(get());
-  if (result == hipErrorNotReady) return false;
+  if (detail::is_not_ready(result)) return false;
   check(result, "hipStreamQuery");
   use.note_passed();
   return true;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
 #include "support/child_process.hpp"
 #include "support/host_provider.hpp"
 
@@ -40,6 +41,32 @@ TEST_CASE("hip_error: a failure that was thrown does not surface as HIP's last e
   const planned_fault fault{"hipEventCreateWithFlags", 1, hipErrorUnknown};
   CHECK_THROWS_AS(event{}, hip_error);
   CHECK(hipGetLastError() == hipSuccess);
+}
+
+TEST_CASE("is_done: that work is not done does not surface as HIP's last error") {
+  const stream stream;
+  event mark;
+  const held_streams held;
+  REQUIRE(hipLaunchHostFunc(
+              stream.get(), [](void*) {}, nullptr) == hipSuccess);
+  mark.record(stream);
+  CHECK_FALSE(stream.is_done());
+  CHECK(hipGetLastError() == hipSuccess);
+  CHECK_FALSE(mark.is_done());
+  CHECK(hipGetLastError() == hipSuccess);
+}
+
+TEST_CASE("is_done: the application's own last error stays where HIP keeps it") {
+  const stream stream;
+  const held_streams held;
+  REQUIRE(hipLaunchHostFunc(
+              stream.get(), [](void*) {}, nullptr) == hipSuccess);
+  int device = 0;
+  REQUIRE(hipSetDevice(99) == hipErrorInvalidDevice);
+  REQUIRE(hipGetDevice(&device) == hipSuccess);
+  const hipError_t kept = hipPeekAtLastError();  // none before ROCm 7.0
+  CHECK_FALSE(stream.is_done());
+  CHECK(hipGetLastError() == kept);
 }
 
 TEST_CASE("hip_error: names the HIP function and the library's source that called it") {

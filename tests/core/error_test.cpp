@@ -24,12 +24,11 @@ TEST_CASE("hip_error: carries code, call, file and line") {
   CHECK(error.line() == 17);
 }
 
-TEST_CASE("hip_error: its text names the call, the error, its code and the place") {
+TEST_CASE(
+    "hip_error: its text names the call, the error and its code, and no place in the library") {
   const hip_error error{999, "hipMemMap", "mapping.cpp", 17};
-  CHECK(says(error, "hipMemMap"));
-  CHECK(says(error, "hipErrorUnknown"));
-  CHECK(says(error, "999"));
-  CHECK(says(error, "mapping.cpp:17"));
+  CHECK(says(error, "hipMemMap failed: hipErrorUnknown (999), "));
+  CHECK_FALSE(says(error, "mapping.cpp"));
 }
 
 TEST_CASE("out_of_memory: is caught as std::bad_alloc and carries its figures") {

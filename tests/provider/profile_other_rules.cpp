@@ -99,6 +99,17 @@ const rule rules[] = {
        return int{hipGetLastError()};
      },
      {value, good, good, good, value, value, value}},
+    {"the last error after a failure and work that is not ready",
+     [] {
+       const stream work;
+       const held_streams held;
+       REQUIRE(hipLaunchHostFunc(
+                   work.get(), [](void*) {}, nullptr) == hipSuccess);
+       REQUIRE(hipGetDeviceCount(nullptr) == hipErrorInvalidValue);
+       REQUIRE(hipStreamQuery(work.get()) == hipErrorNotReady);
+       return int{hipGetLastError()};
+     },
+     {value, hipErrorNotReady, hipErrorNotReady, hipErrorNotReady, value, value, value}},
     {"virtual memory management is supported (1)",
      [] { return attribute(hip_compat::virtual_memory_management_supported); },
      {1, 0, 1, 1, 1, 1, 1}},

@@ -19,6 +19,7 @@ class hip_error : public std::runtime_error {
   [[nodiscard]] int code() const noexcept { return code_; }
   /// Name of the HIP function that failed, a string with static storage.
   [[nodiscard]] const char* call() const noexcept { return call_; }
+  /// Where in hipvmm it was called, for developers: what() is for users and does not tell.
   [[nodiscard]] const char* file() const noexcept { return file_; }
   [[nodiscard]] unsigned line() const noexcept { return line_; }
 

@@ -31,11 +31,10 @@ std::uint64_t call_site::count(const char* function) noexcept {
 }
 
 hipError_t remember(hipError_t code) noexcept {
-  if (code != hipSuccess && code != hipErrorNotReady) last_error() = code;
-  if (code == hipSuccess && last_error() != hipSuccess &&
-      runtime::get().rules().last_error == last_error_rule::is_of_last_call) {
-    last_error() = hipSuccess;
-  }
+  if (code == last_error()) return code;
+  const bool failed = code != hipSuccess && code != hipErrorNotReady;
+  if (failed || runtime::get().rules().last_error == last_error_rule::is_of_last_call)
+    last_error() = code;
   return code;
 }
 

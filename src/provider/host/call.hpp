@@ -29,8 +29,8 @@ class call_site {
 /// Whether a function can answer on a machine with no device.
 enum class device_need { required, none };
 
-/// Sets the calling thread's last error unless `code` is "not ready" or, but for releases before
-/// 7.0, success; gives `code` back.
+/// Sets the calling thread's last error to a failure; before 7.0 also to "not ready" and success.
+/// Gives `code` back.
 hipError_t remember(hipError_t code) noexcept;
 
 /// Runs `body(runtime&)` as the HIP function `function`: counted, open to the fault plan, refused
