@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One grant lets a second device use a vector of the first, those elements that are there and those
-// that come later: growth needs no further call, and the second device's pointer stays right too.
+// that come later: growth needs no further call. With virtual memory the second device's pointer
+// stays right too; where the vector stands on hipMalloc, growth changes data() for both.
 #include <cstdio>
 #include <exception>
 #include <hipvmm/hipvmm.hpp>
@@ -21,7 +22,7 @@ int share(hipvmm::device_ref owner, hipvmm::device_ref peer) {
   hipvmm::growable_device_vector<int> shared{owner};
   shared.append(numbers.data(), half, owner_stream);
   shared.grant(peer);
-  shared.append(numbers.data() + half, half, owner_stream);  // mapped after the grant
+  shared.append(numbers.data() + half, half, owner_stream);  // added after the grant
 
   hipvmm::event written{owner};
   written.record(owner_stream);

@@ -199,16 +199,18 @@ void growable_storage::commit(std::size_t bytes) {
   }
   ++growth_steps_;
   if (options_.grow_ahead.prepare != ahead::off) ++(is_ready ? ahead_hits_ : ahead_misses_);
-  note_move(before, region_->is_address_stable() ? 0 : backed);
+  note_move(before, backed);
   peak_bytes_ = std::max(peak_bytes_, capacity_bytes());
 }
 
-// Getting an address is no move, and losing it none either.
-void growable_storage::note_move(const void* before, std::size_t copied_bytes) noexcept {
+// Getting an address is no move, and losing it none either. Mappings move without a copy; an
+// allocation of `backed` bytes is there until what stays of it is copied to the next.
+void growable_storage::note_move(const void* before, std::size_t backed) noexcept {
   if (before == nullptr || data() == nullptr || data() == before) return;
   ++base_moves_;
-  copied_bytes_ += copied_bytes;
-  if (copied_bytes != 0) peak_bytes_ = std::max(peak_bytes_, capacity_bytes() + copied_bytes);
+  if (region_->is_address_stable()) return;
+  copied_bytes_ += std::min(backed, capacity_bytes());
+  peak_bytes_ = std::max(peak_bytes_, backed + capacity_bytes());
 }
 
 // Reserves for a moved-from storage, and refuses what the options forbid.
@@ -232,9 +234,12 @@ void growable_storage::move_to_hold(std::size_t bytes) {
 
 void growable_storage::look_ahead(std::size_t bytes) {
   if (options_.grow_ahead.prepare == ahead::off || !region_) return;
-  const std::size_t wanted = ahead_target(capacity_bytes(), bytes, max_bytes(), granule_,
-                                          step_limit(), options_.grow_ahead);
-  if (wanted != 0) region_->prepare(wanted, options_.grow_ahead.prepare);
+  const auto wanted = [&](std::size_t limit) {
+    return ahead_target(capacity_bytes(), bytes, max_bytes(), granule_, limit, options_.grow_ahead);
+  };
+  // What limits a step costs system calls to know, which are for a chunk that is to be made.
+  if (wanted(options_.step_limit) == 0 || region_->prepared_bytes() != 0) return;
+  region_->prepare(wanted(step_limit()), options_.grow_ahead.prepare);
 }
 
 // Where descriptors run short, steps of an eighth keep the number of chunks a logarithm of the
@@ -248,9 +253,9 @@ std::size_t growable_storage::step_limit() const {
 void growable_storage::shrink(std::size_t bytes, stream_ref stream, straddling_chunk straddling) {
   if (!region_ || is_pinned()) return;
   const void* const before = data();
+  const std::size_t backed = capacity_bytes();
   region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, straddling);
-  // An allocation moves by a copy of all that it holds then; mappings move without.
-  note_move(before, region_->is_address_stable() ? 0 : capacity_bytes());
+  note_move(before, backed);
 }
 
 void growable_storage::grant(device_ref device, access_right right) {

@@ -26,7 +26,8 @@ region::region(device_ref device, std::size_t max_bytes, region_options options)
   } else {
     throw unsupported{
         "region_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
-        " offers no virtual memory management that can be used: " + found.why_fallback()};
+        " offers no virtual memory management that can be used: " + found.why_fallback() +
+        "; set it to without_vmm::use_hip_malloc for a region that copies when it grows"};
   }
 }
 

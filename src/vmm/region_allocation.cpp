@@ -45,9 +45,10 @@ region::allocated::allocated(device_ref owner, std::size_t max_bytes, const regi
                              const capability& found)
     : state{owner, unit_of(found).minimum}, limit{align_up(max_bytes, granularity)} {
   if (chosen.shareable != handle_type::none)
-    throw unsupported{
-        "region_options::shareable: the memory of device " + std::to_string(owner.ordinal()) +
-        " comes from hipMalloc and has no chunks to export, for " + found.why_fallback()};
+    throw unsupported{"region_options::shareable: the memory of device " +
+                      std::to_string(owner.ordinal()) +
+                      " comes from hipMalloc and has no chunks to export, for " +
+                      found.why_fallback() + "; set it to handle_type::none and share copies"};
 }
 
 region::allocated::~allocated() { give_back(std::move(memory)); }
@@ -81,9 +82,11 @@ void region::allocated::grant(device_ref to, access_right right) {
   access_map next = rights;
   next.set(to, right);
   if (right == access_right::read || (to == device && right == access_right::none))
-    throw unsupported{"region::grant: the memory of device " + std::to_string(device.ordinal()) +
-                      " comes from hipMalloc, which its own device may always read and write and "
-                      "others may both read and write or neither"};
+    throw unsupported{
+        "region::grant: the memory of device " + std::to_string(device.ordinal()) +
+        " comes from hipMalloc, which its own device may always read and write and "
+        "others may both read and write or neither; ask for access_right::read_write, or "
+        "leave the right as it is"};
   if (right == access_right::read_write) to.enable_peer_access(device);
   rights = std::move(next);
 }

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <future>
 #include <stdexcept>
 #include <thread>
 
@@ -16,6 +17,7 @@
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host_provider.hpp"
+#include "support/is_ready.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -88,9 +90,12 @@ TEST_CASE("growable_device_vector on hipMalloc: growth carries what copies in fl
   device_allocation source{first_device, 1000 * sizeof(value)};
   copy(stream{}, source.get(), written.data(), source.bytes());
   copy_async(writer, vector.data(), source.get(), source.bytes());
-  std::thread growing{[&] { vector.resize_uninitialized(2'000'000); }};
+  const call_counter waits{"hipDeviceSynchronize"};
+  auto growing = std::async(std::launch::async, [&] { vector.resize_uninitialized(2'000'000); });
+  // The write comes when growth waits for it, or has not.
+  while (waits.count() == 0 && !is_ready(growing)) std::this_thread::yield();
   writer.release();
-  growing.join();
+  growing.get();
   std::vector<value> read(1000);
   vector.copy_to_host(read.data(), 1000, stream{});
   CHECK(read == written);
@@ -123,6 +128,8 @@ TEST_CASE("growable_device_vector on hipMalloc: shrinking moves to less only whe
   CHECK(vector.capacity() * sizeof(value) == 4 * MiB);
   CHECK(vector.copy_to_host(stream) == series<value>(0, 300'000));
   CHECK(vector.statistics().base_moves == 1);
+  CHECK(vector.statistics().copied_bytes == 4 * MiB);
+  CHECK(vector.statistics().peak_bytes == (16 + 4) * MiB);
   vector.clear();
   vector.shrink_to_fit(stream);
   CHECK(vector.capacity() == 0);

@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <cstdint>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -15,6 +17,7 @@
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/host_provider.hpp"
+#include "support/is_ready.hpp"
 #include "support/region_contents.hpp"
 
 namespace hipvmm::test {
@@ -92,9 +95,14 @@ TEST_CASE("region on hipMalloc: growth waits for work of every device with acces
     region.commit(0, unit);
     blocked_stream writer{device};
     fill_async(writer, region.base(), 0x42, unit);
-    std::thread growing{[&] { region.commit(unit, unit); }};
+    const call_counter waits{"hipDeviceSynchronize"};
+    auto growing = std::async(std::launch::async, [&] { region.commit(unit, unit); });
+    // The write comes when growth waits for its device, the first or the second in turn, or has
+    // not.
+    const auto turn = static_cast<std::uint64_t>(device.ordinal()) + 1;
+    while (waits.count() < turn && !is_ready(growing)) std::this_thread::yield();
     writer.release();
-    growing.join();
+    growing.get();
     CHECK(read_bytes(stream{}, region.base(), unit) == byte_vector(unit, 0x42));
   }
 }
@@ -116,26 +124,29 @@ TEST_CASE_FIXTURE(sixteen_granules,
 TEST_CASE_FIXTURE(sixteen_granules,
                   "region on hipMalloc: rights that hipMalloc cannot give are refused" *
                       needs_fallback) {
-  CHECK_THROWS_WITH_AS(region.grant(peer, access_right::read), doctest::Contains("hipMalloc"),
-                       unsupported);
+  CHECK_THROWS_WITH_AS(region.grant(peer, access_right::read),
+                       doctest::Contains("ask for access_right::read_write"), unsupported);
   CHECK_THROWS_AS(region.revoke(first_device), unsupported);
   CHECK_THROWS_AS(region.grant(device_ref{2}), unsupported);
   CHECK(region.access(peer) == access_right::none);
   CHECK(region.access(first_device) == access_right::read_write);
 }
 
-TEST_CASE("region on hipMalloc: chunks to share are refused with the reason" * needs_fallback) {
+TEST_CASE("region on hipMalloc: chunks to share are refused with the reason and the way out" *
+          needs_fallback) {
   region_options options;
   options.shareable = handle_type::posix_fd;
-  CHECK_THROWS_WITH_AS((region{first_device, granule(), options}),
-                       doctest::Contains("virtual_memory: "), unsupported);
+  for (const char* part : {"virtual_memory: ", "set it to handle_type::none"})
+    CHECK_THROWS_WITH_AS((region{first_device, granule(), options}), doctest::Contains(part),
+                         unsupported);
 }
 
-TEST_CASE("region on hipMalloc: who refuses it gets the reason" * needs_fallback) {
+TEST_CASE("region on hipMalloc: who refuses it gets the reason and the way out" * needs_fallback) {
   region_options options;
   options.fallback = without_vmm::refuse;
-  CHECK_THROWS_WITH_AS((region{first_device, granule(), options}),
-                       doctest::Contains("virtual_memory: "), unsupported);
+  for (const char* part : {"virtual_memory: ", "set it to without_vmm::use_hip_malloc"})
+    CHECK_THROWS_WITH_AS((region{first_device, granule(), options}), doctest::Contains(part),
+                         unsupported);
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
