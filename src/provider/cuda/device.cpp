@@ -19,7 +19,6 @@ hipError_t hipDriverGetVersion(int* version) {
   });
 }
 
-// The release whose contract this provider keeps is the header's.
 hipError_t hipRuntimeGetVersion(int* version) {
   return call_bare([&] {
     require(version != nullptr);
