@@ -44,8 +44,8 @@ struct growth_options {
   /// what is there whatever this says, unless it is zero.
   std::size_t step_limit = GiB;
   /// Every step is a multiple of this many bytes; zero: 2 MiB, or HIP's recommended granularity if
-  /// that is more. Less saves memory for many small vectors where the minimum is 4 KiB (ROCm before
-  /// 7.15), and makes more chunks, each of which may cost a file descriptor there.
+  /// that is more. Less saves memory for many small vectors where the minimum is 4 KiB (ROCm), and
+  /// makes more chunks, each of which costs a file descriptor on ROCm 7.14.
   std::size_t granule_bytes = 0;
   /// What is made ready before it is needed; nothing by default.
   grow_ahead_policy grow_ahead = {};
