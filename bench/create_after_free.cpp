@@ -51,10 +51,13 @@ std::vector<measurement> measure_pauses(const char* scenario, const settings& ch
 }  // namespace
 
 std::vector<measurement> measure_create_after_free(const settings& chosen) {
-  std::vector<measurement> rows = measure_pauses(scenario::create_after_free, chosen);
-  // The driver may have other memory, clean for long. So once more with next to nothing free but
-  // what is given back: a creation can have a quarter of its bytes from elsewhere, and the driver
-  // what it needs for streams.
+  return measure_pauses(scenario::create_after_free, chosen);
+}
+
+// The driver may have other memory, clean for long. So once more with next to nothing free but what
+// is given back: a creation can have a quarter of its bytes from elsewhere, and the driver what it
+// needs for streams.
+std::vector<measurement> measure_create_on_full_device(const settings& chosen) {
   const hipvmm::scoped_device scope{chosen.device};
   const std::size_t left_free =
       chosen.max_bytes + std::max(chosen.max_bytes / 16, 64 * hipvmm::MiB);
@@ -66,9 +69,7 @@ std::vector<measurement> measure_create_after_free(const settings& chosen) {
     rest = make_raw_calls(chosen.device, held, 1);
     rest->grow(held);
   }
-  for (measurement& row : measure_pauses(scenario::create_on_full_device, chosen))
-    rows.push_back(std::move(row));
-  return rows;
+  return measure_pauses(scenario::create_on_full_device, chosen);
 }
 
 }  // namespace bench

@@ -1,60 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "growth_bars.hpp"
 
-#include <cstdio>
-#include <functional>
 #include <optional>
+#include <string>
 
 namespace bench {
 namespace {
 
 using figure = std::optional<double>;
 
-std::string number(double value, const char* unit) {
-  char text[64];
-  std::snprintf(text, sizeof text, value >= 100 ? "%.0f%s" : "%.4g%s", value, unit);
-  return text;
-}
-
-bar at_most(std::string claim, double bound, const char* unit, figure found) {
-  bar result{std::move(claim), "at most " + number(bound, unit)};
-  if (!found) return result;
-  result.figure = number(*found, unit);
-  result.result = *found <= bound ? outcome::met : outcome::missed;
-  return result;
-}
-
-bar at_least(std::string claim, double bound, const char* unit, figure found) {
-  bar result{std::move(claim), "at least " + number(bound, unit)};
-  if (!found) return result;
-  result.figure = number(*found, unit);
-  result.result = *found >= bound ? outcome::met : outcome::missed;
-  return result;
-}
-
-/// A median with its quartiles, for what is judged by pairs.
-std::string spread(const summary& of, const char* unit) {
-  return number(of.median, unit) + " (" + number(of.lower_quartile, "") + " to " +
-         number(of.upper_quartile, "") + ")";
-}
-
 using ratios = std::vector<double>;
-
-bar at_most(std::string claim, double bound, const char* unit, const ratios& found) {
-  if (found.empty()) return at_most(std::move(claim), bound, unit, figure{});
-  const summary of = summarize(found);
-  bar result = at_most(std::move(claim), bound, unit, figure{of.median});
-  result.figure = spread(of, unit);
-  return result;
-}
-
-bar at_least(std::string claim, double bound, const char* unit, const ratios& found) {
-  if (found.empty()) return at_least(std::move(claim), bound, unit, figure{});
-  const summary of = summarize(found);
-  bar result = at_least(std::move(claim), bound, unit, figure{of.median});
-  result.figure = spread(of, unit);
-  return result;
-}
 
 /// Looks the rows of one run up.
 class finder {
@@ -136,25 +91,6 @@ std::vector<bar> judge(const std::vector<measurement>& rows, const settings& cho
     bars.push_back(at_most(std::string{scenario::beside} + ": slowest step of " + method, 1, " ms",
                            found.slowest_ms(scenario::beside, method)));
   return bars;
-}
-
-const char* to_text(outcome result) {
-  switch (result) {
-    case outcome::met:
-      return "met";
-    case outcome::missed:
-      return "MISSED";
-    case outcome::not_measured:
-      break;
-  }
-  return "not measured";
-}
-
-void print_bars(const std::vector<bar>& bars) {
-  std::printf("\n%-76s %-20s %-32s %s\n", "bar", "", "figure", "");
-  for (const bar& each : bars)
-    std::printf("%-76s %-20s %-32s %s\n", each.claim.c_str(), each.bound.c_str(),
-                each.figure.c_str(), to_text(each.result));
 }
 
 }  // namespace bench

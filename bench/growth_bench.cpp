@@ -54,6 +54,7 @@ constexpr named_scenario scenarios[] = {{"doubling", bench::measure_doubling},
                                         {"bandwidth", bench::measure_bandwidth},
                                         {"beside_kernel", bench::measure_beside_kernel},
                                         {"create_after_free", bench::measure_create_after_free},
+                                        {"create_on_full", bench::measure_create_on_full_device},
                                         {"peers", bench::measure_peers}};
 
 /// What the device can hold twice, for copying needs the old and the new at once.
@@ -132,10 +133,7 @@ class results {
     bench::print_table(rows_);
     const std::vector<bench::bar> bars = bench::judge(rows_, settings_);
     bench::print_bars(bars);
-    const bool missed = std::any_of(bars.begin(), bars.end(), [](const bench::bar& each) {
-      return each.result == bench::outcome::missed;
-    });
-    return failed_ || (missed && chosen_.enforce) ? 1 : 0;
+    return failed_ || (chosen_.enforce && bench::any_missed(bars)) ? 1 : 0;
   }
 
  private:

@@ -2,31 +2,15 @@
 #include "growth_markdown.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <functional>
-#include <system_error>
 
 #include <hipvmm/core/bytes.hpp>
+#include "markdown.hpp"
 
 namespace bench {
 namespace {
-
-/// Three digits, which is more than most figures are worth, and never 1e+05.
-std::string digits(double value) {
-  char text[32];
-  const int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 4;
-  std::snprintf(text, sizeof text, "%.*f", decimals, value);
-  return text;
-}
-
-std::string duration(double seconds) {
-  if (seconds >= 1) return digits(seconds) + " s";
-  if (seconds >= 1e-3) return digits(seconds * 1e3) + " ms";
-  if (seconds >= 1e-6) return digits(seconds * 1e6) + " µs";
-  return digits(seconds * 1e9) + " ns";
-}
 
 /// One column of a scenario's table: its cell is empty where a row has nothing to say.
 struct column {
@@ -105,11 +89,6 @@ std::vector<column> columns_of(const std::string& baseline) {
       {"note", [](const measurement& row) { return row.note; }}};
 }
 
-void write_line(std::ofstream& out, const std::vector<std::string>& cells) {
-  for (const std::string& cell : cells) out << "| " << cell << ' ';
-  out << "|\n";
-}
-
 /// Only the columns that any of the rows fills.
 void write_table(std::ofstream& out, const std::vector<measurement>& rows) {
   std::vector<column> columns = columns_of(rows.front().method);
@@ -124,8 +103,7 @@ void write_table(std::ofstream& out, const std::vector<measurement>& rows) {
   out << ":\n\n";
   std::vector<std::string> cells;
   for (const column& each : columns) cells.push_back(each.title);
-  write_line(out, cells);
-  write_line(out, std::vector<std::string>(columns.size(), "---"));
+  write_head(out, cells);
   for (const measurement& row : rows) {
     cells.clear();
     for (const column& each : columns) cells.push_back(each.cell(row));
@@ -138,20 +116,15 @@ void write_table(std::ofstream& out, const std::vector<measurement>& rows) {
 void write_markdown(const std::string& path, const origin& origin,
                     const std::vector<measurement>& rows, const std::vector<bar>& bars) {
   std::ofstream out{path};
-  out << origin.machine << "; " << origin.provider << "; " << origin.date << ":\n\n    "
-      << origin.command << "\n\n";
-  write_line(out, {"bar", "bound", "figure", ""});
-  write_line(out, {"---", "---", "---", "---"});
-  for (const bar& each : bars)
-    write_line(out, {each.claim, each.bound, each.figure, to_text(each.result)});
+  write_origin(out, origin);
+  write_bars(out, bars);
   for (auto start = rows.begin(); start != rows.end();) {
     const auto end = std::find_if(
         start, rows.end(), [&](const measurement& row) { return row.scenario != start->scenario; });
     write_table(out, {start, end});
     start = end;
   }
-  if (!out.flush())
-    throw std::system_error{errno, std::generic_category(), "cannot write '" + path + "'"};
+  require_written(out, path);
 }
 
 }  // namespace bench

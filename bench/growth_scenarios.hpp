@@ -19,6 +19,7 @@ namespace bench {
 [[nodiscard]] std::vector<measurement> measure_bandwidth(const settings& chosen);
 [[nodiscard]] std::vector<measurement> measure_beside_kernel(const settings& chosen);
 [[nodiscard]] std::vector<measurement> measure_create_after_free(const settings& chosen);
+[[nodiscard]] std::vector<measurement> measure_create_on_full_device(const settings& chosen);
 [[nodiscard]] std::vector<measurement> measure_peers(const settings& chosen);
 
 namespace scenario {

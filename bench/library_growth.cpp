@@ -112,9 +112,4 @@ hipvmm::growth_options ahead_options(std::size_t step_bytes) {
   return options;
 }
 
-void wait_for_returned_memory(hipvmm::device_ref device) {
-  hipvmm::drain_retired_memory();
-  device.synchronize();
-}
-
 }  // namespace bench

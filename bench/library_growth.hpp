@@ -36,7 +36,4 @@ namespace bench {
 [[nodiscard]] std::unique_ptr<grower> make_cached_vector(hipvmm::device_ref device,
                                                          const std::vector<std::size_t>& sizes);
 
-/// Returns when the memory of what was destroyed is the device's again.
-void wait_for_returned_memory(hipvmm::device_ref device);
-
 }  // namespace bench

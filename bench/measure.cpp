@@ -9,7 +9,7 @@
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/stream.hpp>
-#include "library_growth.hpp"
+#include <hipvmm/vmm/retirement.hpp>
 
 namespace bench {
 namespace {
@@ -19,7 +19,8 @@ namespace {
 std::vector<double> run_alone(const method& each, hipvmm::device_ref device, memory_probe* probe) {
   const hipvmm::scoped_device scope{device};
   std::vector<double> seconds = each.run(probe);
-  wait_for_returned_memory(device);
+  hipvmm::drain_retired_memory();
+  device.synchronize();
   return seconds;
 }
 
@@ -52,8 +53,8 @@ void sample(const method& each, std::size_t turn, const settings& chosen, measur
 /// comes first, and follows each other one, equally often: what a method finds depends on the one
 /// before.
 std::vector<std::size_t> turn_order(std::size_t count, std::size_t turn) {
-  // 0, 1, -1, 2, -2 ... modulo count: the distances between neighbours are all different, so its
-  // rotations have every pair once, and in reverse once again.
+  // 0, 1, -1, 2, -2 ... modulo count goes in steps of 1, -2, 3, -4 ... Together with the reverse
+  // each distance occurs twice, so the rotations of both have every ordered pair twice.
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t distance = (i + 1) / 2;

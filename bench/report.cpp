@@ -57,12 +57,6 @@ std::string describe_command(int argc, char** argv) {
   return text;
 }
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) result += c == '"' ? std::string{"\"\""} : std::string{c};
-  return result + '"';
-}
-
 std::string number(double value, int decimals) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", decimals, value);
@@ -71,9 +65,12 @@ std::string number(double value, int decimals) {
 
 std::string in_us(double seconds, int decimals) { return number(seconds * microseconds, decimals); }
 
-void require_written(std::ofstream& file, const std::string& path) {
-  if (!file.flush())
-    throw std::system_error{errno, std::generic_category(), "cannot write '" + path + "'"};
+/// Between two samples in proportion to where it lies between them.
+double quantile_of_sorted(const std::vector<double>& samples, double share) {
+  const double place = share * static_cast<double>(samples.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, samples.size() - 1);
+  return samples[below] + (samples[above] - samples[below]) * (place - static_cast<double>(below));
 }
 
 template <typename Value, typename Write>
@@ -83,17 +80,26 @@ std::string if_known(const std::optional<Value>& value, Write write) {
 
 }  // namespace
 
+void require_written(std::ofstream& file, const std::string& path) {
+  if (!file.flush())
+    throw std::system_error{errno, std::generic_category(), "cannot write '" + path + "'"};
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) result += c == '"' ? std::string{"\"\""} : std::string{c};
+  return result + '"';
+}
+
 summary summarize(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
-  // Between two samples in proportion to where it lies between them.
-  const auto quantile = [&](double share) {
-    const double place = share * static_cast<double>(samples.size() - 1);
-    const auto below = static_cast<std::size_t>(place);
-    const std::size_t above = std::min(below + 1, samples.size() - 1);
-    return samples[below] +
-           (samples[above] - samples[below]) * (place - static_cast<double>(below));
-  };
-  return {quantile(0.5), samples.front(), samples.back(), quantile(0.25), quantile(0.75)};
+  return {quantile_of_sorted(samples, 0.5), samples.front(), samples.back(),
+          quantile_of_sorted(samples, 0.25), quantile_of_sorted(samples, 0.75)};
+}
+
+double quantile(std::vector<double> samples, double share) {
+  std::sort(samples.begin(), samples.end());
+  return quantile_of_sorted(samples, share);
 }
 
 std::vector<double> paired_ratios(const measurement& slow, const measurement& fast) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,13 +21,16 @@ struct summary {
 
 /// Pre: `samples` is not empty.
 [[nodiscard]] summary summarize(std::vector<double> samples);
+/// The sample below which `share` of all lie, such as 0.99; between two of them in proportion.
+/// Pre: `samples` is not empty.
+[[nodiscard]] double quantile(std::vector<double> samples, double share);
 
 /// One method in one scenario.
 struct measurement {
   std::string scenario;
   std::string method;
   std::size_t steps = 0;
-  std::size_t bytes = 0;                 ///< held at the end
+  std::size_t bytes = 0;                 ///< held at the end; in a pool's scenario, of a request
   std::vector<double> seconds = {};      ///< of all steps, one for each sample
   std::vector<std::size_t> turns = {};   ///< the turn that each sample was taken in
   std::optional<double> ratio = {};      ///< of the median to that of the scenario's baseline
@@ -39,6 +43,7 @@ struct measurement {
   std::optional<double> share = {};            ///< of `bytes` in the memory free at the start
   std::optional<double> gigabytes_per_second = {};       ///< 10^9 bytes, read and written
   std::optional<double> best_gigabytes_per_second = {};  ///< of the fastest sample
+  int threads = 1;                                       ///< that do it at the same time
   std::string note = {};                                 ///< such as why there are no samples
   bool failed = false;                                   ///< the note says how
 };
@@ -69,6 +74,11 @@ struct origin {
 };
 
 [[nodiscard]] origin describe_origin(const std::string& provider, int argc, char** argv);
+
+/// A cell of CSV that holds any text.
+[[nodiscard]] std::string quoted(const std::string& text);
+/// Throws: std::system_error when what was written to `file` is not at `path`.
+void require_written(std::ofstream& file, const std::string& path);
 
 void print_table(const std::vector<measurement>& rows);
 
