@@ -1,17 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Runs growth_bench at full size on a machine with NVIDIA GPUs, from build-gpu/ as tests/gpu.sh makes
-# it: bash bench/gpu.sh FOLDER [OPTION...]. The options go to growth_bench. FOLDER gets, under a name
-# with the date and the GPU, the figures (.csv), those of each step (-steps.csv), tables for
-# docs/benchmarks.md (.md) and what the program said (.log). What tests/support/packages.sh lists
+# Runs growth_bench and pool_bench at full size on a machine with NVIDIA GPUs, from build-gpu/ as
+# tests/gpu.sh makes it: bash bench/gpu.sh FOLDER [growth|pool] [OPTION...]. A name runs that one
+# alone; options without a name are growth's. FOLDER gets, under a name with the date, the benchmark
+# and the GPU, the figures (.csv), tables for docs/benchmarks.md (.md) and what the program said
+# (.log), of growth also the figures of each step (-steps.csv). What tests/support/packages.sh lists
 # must be there, as for tests/gpu.sh. HIPVMM_COMMIT names the commit where git cannot.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
-(($# > 0)) || stop "name the folder for the results: bash bench/gpu.sh FOLDER [OPTION...]"
+(($# > 0)) ||
+  stop "name the folder for the results: bash bench/gpu.sh FOLDER [growth|pool] [OPTION...]"
 mkdir -p "$1"
 results=$(cd "$1" && pwd)
 shift
+benches=(growth pool)
+case ${1:-} in
+  growth | pool)
+    benches=("$1")
+    shift
+    ;;
+  -*) benches=(growth) ;;
+  ?*) stop "'$1' is no benchmark: growth or pool" ;;
+esac
 build=$root/build-gpu
 export HIPVMM_PROVIDER=cuda
 
@@ -27,16 +38,34 @@ commit=${HIPVMM_COMMIT:-$(git -C "$root" rev-parse --short HEAD 2>/dev/null || e
 if ! command -v make >/dev/null && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
 # Another compiler than CI's may warn of more; that is not what this looks for.
 if ! { configure "$build" -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF &&
-  cmake --build "$build" --parallel "$(nproc)" --target growth_bench; } \
+  cmake --build "$build" --parallel "$(nproc)" --target "${benches[@]/%/_bench}"; } \
   >"$results/bench_build.log" 2>&1; then
   tail -n 40 "$results/bench_build.log"
   stop "the build failed, see $results/bench_build.log"
 fi
 toolkit=$(sed -n 's/^hipvmm_cuda_toolkit_version:INTERNAL=//p' "$build/CMakeCache.txt")
 
-name=$(date -u +%F)-growth-$gpu
+machine="driver $(query driver_version | head -n 1), CUDA $toolkit, commit $commit"
 cd "$root"
-build-gpu/bin/growth_bench --max-bytes 64GiB --csv "$results/$name.csv" \
-  --steps-csv "$results/$name-steps.csv" --markdown "$results/$name.md" \
-  --machine "driver $(query driver_version | head -n 1), CUDA $toolkit, commit $commit" "$@" 2>&1 |
-  tee "$results/$name.log"
+# run_bench NAME OPTION...: a missed bar is in the log, not in the exit status; a failure is in both.
+run_bench() {
+  local bench=$1
+  shift
+  local name=$results/$(date -u +%F)-$bench-$gpu
+  build-gpu/bin/"${bench}_bench" --csv "$name.csv" --markdown "$name.md" --machine "$machine" "$@" \
+    2>&1 | tee "$name.log"
+}
+status=0
+for bench in "${benches[@]}"; do
+  case $bench in
+    growth)
+      run_bench growth --max-bytes 64GiB \
+        --steps-csv "$results/$(date -u +%F)-growth-$gpu-steps.csv" "$@" || status=$?
+      ;;
+    # Under a minute, and at most some 25 GiB.
+    pool)
+      run_bench pool --trim-bytes 8GiB --random-live 2GiB --loop-bytes 64MiB "$@" || status=$?
+      ;;
+  esac
+done
+exit "$status"

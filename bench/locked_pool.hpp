@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <map>
+#include <mutex>
+
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+
+namespace bench {
+
+/// When a locked_pool records the event that another stream waits for.
+enum class marking {
+  when_wanted,  ///< by who takes the memory: covers more than it must, costs nothing before
+  at_each_deallocation,  ///< as RMM's pool does
+};
+
+/// What pools of device memory are made like: one mutex, and for each stream one list of free
+/// blocks in the order of addresses, searched for the best fit from its front and joined with
+/// their neighbours when blocks come back. A stream that has nothing takes what other streams have
+/// and waits for their events; then the pool grows by hipMalloc, by 64 MiB at least, and never
+/// shrinks. A baseline, written anew after what is known of RMM's pool_memory_resource.
+class locked_pool final : public hipvmm::mr::memory_resource {
+ public:
+  locked_pool(hipvmm::device_ref device, marking when);
+  ~locked_pool() override;
+  locked_pool(const locked_pool&) = delete;
+  locked_pool& operator=(const locked_pool&) = delete;
+
+ private:
+  struct block {
+    char* at;
+    std::size_t bytes;
+  };
+  using block_list = std::list<block>;  // in the order of addresses, no two that could be one
+  struct stream_blocks {
+    block_list free = {};
+    hipvmm::event given_back;  // reached when all of `free` may be used by anybody
+  };
+
+  void* do_allocate(hipvmm::stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(hipvmm::stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  [[nodiscard]] stream_blocks& blocks_of(hipvmm::stream_ref stream);
+  /// Adds a block, joined with what lies beside it.
+  void insert(block_list& free, block one);
+  /// What is behind `one` begins where it ends, and both came from one call of hipMalloc.
+  [[nodiscard]] bool touch(const block& one, const block& behind) const;
+  void take_from_others(hipvmm::stream_ref stream, block_list& free);
+  void grow(block_list& free, std::size_t bytes);
+
+  marking when_;
+  hipvmm::mr::hip_resource upstream_;
+  hipvmm::stream sync_stream_;
+  std::mutex mutex_;
+  std::map<ihipStream_t*, stream_blocks> streams_;
+  std::map<char*, std::size_t> slabs_;  // what hipMalloc gave
+};
+
+}  // namespace bench

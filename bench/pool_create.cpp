@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// What does memory cost that the pool does not have: created anew, and put together from chunks
+// that lie idle elsewhere?
+//
+// If moving chunks takes longer than creating as much, the pool should create and trim instead.
+#include <cstdint>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "pool_contenders.hpp"
+
+namespace bench {
+namespace {
+
+constexpr std::size_t block_count = 16;
+
+/// Asks for `bytes` bytes in sixteen blocks, of a resource that has nothing yet.
+class create_job final : public job {
+ public:
+  create_job(const contender& who, hipvmm::device_ref device, std::size_t bytes)
+      : who_{who}, stream_{device}, block_bytes_{bytes / block_count} {}
+
+  std::vector<double> sample() override {
+    const resource_ptr resource = who_.make();
+    held_blocks blocks{*resource, stream_};
+    const stopwatch watch;
+    for (std::size_t i = 0; i < block_count; ++i) blocks.add(block_bytes_);
+    return {watch.seconds()};
+  }
+
+ private:
+  const contender& who_;
+  hipvmm::stream stream_;
+  std::size_t block_bytes_;
+};
+
+/// A pair of half the bytes, when every other one of sixteen blocks was given back: enough is idle,
+/// and none of it is long enough.
+class moved_job final : public job {
+ public:
+  moved_job(const contender& who, hipvmm::device_ref device, std::size_t bytes)
+      : who_{who}, stream_{device}, block_bytes_{bytes / block_count} {}
+
+  std::vector<double> sample() override {
+    const resource_ptr resource = who_.make();
+    held_blocks blocks{*resource, stream_};
+    for (std::size_t i = 0; i < block_count; ++i) blocks.add(block_bytes_);
+    for (std::size_t i = 0; i < block_count; i += 2) blocks.drop(i);
+    stream_.synchronize();
+    const double seconds = time_pairs(*resource, stream_, block_bytes_ * block_count / 2, 1);
+    if (const auto* const pool = dynamic_cast<hipvmm::mr::vmm_pool_resource*>(resource.get()))
+      moved_ = pool->statistics().chunks_moved;
+    return {seconds};
+  }
+  std::string note() override {
+    return moved_ == 0 ? std::string{} : std::to_string(moved_) + " chunks moved";
+  }
+
+ private:
+  const contender& who_;
+  hipvmm::stream stream_;
+  std::size_t block_bytes_;
+  std::uint64_t moved_ = 0;
+};
+
+template <typename Job>
+std::vector<measurement> measure_new(const measurement& row, const pool_settings& chosen) {
+  const std::vector<contender> all = contenders(chosen.common.device);
+  std::vector<entry> entries;
+  for (const contender& each : all)
+    entries.push_back(
+        {each,
+         [&] { return std::make_unique<Job>(each, chosen.common.device, chosen.create_bytes); }});
+  return measure_jobs(row, entries, chosen);
+}
+
+}  // namespace
+
+std::vector<measurement> measure_create(const pool_settings& chosen) {
+  std::vector<measurement> rows =
+      measure_new<create_job>(row_for(scenario::create, chosen.create_bytes), chosen);
+  for (measurement& row :
+       measure_new<moved_job>(row_for(scenario::moved, chosen.create_bytes / 2), chosen))
+    rows.push_back(std::move(row));
+  return rows;
+}
+
+}  // namespace bench
