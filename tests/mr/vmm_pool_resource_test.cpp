@@ -278,6 +278,26 @@ TEST_CASE("vmm_pool_resource: idle chunks in holes serve a request that no hole 
   for (std::size_t i = 1; i < parts.size(); i += 2) pool.deallocate(used, parts[i], 4 * MiB);
 }
 
+TEST_CASE("vmm_pool_resource: a stream that was made to wait takes what caches of the other hold") {
+  std::size_t bytes = 0;
+  SUBCASE("a block") { bytes = 2 * MiB; }
+  SUBCASE("pieces") { bytes = 4 * KiB; }
+  pool_options options = at_most(2 * MiB);
+  options.reuse = {true, false, false};
+  vmm_pool_resource pool{device, options};
+  const stream first{device};
+  const stream second{device};
+  pool.deallocate(first, pool.allocate(first, bytes), bytes);
+  event given_back{device};
+  given_back.record(first);
+  second.wait(given_back);
+  pool.note_stream_wait(second, first);
+  pool.deallocate(second, pool.allocate(second, 2 * MiB), 2 * MiB);
+  const auto served = pool.statistics().served;
+  CHECK(served[static_cast<std::size_t>(pool_source::followed_stream)] == 1);
+  CHECK(served[static_cast<std::size_t>(pool_source::waited)] == 0);
+}
+
 TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory given back") {
   vmm_pool_resource pool{device, at_most(16 * MiB)};
   {

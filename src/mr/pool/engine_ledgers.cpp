@@ -169,6 +169,8 @@ void engine::vacate_forgotten() {
 }
 
 void engine::note_follows(stream_ledger& waiter, stream_ledger& other) {
+  // What caches hold has no stamp yet, and was given back before as well.
+  empty_caches(other);
   const books_lock lock{books_};
   waiter.inherit(other);
   waiter.note_follows(other, other.end_stamp());
