@@ -184,10 +184,17 @@ void vmm_pool_resource::state::deallocate(void* pointer) {
 
 void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t bytes) {
   const pool::engine::small_user user = books.small_user_of(stream);
-  if (bytes <= pool::largest_piece)
-    return serve(bytes, [&] {
-      return books.allocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes));
-    });
+  const auto address = [this](std::size_t at) { return reinterpret_cast<void*>(base + at); };
+  if (bytes <= pool::largest_piece) {
+    const std::size_t index = pool::classes.of(bytes);
+    const std::size_t cached = books.cached_piece(user, index);
+    if (cached != pool::piece_cache::npos) return address(cached);
+    return serve(bytes, [&] { return books.allocate_piece(*user.ledger, *user.cache, index); });
+  }
+  if (bytes <= maximum) {
+    const std::size_t cached = books.cached_block(user, in_units(bytes));
+    if (cached != pool::piece_cache::npos) return address(cached);
+  }
   return serve(bytes, [&]() -> std::optional<std::size_t> {
     if (bytes > maximum) return std::nullopt;
     return books.allocate_block(*user.ledger, *user.cache, in_units(bytes));

@@ -97,8 +97,12 @@ class engine {
     piece_cache* cache;
   };
   [[nodiscard]] small_user small_user_of(stream_ref stream);
-  /// As allocate and deallocate, for a class of pieces. False also for what is no such piece, which
-  /// may be a block.
+  /// Offset of what the cache has of that class, or for a block of that size; npos when it has
+  /// none. No std::optional: in registers one costs more than all the rest.
+  [[nodiscard]] std::size_t cached_piece(const small_user& user, std::size_t class_index) noexcept;
+  [[nodiscard]] std::size_t cached_block(const small_user& user, std::size_t bytes) noexcept;
+  /// As allocate and deallocate, for a class of pieces, when the cache has none. False also for
+  /// what is no such piece, which may be a block.
   [[nodiscard]] std::optional<std::size_t> allocate_piece(stream_ledger& user, piece_cache& cache,
                                                           std::size_t class_index);
   bool deallocate_piece(stream_ledger& user, piece_cache& cache, std::size_t class_index,

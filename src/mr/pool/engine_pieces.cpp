@@ -7,13 +7,22 @@
 
 namespace hipvmm::mr::pool {
 
+std::size_t engine::cached_piece(const small_user& user, std::size_t class_index) noexcept {
+  const std::size_t cached = user.cache->pop(class_index);
+  if (cached != piece_cache::npos)
+    static_cast<void>(pieces_.to_caller(cached, class_index, user.ledger->index()));
+  return cached;
+}
+
+std::size_t engine::cached_block(const small_user& user, std::size_t bytes) noexcept {
+  const std::size_t cached = user.cache->pop_block(bytes);
+  if (cached != piece_cache::npos)
+    static_cast<void>(pieces_.to_caller(cached, block_class, user.ledger->index()));
+  return cached;
+}
+
 std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cache& cache,
                                                   std::size_t class_index) {
-  const std::size_t cached = cache.pop(class_index);
-  if (cached != piece_cache::npos) {
-    static_cast<void>(pieces_.to_caller(cached, class_index, user.index()));
-    return cached;
-  }
   const std::size_t bytes = classes.bytes[class_index];
   std::array<std::size_t, piece_cache::most> batch{};
   const std::size_t count =
@@ -93,11 +102,6 @@ void engine::give_back_pieces(stream_ledger& user, std::size_t class_index,
 
 std::optional<std::size_t> engine::allocate_block(stream_ledger& user, piece_cache& cache,
                                                   std::size_t bytes) {
-  const std::size_t cached = cache.pop_block(bytes);
-  if (cached != piece_cache::npos) {
-    static_cast<void>(pieces_.to_caller(cached, block_class, user.index()));
-    return cached;
-  }
   // The best fit is looked for among all that is free.
   const piece_cache::block_at other = cache.take_block();
   if (other.bytes != 0) give_back_block(user, other);

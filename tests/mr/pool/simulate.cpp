@@ -128,7 +128,10 @@ int simulate(const options& chosen) {
     if (action[0] == 'a') {
       const bool is_small = bytes <= largest_piece;
       const std::size_t held = bytes == 0 ? engine::unit : (bytes + 255) / 256 * 256;
-      const auto offset = is_small
+      const std::size_t cached = is_small ? pool.cached_piece(user, classes.of(held))
+                                          : pool.cached_block(user, held);
+      const auto offset = cached != piece_cache::npos ? cached
+                          : is_small
                               ? pool.allocate_piece(*user.ledger, *user.cache, classes.of(held))
                               : pool.allocate_block(*user.ledger, *user.cache, held);
       if (!offset) throw std::runtime_error{where + "out of memory"};
