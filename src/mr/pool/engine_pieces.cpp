@@ -153,10 +153,9 @@ bool engine::end_piece(std::size_t offset, std::size_t& bytes) noexcept {
 void engine::empty_caches(stream_ledger& user) noexcept {
   user.for_each_cache([&](piece_cache& cache) {
     std::array<std::size_t, piece_cache::most> all{};
-    for (std::size_t i = 0; i < piece_class_count; ++i) {
-      const std::size_t count = cache.take(i, all.data(), all.size());
-      if (count != 0) give_back_pieces(user, i, all.data(), count);
-    }
+    // A miss empties all caches, and next to all classes of next to all of them have nothing.
+    for (std::size_t i = 0; const std::size_t count = cache.take_next(i, all.data()); ++i)
+      give_back_pieces(user, i, all.data(), count);
     const piece_cache::block_at one = cache.take_block();
     if (one.bytes != 0) give_back_block(user, one);
   });

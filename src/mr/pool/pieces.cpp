@@ -56,6 +56,15 @@ std::size_t piece_cache::take(std::size_t class_index, std::size_t* offsets,
   return taken;
 }
 
+std::size_t piece_cache::take_next(std::size_t& class_index, std::size_t* offsets) noexcept {
+  const std::lock_guard lock{lock_};
+  while (class_index < piece_class_count && sizes_[class_index] == 0) ++class_index;
+  if (class_index == piece_class_count) return 0;
+  const std::size_t taken = std::exchange(sizes_[class_index], 0);
+  std::copy_n(slots_.data() + first_[class_index], taken, offsets);
+  return taken;
+}
+
 std::size_t piece_cache::pop_block(std::size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   if (here_.bytes != bytes) return npos;

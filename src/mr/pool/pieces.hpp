@@ -148,6 +148,9 @@ class piece_cache {
   [[nodiscard]] bool push(std::size_t class_index, std::size_t offset) noexcept;
   /// Takes out up to `count` pieces, those that came first, and returns how many.
   std::size_t take(std::size_t class_index, std::size_t* offsets, std::size_t count) noexcept;
+  /// Takes out all pieces of the first class that has any, from `class_index` on, which becomes
+  /// that class, and returns how many; at most `most`. 0 when there is none.
+  std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept;
 
   /// A larger block.
   struct block_at {

@@ -31,6 +31,28 @@ TEST_CASE("pool: a cache of pieces gives the last one first and takes so many as
   CHECK(cache.pop(classes.of(256)) == piece_cache::npos);
 }
 
+TEST_CASE("pool: a cache of pieces is emptied class by class") {
+  piece_cache cache;
+  std::size_t index = 0;
+  std::array<std::size_t, piece_cache::most> taken{};
+  CHECK(cache.take_next(index, taken.data()) == 0);
+  const std::size_t small = classes.of(256);
+  const std::size_t large = classes.of(largest_piece);
+  for (const std::size_t at : {256, 512}) REQUIRE(cache.push(small, at));
+  REQUIRE(cache.push(large, 65536));
+  index = 0;
+  CHECK(cache.take_next(index, taken.data()) == 2);
+  CHECK(index == small);
+  CHECK(taken[0] == 256);
+  CHECK(taken[1] == 512);
+  CHECK(cache.take_next(++index, taken.data()) == 1);
+  CHECK(index == large);
+  CHECK(taken[0] == 65536);
+  CHECK(cache.take_next(++index, taken.data()) == 0);
+  index = 0;
+  CHECK(cache.take_next(index, taken.data()) == 0);
+}
+
 TEST_CASE("pool: a cache keeps the last larger block that came back, for a request of its size") {
   piece_cache cache;
   piece_cache::block_at evicted;
