@@ -2,8 +2,6 @@
 #include "locked_pool.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <iterator>
 #include <stdexcept>
 #include <string>
@@ -77,6 +75,7 @@ void* locked_pool::do_allocate(hipvmm::stream_ref stream, std::size_t bytes,
     throw std::invalid_argument{"locked_pool: no alignment above " + std::to_string(unit)};
   const std::size_t wanted = hipvmm::align_up(bytes, unit);
   const std::lock_guard lock{mutex_};
+  if (failure_) std::rethrow_exception(failure_);
   block_list& free = blocks_of(stream).free;
   const auto take = [&]() -> void* {
     auto best = free.end();
@@ -102,13 +101,13 @@ void* locked_pool::do_allocate(hipvmm::stream_ref stream, std::size_t bytes,
 
 void locked_pool::do_deallocate(hipvmm::stream_ref stream, void* pointer, std::size_t bytes,
                                 std::size_t) noexcept {
+  const std::lock_guard lock{mutex_};
   try {
-    const std::lock_guard lock{mutex_};
     stream_blocks& blocks = blocks_of(stream);
     if (when_ == marking::at_each_deallocation) blocks.given_back.record(stream);
     insert(blocks.free, {static_cast<char*>(pointer), hipvmm::align_up(bytes, unit)});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "locked_pool: %s\n", error.what());
+  } catch (...) {
+    failure_ = std::current_exception();
   }
 }
 

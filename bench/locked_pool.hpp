@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <list>
 #include <map>
 #include <mutex>
@@ -63,6 +64,7 @@ class locked_pool final : public hipvmm::mr::memory_resource {
   std::mutex mutex_;
   std::map<ihipStream_t*, stream_blocks> streams_;
   std::map<char*, std::size_t> slabs_;  // what hipMalloc gave
+  std::exception_ptr failure_;  // of a deallocation, which lost memory: told by the next call
 };
 
 }  // namespace bench
