@@ -20,7 +20,7 @@ region::region(device_ref device, std::size_t max_bytes, region_options options)
     throw std::invalid_argument{"a region of 0 bytes: max_bytes must be at least 1"};
   const capability found = capability_of(device);
   if (found.path() != memory_path::fallback) {
-    state_ = std::make_unique<mapped>(device, max_bytes, options);
+    state_ = std::make_unique<mapped>(device, max_bytes, options, found);
   } else if (options.fallback == without_vmm::use_hip_malloc) {
     state_ = std::make_unique<allocated>(device, max_bytes, options, found);
   } else {
@@ -80,6 +80,16 @@ std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
   self.require_units("decommit", offset, bytes);
   return self.decommit(offset, bytes);
 }
+
+bool region::can_move_chunks() const noexcept { return state_ && state_->can_move_chunks(); }
+
+void region::move_chunk(std::size_t from, std::size_t to) {
+  state& self = live();
+  self.require_units("move_chunk", to, 0);
+  self.move_chunk(from, to);
+}
+
+void region::end_move(std::size_t from) { live().end_move(from); }
 
 void region::grant(device_ref device, access_right right) { live().grant(device, right); }
 

@@ -2,6 +2,7 @@
 // The part of region that maps and says who may use what is mapped.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <initializer_list>
 #include <iterator>
 
@@ -64,12 +65,12 @@ void change_access(const capability& known, const address_range& range,
 
 void region::mapped::apply_rights(const address_range& range, std::size_t offset, std::size_t bytes,
                                   const backing_map& made) const {
-  change_access(known, range, {&backings, &prepared, &made}, offset, bytes,
+  change_access(known, range, {&backings, &left_behind, &prepared, &made}, offset, bytes,
                 [this](void* start, std::size_t length) { rights.apply(start, length); });
 }
 
 void region::mapped::set_right(std::size_t offset, std::size_t bytes, access_desc desc) const {
-  change_access(known, *addresses, {&backings}, offset, bytes,
+  change_access(known, *addresses, {&backings, &left_behind}, offset, bytes,
                 [desc](void* start, std::size_t length) { set_access(start, length, desc); });
 }
 
@@ -81,6 +82,15 @@ mapping region::mapped::map_with_rights(const address_range& range, std::size_t 
   mapping result = range.map(offset, chunk, answer);
   apply_rights(range, offset, result.bytes(), made);
   return result;
+}
+
+mapping region::mapped::map_here(std::size_t offset, const physical_chunk& chunk) {
+  try {
+    return map_with_rights(*addresses, offset, chunk);
+  } catch (...) {
+    holds_memory = true;
+    throw;
+  }
 }
 
 detail::moment region::mapped::visible_if_mapped_now() const {

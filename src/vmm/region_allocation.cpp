@@ -4,6 +4,7 @@
 #include <list>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -76,6 +77,15 @@ std::size_t region::allocated::decommit(std::size_t offset, std::size_t bytes) {
   const std::size_t returned = committed;
   replace({});
   return returned;
+}
+
+void region::allocated::move_chunk(std::size_t, std::size_t) {
+  throw unsupported{"region::move_chunk: the memory of device " + std::to_string(device.ordinal()) +
+                    " comes from hipMalloc and has no chunks"};
+}
+
+void region::allocated::end_move(std::size_t) {
+  throw std::invalid_argument{"region::end_move: nothing moves in memory of hipMalloc"};
 }
 
 void region::allocated::grant(device_ref to, access_right right) {

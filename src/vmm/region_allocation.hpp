@@ -25,6 +25,9 @@ struct region::allocated final : region::state {
 
   void commit(std::size_t offset, std::size_t bytes) override;
   std::size_t decommit(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] bool can_move_chunks() const noexcept override { return false; }
+  void move_chunk(std::size_t from, std::size_t to) override;
+  void end_move(std::size_t from) override;
   void grant(device_ref to, access_right right) override;
   std::size_t trim(std::size_t bytes, stream_ref stream, straddling_chunk straddling) override;
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -14,11 +17,19 @@
 namespace hipvmm {
 
 void region::mapped::commit(std::size_t offset, std::size_t bytes) {
+  require_none_left_behind("commit", offset, bytes);
   preparation.settle();
   std::optional<adoption> adopted;
   if (is_prepared_within(offset, bytes)) adopted.emplace(*this);
-  backing_map made = make_ordered(offset, bytes);
-  if (made.empty()) made = make_missing_or_explain(*addresses, offset, bytes);
+  backing_map made;
+  try {
+    made = make_ordered(offset, bytes);
+    if (made.empty()) made = make_missing_or_explain(*addresses, offset, bytes);
+  } catch (...) {
+    // What was mapped before the failure is not any more.
+    holds_memory = true;
+    throw;
+  }
   merge(made);
   if (adopted) adopted->keep();
   may_prepare = true;
@@ -32,6 +43,11 @@ std::size_t region::mapped::decommit(std::size_t offset, std::size_t bytes) {
   auto last = first;
   while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
 
+  // The memory of a chunk is not given to others while it is mapped here.
+  for (const auto& [from, left] : left_behind) {
+    for (auto at = first; at != last; ++at)
+      if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("decommit", from, 1);
+  }
   if (first != last) holds_memory = true;
   for (auto at = first; at != last; ++at) {
     try {
@@ -53,20 +69,66 @@ std::size_t region::mapped::decommit(std::size_t offset, std::size_t bytes) {
   return returned;
 }
 
+void region::mapped::move_chunk(std::size_t from, std::size_t to) {
+  if (!can_move_chunks())
+    throw unsupported{"region::move_chunk: device " + std::to_string(device.ordinal()) +
+                      " does not show the same bytes at two addresses of one chunk: " +
+                      known.reason(trait::coherent_aliases)};
+  drop_prepared();
+  const auto moving = backings.find(from);
+  if (moving == backings.end())
+    throw std::invalid_argument{"region::move_chunk: no chunk begins at offset " +
+                                std::to_string(from)};
+  const std::size_t bytes = moving->second.bytes();
+  require_within("move_chunk", to, bytes);
+  require_none_left_behind("move_chunk", to, bytes);
+  if (is_backed_within(to, bytes) || addresses->longest_at(to) < bytes)
+    throw std::invalid_argument{"region::move_chunk: the " + format_bytes(bytes) + " at offset " +
+                                std::to_string(to) +
+                                " are partly backed already, or lie in two reservations"};
+  if (addresses.use_count() > 1) detail::finish_retired(*addresses, to, bytes);
+
+  backing_map left;
+  backing& old = left.try_emplace(from).first->second;
+  old.map = map_here(to, moving->second.chunk);
+  old.elsewhere = moving->second.chunk.get();
+  std::swap(old.map, moving->second.map);
+  moving->second.visible = visible_if_mapped_now();
+  auto node = backings.extract(moving);
+  node.key() = to;
+  backings.insert(std::move(node));
+  left_behind.merge(left);
+  await_visible(to, bytes);
+}
+
+void region::mapped::end_move(std::size_t from) {
+  const auto left = left_behind.find(from);
+  if (left == left_behind.end())
+    throw std::invalid_argument{"region::end_move: no chunk that moved is still mapped at offset " +
+                                std::to_string(from)};
+  left->second.map.unmap();
+  left_behind.erase(left);
+  holds_memory = true;
+}
+
 void region::mapped::grant(device_ref to, access_right right) {
   access_map next = rights;
   next.set(to, right);
   // What is ready gets the right together with the rest.
   const adoption adopted{*this};
   const access_right before = rights.get(to);
-  const auto give = [&](const backing_map::value_type& entry, access_right given) {
-    set_right(entry.first, entry.second.bytes(), {to, given});
+  std::vector<const backing_map::value_type*> all;
+  all.reserve(backings.size() + left_behind.size());
+  for (const backing_map* const map : {&backings, &left_behind})
+    for (const auto& entry : *map) all.push_back(&entry);
+  const auto give = [&](const backing_map::value_type* entry, access_right given) {
+    set_right(entry->first, entry->second.bytes(), {to, given});
   };
-  for (auto at = backings.begin(); at != backings.end(); ++at) {
+  for (auto at = all.begin(); at != all.end(); ++at) {
     try {
       give(*at, right);
     } catch (...) {
-      for (auto undone = backings.begin(); undone != at; ++undone)
+      for (auto undone = all.begin(); undone != at; ++undone)
         detail::report_exceptions([&] { give(*undone, before); });
       throw;
     }
@@ -76,6 +138,7 @@ void region::mapped::grant(device_ref to, access_right right) {
 
 std::size_t region::mapped::trim(std::size_t bytes, stream_ref stream,
                                  straddling_chunk straddling) {
+  require_none_left_behind("trim", 0, max_bytes());
   const std::size_t kept_end = align_up(bytes, granularity);
   const std::size_t before = committed;
   const bool replace = straddling == straddling_chunk::replace;
@@ -94,6 +157,7 @@ std::size_t region::mapped::trim(std::size_t bytes, stream_ref stream,
 
 bool region::mapped::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   const std::size_t present = addresses->bytes();
+  require_none_left_behind("extend", 0, present);
   if (max_bytes == present) {
     commit(0, commit_bytes);
     return false;

@@ -12,7 +12,7 @@ namespace hipvmm {
 void region::mapped::prepare(std::size_t bytes, ahead how) {
   // Where retired chunks are still mapped the worker would have to wait for them.
   if (how == ahead::off || preparation.pending() || !prepared.empty() || !may_prepare ||
-      addresses.use_count() > 1)
+      addresses.use_count() > 1 || !left_behind.empty())
     return;
   const std::size_t from = end();
   if (bytes == 0 || from == max_bytes()) return;
@@ -43,6 +43,7 @@ backing_map region::mapped::make_ordered(std::size_t offset, std::size_t bytes) 
   try {
     return make_missing(*addresses, offset, end - offset);
   } catch (const out_of_memory&) {
+    holds_memory = true;
     return {};
   }
 }
@@ -72,7 +73,7 @@ void region::mapped::make_prepared() noexcept {
     backing made;
     made.chunk = cache().acquire(device, ordered->bytes, options.shareable);
     if (ordered->how == ahead::mapped) {
-      made.map = map_with_rights(*addresses, ordered->offset, made.chunk);
+      made.map = map_here(ordered->offset, made.chunk);
       made.visible = visible_if_mapped_now();
     }
     prepared.try_emplace(ordered->offset, std::move(made));
@@ -88,7 +89,7 @@ region::mapped::adoption::adoption(mapped& owner) : owner_{owner} {
   if (owner.prepared.empty()) return;
   auto& [offset, held] = *owner.prepared.begin();
   if (held.map.empty()) {
-    held.map = owner.map_with_rights(*owner.addresses, offset, held.chunk);
+    held.map = owner.map_here(offset, held.chunk);
     held.visible = owner.visible_if_mapped_now();
   }
   offset_ = offset;

@@ -2,8 +2,6 @@
 #include "vmm/region_state.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <initializer_list>
 #include <iterator>
 #include <stdexcept>
 #include <string>
@@ -29,23 +27,32 @@ address_reservation reserve_most(std::size_t wanted, std::size_t granularity) {
   }
 }
 
+/// The first of `backings` that lies partly in [offset, offset + bytes), or the end.
+backing_map::const_iterator first_within(const backing_map& backings, std::size_t offset,
+                                         std::size_t bytes) {
+  auto at = backings.upper_bound(offset);
+  if (at != backings.begin()) {
+    const auto before = std::prev(at);
+    if (before->first + before->second.bytes() > offset) at = before;
+  }
+  return bytes != 0 && at != backings.end() && at->first < offset + bytes ? at : backings.end();
+}
+
 }  // namespace
 
 void give_back(backing_map& backings, chunk_cache& cache) noexcept {
-  for (auto& entry : backings) {
-    // A chunk that HIP will not unmap must not be used again; ~mapping tries once more.
-    detail::report_exceptions([&] {
-      entry.second.map.unmap();
-      cache.recycle(std::move(entry.second.chunk));
-    });
-  }
+  for (auto& entry : backings) detail::report_exceptions([&] { entry.second.map.unmap(); });
+  // A chunk that HIP will not unmap must not be used again; ~mapping tries once more.
+  for (auto& entry : backings)
+    if (entry.second.map.empty()) cache.recycle(std::move(entry.second.chunk));
   backings.clear();
 }
 
-region::mapped::mapped(device_ref owner, std::size_t max_bytes, const region_options& chosen)
+region::mapped::mapped(device_ref owner, std::size_t max_bytes, const region_options& chosen,
+                       const capability& found)
     : state{owner, granularity_of(owner).minimum},
       options{chosen},
-      known{capability_of(owner)},
+      known{found},
       renews{known.needs(quirk::renew_addresses) && chosen.when_empty == emptied::renews_addresses},
       addresses{std::make_shared<address_range>(
           reserve_most(align_up(max_bytes, granularity), granularity))} {}
@@ -53,6 +60,7 @@ region::mapped::mapped(device_ref owner, std::size_t max_bytes, const region_opt
 region::mapped::~mapped() {
   preparation.settle();
   merge(prepared);
+  backings.merge(left_behind);
   give_back(backings, cache());
 }
 
@@ -102,6 +110,19 @@ void region::mapped::merge(backing_map& made) noexcept {
   backings.merge(made);
 }
 
+bool region::mapped::is_backed_within(std::size_t offset, std::size_t bytes) const noexcept {
+  return first_within(backings, offset, bytes) != backings.end();
+}
+
+void region::mapped::require_none_left_behind(const char* function, std::size_t offset,
+                                              std::size_t bytes) const {
+  const auto at = first_within(left_behind, offset, bytes);
+  if (at != left_behind.end())
+    throw std::invalid_argument{std::string{"region::"} + function + ": a chunk that moved is " +
+                                "still mapped at offset " + std::to_string(at->first) +
+                                " as well: end_move() there first"};
+}
+
 void region::mapped::restore(backing_map::iterator entry) noexcept {
   detail::report_exceptions([&] {
     entry->second.map = map_with_rights(*addresses, entry->first, entry->second.chunk);
@@ -140,6 +161,7 @@ bool region::mapped::retire_all() noexcept {
   if (backings.empty()) return true;
   preparation.settle();
   merge(prepared);
+  backings.merge(left_behind);
   bool retired = false;
   // Without memory for this the caller waits, and frees some.
   try {

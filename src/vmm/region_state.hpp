@@ -18,13 +18,17 @@
 
 namespace hipvmm {
 
-/// A chunk and where it is mapped. The members' order unmaps before it releases.
+/// A chunk and where it is mapped, or a mapping that a chunk left behind, without it. The members'
+/// order unmaps before it releases.
 struct backing {
   physical_chunk chunk;
   mapping map;
-  detail::moment visible = {};  // from when on all work finds the bytes
+  detail::moment visible = {};                          // from when on all work finds the bytes
+  ihipMemGenericAllocationHandle* elsewhere = nullptr;  // the chunk that left
 
-  [[nodiscard]] std::size_t bytes() const noexcept { return chunk.bytes(); }
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return chunk.empty() ? map.bytes() : chunk.bytes();
+  }
 };
 
 /// By offset in the region. Adjacent backings may touch, never overlap.
@@ -44,6 +48,9 @@ struct region::state {
   // As the functions of region of these names.
   virtual void commit(std::size_t offset, std::size_t bytes) = 0;
   virtual std::size_t decommit(std::size_t offset, std::size_t bytes) = 0;
+  [[nodiscard]] virtual bool can_move_chunks() const noexcept = 0;
+  virtual void move_chunk(std::size_t from, std::size_t to) = 0;
+  virtual void end_move(std::size_t from) = 0;
   virtual void grant(device_ref to, access_right right) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, straddling_chunk straddling) = 0;
   /// Both sizes are whole granules, the first no less than the second and than max_bytes().
@@ -72,11 +79,17 @@ struct region::state {
 
 /// Chunks mapped in reserved addresses, and the steps its operations are made of.
 struct region::mapped final : region::state {
-  mapped(device_ref owner, std::size_t max_bytes, const region_options& chosen);
+  mapped(device_ref owner, std::size_t max_bytes, const region_options& chosen,
+         const capability& found);
   ~mapped() override;
 
   void commit(std::size_t offset, std::size_t bytes) override;
   std::size_t decommit(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] bool can_move_chunks() const noexcept override {
+    return !known.needs(quirk::no_aliases);
+  }
+  void move_chunk(std::size_t from, std::size_t to) override;
+  void end_move(std::size_t from) override;
   void grant(device_ref to, access_right right) override;
   std::size_t trim(std::size_t bytes, stream_ref stream, straddling_chunk straddling) override;
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
@@ -105,6 +118,8 @@ struct region::mapped final : region::state {
   [[nodiscard]] mapping map_with_rights(const address_range& range, std::size_t offset,
                                         const physical_chunk& chunk,
                                         const backing_map& made = {}) const;
+  /// The same in the region's addresses, which may hold memory after a failure.
+  [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk);
   /// From when on all work finds what is mapped now.
   [[nodiscard]] detail::moment visible_if_mapped_now() const;
   /// Returns when all work finds what is mapped in [offset, offset + bytes).
@@ -116,6 +131,9 @@ struct region::mapped final : region::state {
   [[nodiscard]] backing_map make_missing_or_explain(const address_range& range, std::size_t offset,
                                                     std::size_t bytes) const;
   void merge(backing_map& made) noexcept;
+  [[nodiscard]] bool is_backed_within(std::size_t offset, std::size_t bytes) const noexcept;
+  /// Throws unless what chunks left behind lies outside [offset, offset + bytes).
+  void require_none_left_behind(const char* function, std::size_t offset, std::size_t bytes) const;
   /// Maps a chunk again where it was; what HIP refuses is reported, and the bytes are then lost.
   void restore(backing_map::iterator entry) noexcept;
 
@@ -158,6 +176,9 @@ struct region::mapped final : region::state {
   // that have left the backings and are still mapped.
   std::shared_ptr<address_range> addresses;
   backing_map backings;
+  // What chunks left behind that moved: mappings without them, counted in no size. Nothing is
+  // prepared while there are any.
+  backing_map left_behind;
 
   /// What was prepared, as a part of the region while this lives, and for good once kept.
   class adoption;

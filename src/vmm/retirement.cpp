@@ -36,6 +36,13 @@ bool has_passed(const retired_chunks& item) noexcept {
   return known ? passed : wait_for(item.devices);
 }
 
+/// Pre: one of `backings` has a chunk.
+device_ref owner_of(const backing_map& backings) {
+  const auto chunk = std::find_if(backings.begin(), backings.end(),
+                                  [](const auto& entry) { return !entry.second.chunk.empty(); });
+  return chunk->second.chunk.device();
+}
+
 /// The retired memory of the process and the threads that give it back: one asks after all events
 /// in turn, so that no stream holds another's memory up, and one for each device waits for it.
 class retirement {
@@ -108,8 +115,7 @@ bool retirement::add(retired_list& one) noexcept {
       closes_at_exit_ = true;
     }
     const bool has_chunks = item.allocation.empty();
-    item.owner =
-        has_chunks ? item.backings.begin()->second.chunk.device() : item.allocation.device();
+    item.owner = has_chunks ? owner_of(item.backings) : item.allocation.device();
     lane& to = item.mark ? events_ : lane_of(*item.owner);
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
@@ -118,7 +124,7 @@ bool retirement::add(retired_list& one) noexcept {
       item.first = item.backings.begin()->first;
       const auto& [last_offset, last] = *item.backings.rbegin();
       item.end = last_offset + last.bytes();
-      for (const auto& entry : item.backings) item.bytes += entry.second.bytes();
+      for (const auto& entry : item.backings) item.bytes += entry.second.chunk.bytes();
     }
     item.number = ++last_number_;
     statistics_.waiting_bytes += item.bytes;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <stdexcept>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -79,6 +80,62 @@ TEST_CASE("region: decommit that fails leaves the region as it was" * needs_virt
   fault_sweep{"decommit"}.run(
       make, [](subject_ptr& subject) { subject->region.decommit(0, 16 * subject->unit); },
       unchanged, [](const subject_ptr& subject) { CHECK(subject->region.committed_bytes() == 0); });
+}
+
+TEST_CASE("region: a move that fails leaves the chunk where it was" * needs_virtual_memory) {
+  fault_sweep{"move_chunk"}.run(
+      make,
+      [](subject_ptr& subject) {
+        subject->region.move_chunk(5 * subject->unit, 8 * subject->unit);
+      },
+      [](const subject_ptr& subject) {
+        subject->check_unchanged();
+        // Both places are as before.
+        CHECK_THROWS_AS(subject->region.end_move(5 * subject->unit), std::invalid_argument);
+        subject->region.commit(8 * subject->unit, subject->unit);
+        subject->region.decommit(8 * subject->unit, subject->unit);
+      },
+      [](const subject_ptr& subject) {
+        CHECK(subject->region.committed_from(8 * subject->unit) == 2 * subject->unit);
+        CHECK(get_access(advance(subject->base, 8 * subject->unit), peer) == access_right::read);
+      });
+}
+
+/// The same amid a move, which takes granules 5 and 6 to 8 and 9.
+constexpr auto make_moving = [] {
+  auto subject = make();
+  subject->region.move_chunk(5 * subject->unit, 8 * subject->unit);
+  return subject;
+};
+const auto check_moving = [](const subject_ptr& subject) {
+  CHECK(subject->region.committed_bytes() == 5 * subject->unit);
+  for (const std::size_t index : {0, 2, 5, 6, 8, 9})
+    CHECK(get_access(advance(subject->base, index * subject->unit), peer) == access_right::read);
+  subject->check_contents(3);
+  CHECK_THROWS_AS(subject->region.commit(5 * subject->unit, subject->unit), std::invalid_argument);
+};
+
+TEST_CASE("region: the end of a move that fails leaves both addresses" * needs_virtual_memory) {
+  fault_sweep{"end_move"}.run(
+      make_moving, [](subject_ptr& subject) { subject->region.end_move(5 * subject->unit); },
+      check_moving,
+      [](const subject_ptr& subject) {
+        subject->region.commit(5 * subject->unit, 2 * subject->unit);
+        CHECK(subject->region.committed_bytes() == 7 * subject->unit);
+      });
+}
+
+TEST_CASE("region: grant that fails amid a move leaves every right as it was" *
+          needs_virtual_memory) {
+  fault_sweep{"grant amid a move"}.run(
+      make_moving,
+      [](subject_ptr& subject) { subject->region.grant(peer, access_right::read_write); },
+      check_moving,
+      [](const subject_ptr& subject) {
+        for (const std::size_t index : {0, 5, 8})
+          CHECK(get_access(advance(subject->base, index * subject->unit), peer) ==
+                access_right::read_write);
+      });
 }
 
 TEST_CASE("region: grant that fails leaves every right as it was" * needs_virtual_memory) {

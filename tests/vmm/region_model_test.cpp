@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
+#include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
-#include "support/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -50,6 +53,38 @@ class region_model {
     return returned;
   }
 
+  /// Whether a chunk that moved is still mapped somewhere in [first, end).
+  [[nodiscard]] bool is_left_within(std::size_t first, std::size_t end) const {
+    return first != end && std::any_of(left_.begin(), left_.end(), [&](const auto& one) {
+             return one.first < end && first < one.second.end;
+           });
+  }
+  /// Whether [first, end) holds all of a chunk that is mapped elsewhere too.
+  [[nodiscard]] bool takes_moving(std::size_t first, std::size_t end) const {
+    return std::any_of(left_.begin(), left_.end(), [&](const auto& one) {
+      const auto chunk = chunks_.find(one.second.now);
+      return first <= chunk->first && chunk->second <= end;
+    });
+  }
+  /// Whether the chunk at `from` may move to `to`; then it has.
+  bool move(std::size_t from, std::size_t to) {
+    const auto chunk = chunks_.find(from);
+    if (chunk == chunks_.end()) return false;
+    const std::size_t size = chunk->second - from;
+    if (to + size > granules() || is_left_within(to, to + size)) return false;
+    for (std::size_t at = to; at < to + size; ++at)
+      if (backed(at)) return false;
+    for (std::size_t at = 0; at < size; ++at)
+      tags_[to + at] = std::exchange(tags_[from + at], nothing);
+    chunks_.erase(chunk);
+    chunks_[to] = to + size;
+    for (auto& one : left_)
+      if (one.second.now == from) one.second.now = to;
+    left_[from] = {from + size, to};
+    return true;
+  }
+  bool end_move(std::size_t from) { return left_.erase(from) != 0; }
+
   void set_tag(std::size_t index, std::uint32_t tag) { tags_[index] = tag; }
   [[nodiscard]] std::uint32_t tag(std::size_t index) const { return tags_[index]; }
   [[nodiscard]] bool backed(std::size_t index) const { return tags_[index] != nothing; }
@@ -72,7 +107,24 @@ class region_model {
 
   std::vector<std::uint32_t> tags_;
   std::map<std::size_t, std::size_t> chunks_;  // first granule to end
+  struct left_behind {
+    std::size_t end;
+    std::size_t now;  // where the chunk is
+  };
+  std::map<std::size_t, left_behind> left_;  // by first granule
 };
+
+// A tag does not tell its granule, for it moves.
+void write_region_tag(const region& region, std::size_t index, std::uint32_t tag,
+                      stream_ref stream) {
+  copy(stream, advance(region.base(), index * region.granularity()), &tag, sizeof tag);
+}
+
+std::uint32_t region_tag(const region& region, std::size_t index, stream_ref stream) {
+  std::uint32_t tag = 0;
+  copy(stream, &tag, advance(region.base(), index * region.granularity()), sizeof tag);
+  return tag;
+}
 
 void compare(const region& region, const region_model& model, stream_ref stream) {
   const std::size_t unit = region.granularity();
@@ -84,8 +136,8 @@ void compare(const region& region, const region_model& model, stream_ref stream)
     void* const at = advance(region.base(), index * unit);
     if (model.backed(index)) {
       REQUIRE(get_access(at, region.device()) == access_right::read_write);
-      REQUIRE(has_tag(region, index, model.tag(index), stream));
-    } else {
+      REQUIRE(region_tag(region, index, stream) == model.tag(index));
+    } else if (!model.is_left_within(index, index + 1)) {
       REQUIRE_THROWS_AS(static_cast<void>(get_access(at, region.device())), hip_error);
     }
   }
@@ -100,16 +152,35 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
   options.cache = &cache;
   region region{first_device, granules * granule(), options};
   const std::size_t unit = region.granularity();
+  const bool moves = region.can_move_chunks();
   region_model model{granules};
   for (std::uint32_t step = 0; step < 250; ++step) {
     CAPTURE(step);
     const std::size_t first = below(generator, granules + 1);
     const std::size_t most = std::min(granules - first, most_at_once);
     const std::size_t end = first + below(generator, most + 1);
-    if (below(generator, 2) == 0) {
+    const std::size_t what = below(generator, moves ? 6 : 4);
+    if (what == 4) {
+      const std::size_t to = below(generator, granules);
+      if (model.move(first, to)) {
+        region.move_chunk(first * unit, to * unit);
+      } else {
+        REQUIRE_THROWS_AS(region.move_chunk(first * unit, to * unit), std::logic_error);
+      }
+    } else if (what == 5) {
+      if (model.end_move(first)) {
+        region.end_move(first * unit);
+      } else {
+        REQUIRE_THROWS_AS(region.end_move(first * unit), std::invalid_argument);
+      }
+    } else if (what % 2 == 0 && model.is_left_within(first, end)) {
+      REQUIRE_THROWS_AS(region.commit(first * unit, (end - first) * unit), std::invalid_argument);
+    } else if (what % 2 != 0 && model.takes_moving(first, end)) {
+      REQUIRE_THROWS_AS(region.decommit(first * unit, (end - first) * unit), std::invalid_argument);
+    } else if (what % 2 == 0) {
       region.commit(first * unit, (end - first) * unit);
       for (const std::size_t index : model.commit(first, end)) {
-        write_tag(region, index, step + 2, stream);
+        write_region_tag(region, index, step + 2, stream);
         model.set_tag(index, step + 2);
       }
     } else {
@@ -121,7 +192,7 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
   compare(region, model, stream);
 }
 
-TEST_CASE("region: random commits and decommits agree with a model" * needs_virtual_memory) {
+TEST_CASE("region: random commits, decommits and moves agree with a model" * needs_virtual_memory) {
   chunk_cache keeps_nothing;
   run(keeps_nothing, granules);
 }

@@ -131,6 +131,29 @@ TEST_CASE("region: where tail access fails a region that moves keeps all rights"
   CHECK(get_access(advance(subject.region.base(), 19 * subject.unit), peer) == access_right::read);
 }
 
+TEST_CASE("region: where tail access fails a chunk that moves gets its rights from the first on") {
+  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+  three_chunks subject;
+  // Right behind its own old place, and behind one that was left.
+  subject.region.move_chunk(2 * subject.unit, 3 * subject.unit);
+  subject.region.move_chunk(0, 4 * subject.unit);
+  subject.region.grant(peer, access_right::read_write);
+  for (const std::size_t index : {0U, 1U, 2U, 3U, 4U})
+    CHECK(get_access(advance(subject.base, index * subject.unit), peer) ==
+          access_right::read_write);
+  subject.region.end_move(0);
+  subject.region.end_move(2 * subject.unit);
+  CHECK(subject.region.decommit(0, 16 * subject.unit) == 3 * subject.unit);
+}
+
+TEST_CASE("region: where two addresses of a chunk are not coherent nothing moves") {
+  const assumed_capability found{"coherent_aliases=no"};
+  three_chunks subject;
+  CHECK_FALSE(subject.region.can_move_chunks());
+  CHECK_THROWS_AS(subject.region.move_chunk(0, 4 * subject.unit), unsupported);
+  subject.check_unchanged();
+}
+
 TEST_CASE("region: commit and grant that fail where tail access fails change nothing") {
   if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
   fault_sweep{"commit from the base"}.run(
@@ -238,6 +261,15 @@ TEST_CASE("region: where maps settle, grants do not wait") {
   CHECK(detail::waits_so_far() == waits);
 }
 
+TEST_CASE("region: where maps settle, a chunk that moves is found by the work behind it") {
+  const assumed_capability found{"visible_at_once=no,settle_time=2ms"};
+  three_chunks subject;
+  const planned invisible{"visible_after=2ms"};
+  subject.region.move_chunk(0, 4 * subject.unit);
+  const auto tag = pattern(tag_bytes, 1000);
+  CHECK(read_bytes(subject.stream, advance(subject.base, 4 * subject.unit), tag_bytes) == tag);
+}
+
 TEST_CASE("region: without quirks nothing waits for mappings") {
   const assumed_capability found{"visible_at_once=yes"};
   const std::uint64_t waits = detail::waits_so_far();
@@ -278,6 +310,18 @@ TEST_CASE("region: where addresses hold memory decommit of everything renews the
   CHECK(subject.region.decommit(0, 16 * subject.unit) == 3 * subject.unit);
   CHECK(held.granules() == 0);
   CHECK(subject.region.base() == subject.base);
+}
+
+TEST_CASE("region: where addresses hold memory that of a commit that failed comes back too") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  const held_memory held;
+  region one{first_device, 16 * granule()};
+  {
+    const planned_fault fault{"hipMemSetAccess", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(one.commit(0, granule()), hip_error);
+  }
+  one.decommit(0, 16 * granule());
+  CHECK(held.granules() == 0);
 }
 
 TEST_CASE("region: where addresses hold memory chunks that wait are waited for") {

@@ -81,7 +81,8 @@ class region {
   /// range or of any kind where the device is full, and as quirk::settle_mappings says.
   /// Pre: `offset` and `bytes` are multiples of granularity(), within max_bytes().
   /// Throws: std::invalid_argument, std::out_of_range for a bad range; out_of_memory with what was
-  /// held; on any exception nothing changed.
+  /// held; on any exception nothing changed. std::invalid_argument also for addresses that a chunk
+  /// left behind, see move_chunk(), as for trim(), extend() and a decommit() of that chunk.
   void commit(std::size_t offset, std::size_t bytes);
 
   /// Has a background thread of the process make the chunk behind the last one backed, of `bytes`
@@ -101,6 +102,19 @@ class region {
   /// Unmaps and gives back every chunk that lies wholly in [offset, offset + bytes) and returns
   /// their bytes; chunks that reach outside stay. Pre: nothing in flight uses the bytes.
   std::size_t decommit(std::size_t offset, std::size_t bytes);
+
+  /// Whether move_chunk() is to be had: not where quirk::no_aliases is in force, nor on hipMalloc.
+  [[nodiscard]] bool can_move_chunks() const noexcept;
+  /// Moves the chunk that begins at `from`, bytes and rights with it, to [to, to + its bytes) while
+  /// work in flight goes on using it: its mapping at `from` stays until end_move(from), and rights
+  /// are set there too. Until then prepare() does nothing, and nothing else is backed there.
+  /// Throws: std::invalid_argument unless a chunk begins at `from` and the place is free addresses;
+  /// std::out_of_range; unsupported unless can_move_chunks(); hip_error; then nothing moved.
+  void move_chunk(std::size_t from, std::size_t to);
+  /// Unmaps what move_chunk() left at `from`. Pre: nothing in flight uses the bytes by these
+  /// addresses. Throws: std::invalid_argument when nothing was left there; hip_error; then it is
+  /// still mapped.
+  void end_move(std::size_t from);
 
   /// Sets what `device` may do with all bytes backed now and later.
   /// Throws: as access_map::set, and hip_error; on any exception all rights are as before.
