@@ -103,6 +103,7 @@ void vmm_pool_resource::state::fail(std::size_t bytes, const std::optional<out_o
 }
 
 pool_statistics vmm_pool_resource::state::statistics() {
+  books.end_old_addresses();
   const pool::engine_counters counted = books.counters();
   const pool::telemetry seen = books.look();
   pool_statistics result{};

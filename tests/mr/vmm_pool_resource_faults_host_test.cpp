@@ -11,6 +11,7 @@
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "support/fault_sweep.hpp"
+#include "support/host_profile.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -35,15 +36,21 @@ class lease {
   void* pointer_;
 };
 
-/// A pool of eight chunks, every other one given back, by two streams in turn.
+/// A pool of eight chunks, every other one given back, by two streams in turn: when all work is
+/// done, or while it is held.
 struct worn_pool {
-  worn_pool() : first{device}, second{device} {
+  explicit worn_pool(bool in_use = false) : first{device}, second{device} {
+    if (in_use) held.emplace();
     pool_options options;
     options.maximum_bytes = 64 * MiB;
     pool.emplace(device, options);
     for (int i = 0; i < 8; ++i) parts.push_back(pool->allocate(first, 4 * MiB));
-    for (std::size_t i = 0; i < parts.size(); i += 2)
-      pool->deallocate(i % 4 == 0 ? first : second, parts[i], 4 * MiB);
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      const stream& used = i % 4 == 0 ? first : second;
+      if (in_use) fill_async(used, parts[i], 1, 4 * MiB);
+      pool->deallocate(used, parts[i], 4 * MiB);
+    }
+    if (in_use) return;
     first.synchronize();
     second.synchronize();
   }
@@ -51,6 +58,7 @@ struct worn_pool {
     for (std::size_t i = 1; i < parts.size(); i += 2) pool->deallocate(first, parts[i], 4 * MiB);
   }
   void verify() {
+    held.reset();
     CHECK(pool->statistics().used_current == 16 * MiB);
     for (const std::size_t bytes : {std::size_t{4000}, 4 * MiB, 20 * MiB}) {
       void* const one = pool->allocate(second, bytes);
@@ -65,12 +73,13 @@ struct worn_pool {
   stream second;
   std::optional<vmm_pool_resource> pool;
   std::vector<void*> parts;
+  std::optional<test::held_streams> held;
 };
 
 template <typename Operation>
-void sweep(const char* name, Operation operation) {
+void sweep(const char* name, Operation operation, bool in_use = false) {
   test::fault_sweep{name, test::after_failure::capacity}.run(
-      [] { return std::make_unique<worn_pool>(); },
+      [=] { return std::make_unique<worn_pool>(in_use); },
       [&](const std::unique_ptr<worn_pool>& subject) { operation(*subject); },
       [](const std::unique_ptr<worn_pool>& subject) { subject->verify(); },
       [](const std::unique_ptr<worn_pool>& subject) { subject->verify(); });
@@ -101,6 +110,19 @@ TEST_CASE("vmm_pool_resource: allocate that fails leaves the pool as it was") {
     void* const one = subject.pool->allocate_sync(12 * MiB);
     subject.pool->deallocate_sync(one, 12 * MiB);
   });
+}
+
+TEST_CASE("vmm_pool_resource: a move of chunks in use that fails leaves the pool as it was") {
+  HIPVMM_SKIP_UNDER(unmap_waits);  // for the streams that are held
+  sweep(
+      "allocate of chunks in use",
+      [](worn_pool& subject) {
+        const lease one{*subject.pool, subject.second, 12 * MiB};
+        subject.held.reset();
+        subject.second.synchronize();
+        static_cast<void>(subject.pool->statistics());
+      },
+      true);
 }
 
 TEST_CASE("vmm_pool_resource: trim, grant and forget that fail leave the pool to be used") {

@@ -17,7 +17,9 @@
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/device_memory.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
 #include "support/random_seed.hpp"
@@ -65,6 +67,15 @@ void run_program(noted_pool& memory, std::uint32_t seed, int steps) {
     std::size_t stream;
     unsigned char value;
   };
+  // What blocks held when they were given back, copied there by their streams: nothing waits, so
+  // that memory goes from one to the next while work under way uses it.
+  constexpr std::size_t seen_bytes = 300;
+  struct looked_at {
+    std::size_t bytes;
+    unsigned char value;
+  };
+  const test::pinned_memory seen{static_cast<std::size_t>(steps) * seen_bytes};
+  std::vector<looked_at> looks;
   std::mt19937 random{seed};
   const auto any = [&random](std::size_t limit) { return test::below(random, limit); };
   std::array<stream, 3> streams{stream{device}, stream{device}, stream{device}};
@@ -72,9 +83,9 @@ void run_program(noted_pool& memory, std::uint32_t seed, int steps) {
   const auto give_back = [&](std::size_t index) {
     owned one = live[index];
     live.erase(live.begin() + static_cast<std::ptrdiff_t>(index));
-    std::vector<unsigned char> seen(std::min<std::size_t>(one.bytes, 300));
-    copy(streams[one.stream], seen.data(), one.pointer, seen.size());
-    for (const unsigned char byte : seen) REQUIRE(byte == one.value);
+    const std::size_t shown = std::min(one.bytes, seen_bytes);
+    copy_async(streams[one.stream], seen.get() + looks.size() * seen_bytes, one.pointer, shown);
+    looks.push_back({shown, one.value});
     if (any(4) == 0) {
       // Another stream takes it over.
       const std::size_t next = any(streams.size());
@@ -106,6 +117,12 @@ void run_program(noted_pool& memory, std::uint32_t seed, int steps) {
   }
   while (!live.empty()) give_back(0);
   for (const stream& each : streams) memory.pool().forget_stream(each);
+  for (const stream& each : streams) each.synchronize();
+  for (std::size_t i = 0; i < looks.size(); ++i) {
+    const unsigned char* const first = seen.get() + i * seen_bytes;
+    const auto right = std::count(first, first + looks[i].bytes, looks[i].value);
+    REQUIRE(static_cast<std::size_t>(right) == looks[i].bytes);
+  }
 }
 
 }  // namespace
@@ -313,6 +330,71 @@ TEST_CASE("vmm_pool_resource: trim takes nothing away that work under way uses")
   held.release();
   used.synchronize();
   CHECK(pool.trim_to(0) == 8 * MiB);
+}
+
+namespace {
+
+/// Sixteen blocks, all that there may be, every other one given back by work that is held.
+struct pool_in_use {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  stream used{device};
+  std::vector<void*> parts;
+  test::held_streams held;
+
+  pool_in_use() {
+    for (int i = 0; i < 16; ++i) parts.push_back(pool.allocate(used, 4 * MiB));
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      fill_async(used, parts[i], static_cast<unsigned char>(i), 4 * MiB);
+    for (std::size_t i = 0; i < parts.size(); i += 2) pool.deallocate(used, parts[i], 4 * MiB);
+  }
+  ~pool_in_use() {
+    held.release();
+    for (std::size_t i = 1; i < parts.size(); i += 2) {
+      std::vector<unsigned char> seen(4 * MiB);
+      copy(used, seen.data(), parts[i], seen.size());
+      CHECK(std::count(seen.begin(), seen.end(), i) == static_cast<std::ptrdiff_t>(seen.size()));
+      pool.deallocate(used, parts[i], 4 * MiB);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("vmm_pool_resource: chunks move while work under way uses them, and nothing waits") {
+  pool_in_use it;
+  const test::calls_of waits{test::waiting_functions};
+  void* const large = it.pool.allocate(it.used, 32 * MiB);
+  fill_async(it.used, large, 99, 32 * MiB);
+  CHECK(waits.count() == 0);
+  CHECK(it.pool.statistics().reserved_current == 64 * MiB);
+  CHECK(it.pool.statistics().mapped_bytes > 64 * MiB);
+  it.held.release();
+  it.used.synchronize();
+  CHECK(it.pool.statistics().mapped_bytes == 64 * MiB);
+  std::vector<unsigned char> seen(32 * MiB);
+  copy(it.used, seen.data(), large, seen.size());
+  CHECK(std::count(seen.begin(), seen.end(), 99) == static_cast<std::ptrdiff_t>(seen.size()));
+  it.pool.deallocate(it.used, large, 32 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: where two addresses are not coherent chunks move when work is done") {
+  const test::assumed_capability found{"coherent_aliases=no"};
+  pool_in_use it;
+  it.held.release();
+  void* const large = it.pool.allocate(it.used, 32 * MiB);
+  CHECK(it.pool.statistics().reserved_current == 64 * MiB);
+  CHECK(it.pool.statistics().mapped_bytes == 64 * MiB);
+  it.pool.deallocate(it.used, large, 32 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: it may end amid a move") {
+  const hipvmm_host_counters before = test::live_objects();
+  {
+    pool_in_use it;
+    it.pool.deallocate(it.used, it.pool.allocate(it.used, 32 * MiB), 32 * MiB);
+  }
+  drain_retired_memory();
+  CHECK(test::live_objects() == before);
 }
 
 TEST_CASE("vmm_pool_resource: its end waits for nothing and loses nothing") {

@@ -152,6 +152,11 @@ std::size_t engine::trim(std::size_t bytes_to_keep,
   }
 }
 
+void engine::end_old_addresses() {
+  const alone turn{*this};
+  if (!aliases_.empty()) errand{*this, idle(), 0, unit}.end_old_addresses();
+}
+
 void engine::set_rules(reuse_rules rules) {
   const books_lock lock{books_};
   rules_ = rules;

@@ -134,6 +134,8 @@ class engine {
   /// Gives idle chunks back until `bytes_to_keep` are left or `deadline` has come, and returns how
   /// many bytes went. Other threads have their turns between every few chunks.
   std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline);
+  /// Old addresses of moved chunks end whose work has passed.
+  void end_old_addresses();
   /// Backs at least `bytes` in all, for later.
   void reserve(std::size_t bytes);
   /// Keeps everybody from the sides while it lives. What fails meanwhile is told afterwards, for an
@@ -165,6 +167,7 @@ class engine {
   /// An old address of a chunk that work under way may still use.
   struct old_address {
     block* addresses;
+    std::uint64_t order;  // of the chunk
     stream_ledger* owner;
     std::uint64_t stamp;
   };

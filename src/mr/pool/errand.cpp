@@ -29,8 +29,7 @@ std::optional<std::size_t> errand::serve() {
       if (const auto found = take_own(rung::followed)) return found;
     }
     make_marks();
-    look_at_marks();
-    end_aliases();
+    end_old_addresses();
     if (gather(gathered::passed)) {
       if (const auto found = take_own(waited_ ? rung::waited : rung::opportunistic)) return found;
     }
@@ -131,17 +130,30 @@ void errand::look_at_marks() {
   all_.vacate_forgotten();
 }
 
-void errand::end_aliases() {
-  all_.aliases_.remove_if([this](const engine::old_address& one) {
+template <typename Predicate>
+void errand::end_aliases(Predicate is_over) {
+  all_.aliases_.remove_if([&](const engine::old_address& one) {
     {
       const books_lock lock{all_.books_};
-      if (!one.owner->has_passed(one.stamp)) return false;
+      if (!is_over(one)) return false;
     }
-    all_.memory_.end_alias(one.addresses->offset, one.addresses->bytes);
+    if (!all_.memory_.end_alias(one.addresses->offset, one.addresses->bytes)) return false;
     const books_lock lock{all_.books_};
     all_.make_unmapped(*one.addresses);
     return true;
   });
+}
+
+void errand::end_old_addresses() {
+  look_at_marks();
+  end_aliases([](const engine::old_address& one) { return one.owner->has_passed(one.stamp); });
+}
+
+void errand::lift(const idle_chunk& chunk) {
+  // Nothing uses it by an old address either, known to have passed or not: what does comes before
+  // what was seen to pass at the present one.
+  end_aliases([&chunk](const engine::old_address& one) { return one.order == chunk.order; });
+  all_.memory_.lift(chunk.offset, chunk.bytes);
 }
 
 std::optional<stream_ledger::marked> errand::mark_for(stream_ledger& whose, std::uint64_t stamp) {
@@ -163,7 +175,24 @@ std::optional<stream_ledger::marked> errand::mark_for(stream_ledger& whose, std:
   return marks.back();
 }
 
+bool errand::wait_for(const blocks& taken) {
+  for (const block* const one : taken) {
+    stream_ledger& owner = *one->owner;
+    {
+      const books_lock lock{all_.books_};
+      if (owner.has_passed(one->stamp)) continue;
+    }
+    const auto known = mark_for(owner, one->stamp);
+    if (!known) return false;
+    known->mark->synchronize();
+    const books_lock lock{all_.books_};
+    owner.note_passed(known->stamp);
+  }
+  return true;
+}
+
 bool errand::order_behind(const blocks& taken) {
+  if (user_.is_idle()) return wait_for(taken);
   for (const block* const one : taken) {
     stream_ledger& owner = *one->owner;
     {
@@ -172,17 +201,12 @@ bool errand::order_behind(const blocks& taken) {
     }
     const auto known = mark_for(owner, one->stamp);
     if (!known) return false;
-    if (user_.is_idle()) {
-      known->mark->synchronize();
-    } else if (!known->mark->hold_back(user_.stream())) {
+    if (!known->mark->hold_back(user_.stream())) {
       captured_.push_back(&user_);
       return false;
     }
     const books_lock lock{all_.books_};
-    if (user_.is_idle())
-      owner.note_passed(known->stamp);
-    else
-      user_.note_follows(owner, known->stamp);
+    user_.note_follows(owner, known->stamp);
   }
   return true;
 }

@@ -28,6 +28,8 @@ class errand {
     bool may_go_on;     ///< there may be more, now or when streams have come further
   };
   [[nodiscard]] trimmed trim(std::size_t bytes_to_keep);
+  /// Ends those that no work under way uses any more. Pre: the lock of misses is held.
+  void end_old_addresses();
 
  private:
   using books_lock = engine::books_lock;
@@ -48,12 +50,13 @@ class errand {
   /// Marks each stream that gave back what no mark vouches for.
   void make_marks();
   void look_at_marks();
-  void end_aliases();
   /// A mark of `whose` that vouches for `stamp`; nullopt, and noted, while the stream is captured.
   [[nodiscard]] std::optional<stream_ledger::marked> mark_for(stream_ledger& whose,
                                                               std::uint64_t stamp);
-  /// Makes the user's work from now on come behind what was given back in `taken`. False, and
-  /// noted, where a capture forbids that: is_usable() then names less.
+  /// Waits until nothing uses what was given back in `taken`. False, and noted, where a capture
+  /// forbids that: look_around() then finds less.
+  [[nodiscard]] bool wait_for(const blocks& taken);
+  /// Makes the user's work from now on come behind what was given back in `taken`. False as above.
   [[nodiscard]] bool order_behind(const blocks& taken);
 
   /// Backs the next bytes of the place with a new chunk.
@@ -62,6 +65,10 @@ class errand {
   /// left its address and has no new one goes back to the device; the rest is free as before.
   void undo(growth& work) noexcept;
   void remove(const idle_chunk& chunk, const blocks& around);
+  /// Takes a chunk that nothing uses any more away from all its addresses.
+  void lift(const idle_chunk& chunk);
+  template <typename Predicate>
+  void end_aliases(Predicate is_over);
 
   // The books are locked for all that follows.
   [[nodiscard]] bool is_usable(const block& one) const noexcept;
@@ -85,6 +92,8 @@ class errand {
   void claim_all(growth& work);
   /// Claims what a growth needs, in the user's order; false where there is no place for it.
   [[nodiscard]] bool begin(growth& work);
+  /// Whether what is claimed may be moved: in the user's order, or else no more in use.
+  [[nodiscard]] bool may_move(growth& work);
   /// The chunk has left its address: joins what is left there, and gives the chunk's node.
   [[nodiscard]] engine::chunk_map::node_type note_moved(growth& work, std::size_t source) noexcept;
   void note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept;

@@ -31,6 +31,7 @@ struct errand::growth {
   std::size_t wanted = 0;  // bytes of the hole to be backed
   std::size_t mapped = 0;  // bytes of the hole backed so far
   std::size_t created = 0;
+  std::uint64_t in_use_until = 0;  // stamp of the user: chunks that stay mapped, until then
 };
 
 std::size_t errand::granule() const noexcept {
@@ -103,6 +104,35 @@ void errand::claim_all(growth& work) {
     claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes, each.around);
 }
 
+bool errand::may_move(growth& work) {
+  // What nothing uses any more leaves its address. What work under way may still use, before
+  // anything of the user's stream does, keeps it until that work has passed; where it cannot, the
+  // caller waits, for that costs less than the memory that would be created instead. Nor can it
+  // for a per-thread stream: other threads could not tell how far that has come.
+  const bool may_stay = all_.memory_.has_aliases() && !user_.is_idle() && user_.thread() == 0;
+  for (const auto& source : work.sources) {
+    if (!(may_stay ? order_behind(source.around) : wait_for(source.around))) return false;
+  }
+  std::uint64_t now = 0;
+  bool any = false;
+  {
+    const books_lock lock{all_.books_};
+    now = user_.now();
+    for (auto& source : work.sources) {
+      if (std::all_of(source.around.begin(), source.around.end(),
+                      [](const block* each) { return each->owner->has_passed(each->stamp); }))
+        continue;
+      source.stage = growth::source::stays_mapped;
+      any = true;
+    }
+  }
+  if (!any) return true;
+  // The user's stream comes behind all of them now, and nothing else of it is to be waited for.
+  const auto known = mark_for(user_, now);
+  if (known) work.in_use_until = known->stamp;
+  return known.has_value();
+}
+
 engine::chunk_map::node_type errand::note_moved(growth& work, std::size_t source) noexcept {
   const idle_chunk& chunk = work.sources[source].chunk;
   all_.counters_.physical_bytes -= chunk.bytes;
@@ -160,9 +190,7 @@ bool errand::begin(growth& work) {
       if (!plan_for(found.least, found, work) && !plan_for(found.widest, found, work)) return false;
       claim_all(work);
     }
-    bool is_ordered = order_behind(work.around);
-    for (const auto& source : work.sources) is_ordered = is_ordered && order_behind(source.around);
-    if (is_ordered) return true;
+    if (order_behind(work.around) && may_move(work)) return true;
     undo(work);
     work = {};
   }
@@ -173,20 +201,10 @@ std::optional<std::size_t> errand::grow() {
   growth work;
   try {
     if (!begin(work)) return std::nullopt;
-
-    // What nothing uses any more leaves its address. What work under way may still use, before
-    // anything of the user's stream does, keeps it until that work has passed.
     for (std::size_t i = 0; i < work.sources.size(); ++i) {
       auto& source = work.sources[i];
-      {
-        const books_lock lock{all_.books_};
-        const bool in_use =
-            std::any_of(source.around.begin(), source.around.end(),
-                        [](const block* each) { return !each->owner->has_passed(each->stamp); });
-        source.stage = in_use ? growth::source::stays_mapped : growth::source::waits;
-      }
       if (source.stage == growth::source::stays_mapped) continue;
-      memory.lift(source.chunk.offset, source.chunk.bytes);
+      lift(source.chunk);
       source.stage = growth::source::lifted;
       const books_lock lock{all_.books_};
       source.node = note_moved(work, i);
@@ -208,7 +226,7 @@ std::optional<std::size_t> errand::grow() {
       const books_lock lock{all_.books_};
       note_mapped(work, note_moved(work, i));
       ++all_.counters_.chunks_moved;
-      old.front() = {source.around.front(), &user_, user_.stamp()};
+      old.front() = {source.around.front(), source.chunk.order, &user_, work.in_use_until};
       all_.aliases_.splice(all_.aliases_.end(), old);
     }
     while (work.mapped < work.wanted) {

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
@@ -29,11 +29,17 @@ void region_memory::create(std::size_t offset, std::size_t bytes) { region_.comm
 
 void region_memory::lift(std::size_t offset, std::size_t bytes) { region_.decommit(offset, bytes); }
 
-// A region knows one address for each chunk. Where a chunk may have two, moving it could begin
-// while work under way still uses it.
-void region_memory::alias(std::size_t, std::size_t, std::size_t) {
-  throw unsupported{"a region does not map a chunk at two addresses"};
+void region_memory::alias(std::size_t from, std::size_t to, std::size_t) {
+  region_.move_chunk(from, to);
 }
-void region_memory::end_alias(std::size_t, std::size_t) noexcept {}
+
+bool region_memory::end_alias(std::size_t from, std::size_t) noexcept {
+  bool ended = false;
+  detail::report_exceptions([&] {
+    region_.end_move(from);
+    ended = true;
+  });
+  return ended;
+}
 
 }  // namespace hipvmm::mr::pool

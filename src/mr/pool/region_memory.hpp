@@ -18,12 +18,12 @@ class region_memory final : public physical_side {
 
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
   [[nodiscard]] std::size_t granularity() const override { return region_.granularity(); }
-  [[nodiscard]] bool has_aliases() const override { return false; }
+  [[nodiscard]] bool has_aliases() const override { return region_.can_move_chunks(); }
   void create(std::size_t offset, std::size_t bytes) override;
   void lift(std::size_t offset, std::size_t bytes) override;
   void drop_lifted() noexcept override { lifted_.trim(); }
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
-  void end_alias(std::size_t from, std::size_t bytes) noexcept override;
+  bool end_alias(std::size_t from, std::size_t bytes) noexcept override;
 
   [[nodiscard]] region& memory() noexcept { return region_; }
 

@@ -25,14 +25,16 @@ class physical_side {
   /// of their creation, else a new one. Throws: out_of_memory, hip_error; then nothing changed.
   virtual void create(std::size_t offset, std::size_t bytes) = 0;
   /// Takes the chunk at `offset` away from its address, for create(). Pre: nothing in flight uses
-  /// it. Throws: hip_error; then nothing changed.
+  /// it, and it has no other address. Throws: hip_error; then nothing changed.
   virtual void lift(std::size_t offset, std::size_t bytes) = 0;
   /// Gives what is lifted back to the device.
   virtual void drop_lifted() noexcept = 0;
   /// Backs [to, to + bytes) with the chunk at `from`, which keeps that address too until
   /// end_alias(from). Pre: has_aliases(). Throws: hip_error; then nothing changed.
   virtual void alias(std::size_t from, std::size_t to, std::size_t bytes) = 0;
-  virtual void end_alias(std::size_t from, std::size_t bytes) noexcept = 0;
+  /// Whether the chunk has left [from, from + bytes). What HIP refuses is reported, and may be
+  /// tried again.
+  virtual bool end_alias(std::size_t from, std::size_t bytes) noexcept = 0;
 };
 
 /// A point in a stream that can be asked whether it has passed.

@@ -29,12 +29,12 @@ survey errand::look_around() const {
   survey found;
   block* run = nullptr;      // where the present stretch of usable blocks begins
   block* movable = nullptr;  // the same of those whose memory may go elsewhere
-  const bool may_be_in_use = all_.memory_.has_aliases() && !user_.is_idle() && user_.thread() == 0;
   for (block* at = &all_.space_.front();; at = at->next) {
     const bool ends = at == nullptr;
     const std::size_t here = ends ? all_.memory_.address_bytes() : at->offset;
     const bool joins_run = !ends && is_usable(*at);
-    const bool may_move = joins_run && (may_be_in_use || at->owner->has_passed(at->stamp));
+    const bool may_move = joins_run && (at->owner->has_passed(at->stamp) ||
+                                        (!is_captured(*at->owner) && !is_captured(user_)));
     if (run != nullptr && !joins_run) look_at_run(*run, here, found);
     if (movable != nullptr && !may_move) add_sources(*movable, here, found);
     if (ends) return found;

@@ -11,8 +11,7 @@ errand::trimmed errand::trim(std::size_t bytes_to_keep) {
   const engine::alone turn{all_};
   for (stream_ledger* const each : ledgers_) all_.empty_caches(*each);
   make_marks();
-  look_at_marks();
-  end_aliases();
+  end_old_addresses();
 
   std::vector<idle_chunk> chosen;
   std::vector<blocks> around;
@@ -80,7 +79,7 @@ errand::trimmed errand::trim(std::size_t bytes_to_keep) {
 }
 
 void errand::remove(const idle_chunk& chunk, const blocks& around) {
-  all_.memory_.lift(chunk.offset, chunk.bytes);
+  lift(chunk);
   const books_lock lock{all_.books_};
   all_.counters_.physical_bytes -= chunk.bytes;
   all_.chunks_.erase(chunk.offset);

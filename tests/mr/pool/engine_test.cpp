@@ -195,15 +195,15 @@ TEST_CASE("pool: idle chunks move to where a request needs them") {
   CHECK(pool.served(rung::moved) == 1);
 }
 
-TEST_CASE("pool: chunks in use move where one chunk may have two addresses, and nowhere else") {
+TEST_CASE("pool: chunks in use move, and nobody waits where one chunk may have two addresses") {
   for (const bool aliases : {false, true}) {
     pool_of pool{2, aliases};
     std::vector<std::size_t> all;
     for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
     for (std::size_t i = 0; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
     const std::size_t large = pool.take(0, 8 * MiB);
-    CHECK(pool.memory.held() == (aliases ? 16 * MiB : 24 * MiB));
-    CHECK(pool.streams.host_waits == 0);
+    CHECK(pool.memory.held() == 16 * MiB);
+    CHECK((pool.streams.host_waits == 0) == aliases);
     pool.give(0, large, 8 * MiB);
     // A later miss ends the old addresses of what moved.
     pool.streams.finish_all();
@@ -299,6 +299,67 @@ TEST_CASE("pool: nobody is told as the user of what a forgotten stream had taken
   }
 }
 
+namespace {
+
+/// Four chunks of stream 0 that moved while in use, as one block at `large`.
+struct pool_amid_moves : pool_of {
+  pool_amid_moves() : pool_of{2, true} {
+    for (std::size_t& each : parts) each = take(0, 2 * MiB);
+    for (std::size_t i = 0; i < parts.size(); i += 2) give(0, parts[i], 2 * MiB);
+    large = take(0, 8 * MiB);
+    REQUIRE(memory.held() == 16 * MiB);
+    REQUIRE(memory.mappings() == 12);
+  }
+  std::array<std::size_t, 8> parts{};
+  std::size_t large = 0;
+};
+
+}  // namespace
+
+TEST_CASE("pool: memory with two addresses is counted once, and both count as mapped") {
+  pool_amid_moves pool;
+  CHECK(pool.all.counters().physical_bytes == 16 * MiB);
+  CHECK(pool.all.look().physical_bytes == 16 * MiB);
+  CHECK(pool.all.look().mapped_bytes == 24 * MiB);
+  CHECK(pool.all.look().largest_moved == 0);
+}
+
+TEST_CASE("pool: old addresses end when somebody looks and their work has passed, not before") {
+  pool_amid_moves pool;
+  pool.all.end_old_addresses();
+  CHECK(pool.memory.mappings() == 12);
+  // What the stream got since then is not waited for.
+  pool.streams.advance(0, pool.streams.submitted(0) - 1);
+  pool.all.end_old_addresses();
+  CHECK(pool.memory.mappings() == 8);
+  CHECK(pool.all.look().mapped_bytes == 16 * MiB);
+}
+
+TEST_CASE("pool: old addresses that the device does not let go end later, and are not used") {
+  pool_amid_moves pool;
+  pool.streams.finish_all();
+  pool.memory.keeps_aliases = true;
+  pool.all.end_old_addresses();
+  CHECK(pool.memory.mappings() == 9);
+  CHECK(pool.all.look().mapped_bytes == 18 * MiB);
+  pool.take(0, 32 * MiB);
+  CHECK(pool.memory.mappings() == 8 + 4);
+}
+
+TEST_CASE("pool: memory that goes leaves its old addresses too, known to have passed or not") {
+  pool_amid_moves pool;
+  pool.streams.wait(1, 0);
+  pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+  pool.give(0, pool.large, 8 * MiB);
+  const std::size_t taken = pool.take(1, 8 * MiB);
+  CHECK(taken == pool.large);
+  pool.give(1, taken, 8 * MiB);
+  // Asked before, stream 0 is not done; asked then, stream 1 is, which comes behind it.
+  pool.streams.finishes_after_poll = true;
+  CHECK(pool.all.trim(0, {}) == 8 * MiB);
+  CHECK(pool.memory.mappings() == 4);
+}
+
 TEST_CASE("pool: memory for all streams is idle") {
   pool_of pool;
   const std::size_t first = pool.take(0, 2 * MiB);
@@ -363,6 +424,26 @@ TEST_CASE("pool: addresses that were emptied are used again") {
     pool.streams.finish_all();
   }
   CHECK(pool.memory.held() <= 48 * MiB);
+}
+
+TEST_CASE("pool: a growth that fails leaves everything to be used") {
+  for (const bool aliases : {false, true}) {
+    for (std::uint64_t call = 1; call <= 8; ++call) {
+      pool_of pool{2, aliases};
+      std::vector<std::size_t> all;
+      for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+      for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
+      pool.memory.fails_at = call;
+      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.ledger(0), 40 * MiB, 256)),
+                      hip_error);
+      CHECK(pool.memory.fails_at == 0);
+      CHECK(pool.all.counters().physical_bytes == pool.memory.held());
+      pool.take(1, 40 * MiB);
+      for (std::size_t i = 1; i < all.size(); i += 2) pool.give(1, all[i], 2 * MiB);
+      pool.streams.finish_all();
+      pool.take(0, pool.memory.held() - 40 * MiB);
+    }
+  }
 }
 
 }  // namespace hipvmm::mr::pool

@@ -10,7 +10,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -105,6 +107,8 @@ class hand_driven_streams final : public mr::pool::stream_side {
   std::uint64_t foreign_marks = 0;  ///< made by a thread whose stream it is not
   std::uint64_t waits = 0;
   std::uint64_t host_waits = 0;
+  /// All streams come to their ends right after the next mark was asked.
+  bool finishes_after_poll = false;
 
  private:
   using clock = std::vector<std::uint64_t>;
@@ -123,7 +127,11 @@ class hand_driven_streams final : public mr::pool::stream_side {
   struct point_mark final : mr::pool::stream_mark {
     point_mark(hand_driven_streams& all, stream_point at, clock before)
         : streams{all}, point{at}, behind{std::move(before)} {}
-    [[nodiscard]] bool is_done() const override { return streams.is_done(point); }
+    [[nodiscard]] bool is_done() const override {
+      const bool done = streams.is_done(point);
+      if (std::exchange(streams.finishes_after_poll, false)) streams.finish_all();
+      return done;
+    }
     void synchronize() const override {
       ++streams.host_waits;
       streams.advance(point.stream, point.position);
@@ -185,6 +193,7 @@ class watched_memory final : public mr::pool::physical_side {
     may_fail();
     const auto at = require_mapped(offset, bytes);
     require_unused(*at->second.memory);
+    REQUIRE_MESSAGE(at->second.memory.use_count() == 1, "memory is taken that has two addresses");
     lifted_.push_back(at->second.memory);
     mapped_.erase(at);
   }
@@ -199,11 +208,13 @@ class watched_memory final : public mr::pool::physical_side {
     const auto at = require_mapped(from, bytes);
     mapped_.emplace(to, mapping_of{at->second.memory, {}});
   }
-  void end_alias(std::size_t from, std::size_t bytes) noexcept override {
+  bool end_alias(std::size_t from, std::size_t bytes) noexcept override {
+    if (std::exchange(keeps_aliases, false)) return false;
     const auto at = require_mapped(from, bytes);
     // Work under way may go on through another address, not through this one.
     for (const stream_point& use : at->second.uses) REQUIRE(streams_.is_done(use));
     mapped_.erase(at);
+    return true;
   }
 
   /// Work of `stream` uses the memory: it comes behind the use before, whoever made that.
@@ -228,6 +239,8 @@ class watched_memory final : public mr::pool::physical_side {
   std::uint64_t created = 0;
   /// The call, from 1, that fails next; 0: none.
   std::uint64_t fails_at = 0;
+  /// The next end of an alias fails.
+  bool keeps_aliases = false;
 
  private:
   using chunk = std::vector<stream_point>;  // by piece, who used it last

@@ -50,7 +50,10 @@ class costly_memory final : public physical_side {
     microseconds += map_cost;
     ++moved;
   }
-  void end_alias(std::size_t, std::size_t) noexcept override { microseconds += unmap_cost; }
+  bool end_alias(std::size_t, std::size_t) noexcept override {
+    microseconds += unmap_cost;
+    return true;
+  }
 
   double microseconds = 0;
   std::uint64_t created = 0;
@@ -128,8 +131,8 @@ int simulate(const options& chosen) {
     if (action[0] == 'a') {
       const bool is_small = bytes <= largest_piece;
       const std::size_t held = bytes == 0 ? engine::unit : (bytes + 255) / 256 * 256;
-      const std::size_t cached = is_small ? pool.cached_piece(user, classes.of(held))
-                                          : pool.cached_block(user, held);
+      const std::size_t cached =
+          is_small ? pool.cached_piece(user, classes.of(held)) : pool.cached_block(user, held);
       const auto offset = cached != piece_cache::npos ? cached
                           : is_small
                               ? pool.allocate_piece(*user.ledger, *user.cache, classes.of(held))
