@@ -103,8 +103,9 @@ TEST_CASE("settings: a fault plan that is not understood ends every call, with o
       run_case_in_child(refused_case, {"HIPVMM_HOST_FAULTS=hipMalloc nth=2"});
   CAPTURE(result.output);
   CHECK(passed(result));
-  CHECK(result.output.find("hipvmm host provider: HIPVMM_HOST_FAULTS: the rule \"hipMalloc nth=2\" "
-                           "is not valid: it does nothing: add error=NAME, delay=TIME or kill.") !=
+  CHECK(result.output.find(
+            "hipvmm host provider: HIPVMM_HOST_FAULTS: the rule \"hipMalloc nth=2\" "
+            "is not valid: it does nothing: add error=NAME, delay=TIME, abort or kill.") !=
         std::string::npos);
 }
 
