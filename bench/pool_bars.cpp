@@ -9,13 +9,11 @@
 namespace bench {
 namespace {
 
-using figure = std::optional<double>;
-
-/// The row of our pool; nullptr where it was not measured.
+/// nullptr where it was not measured.
 const measurement* find(const std::vector<measurement>& rows, const char* scenario,
-                        std::size_t bytes, int threads) {
+                        std::size_t bytes, int threads, const char* method = name::pool) {
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const measurement& row) {
-    return row.scenario == scenario && row.method == name::pool && row.bytes == bytes &&
+    return row.scenario == scenario && row.method == method && row.bytes == bytes &&
            row.threads == threads && !row.seconds.empty();
   });
   return found == rows.end() ? nullptr : &*found;
@@ -34,19 +32,20 @@ std::vector<bar> judge_pool(const std::vector<measurement>& rows, const pool_set
   std::vector<bar> bars;
   for (const std::size_t bytes : {std::size_t{256}, hipvmm::MiB, 256 * hipvmm::MiB}) {
     const std::string size = hipvmm::format_bytes(bytes);
-    const measurement* const plain = find(rows, scenario::pairs, bytes, 1);
-    const measurement* const among = find(rows, scenario::pairs_with_holes, bytes, 1);
-    bars.push_back(at_most("pair of " + size, 60, " ns", nanoseconds(plain)));
-    figure ratio;
-    if (plain != nullptr && among != nullptr)
-      ratio = summarize(among->seconds).median / summarize(plain->seconds).median;
     bars.push_back(
-        at_most("pair of " + size + " among holes beside without", 1.2, " times", ratio));
+        at_most("pair of " + size, 60, " ns", nanoseconds(find(rows, scenario::pairs, bytes, 1))));
+    const measurement* const among = find(rows, scenario::pairs_with_holes, bytes, 1);
+    const measurement* const without =
+        find(rows, scenario::pairs_with_holes, bytes, 1, name::pool_without_holes);
+    std::vector<double> ratios;
+    if (among != nullptr && without != nullptr) ratios = paired_ratios(*among, *without);
+    bars.push_back(
+        at_most("pair of " + size + " among holes beside without", 1.2, " times", ratios));
   }
   bars.push_back(at_most("pair of 256 B in aggregate, 4 threads with streams of their own", 40,
                          " ns", nanoseconds(find(rows, scenario::own_streams, 256, 4))));
   const measurement* const trim = find(rows, scenario::beside_trim, chosen.trim_bytes, 1);
-  figure longest;
+  std::optional<double> longest;
   if (trim != nullptr) longest = summarize(trim->seconds).max * 1e3;
   bars.push_back(at_most("longest pair beside a trim of " + hipvmm::format_bytes(chosen.trim_bytes),
                          1, " ms", longest));

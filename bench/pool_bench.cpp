@@ -67,7 +67,7 @@ bench::pool_settings defaults() {
 std::size_t most_held(const bench::pool_settings& chosen) {
   const std::size_t largest = *std::max_element(chosen.sizes.begin(), chosen.sizes.end());
   // Beside what they were asked for, pools hold what is lost between blocks.
-  return std::max({5 * largest, 4 * (largest + chosen.holes * bench::bytes_for_hole),
+  return std::max({5 * largest + 4 * chosen.holes * bench::bytes_for_hole,
                    6 * chosen.random_live_bytes, 6 * chosen.handover_bytes, 6 * chosen.loop_bytes,
                    2 * chosen.create_bytes, 3 * chosen.trim_bytes}) +
          256 * hipvmm::MiB;

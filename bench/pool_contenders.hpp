@@ -26,6 +26,7 @@ struct contender {
 
 namespace name {
 inline constexpr const char* pool = "vmm_pool_resource";
+inline constexpr const char* pool_without_holes = "vmm_pool_resource, no holes";
 inline constexpr const char* async_pool = "hipMallocAsync";
 inline constexpr const char* locked = "mutex and list";
 inline constexpr const char* locked_events = "mutex, list and events";

@@ -74,12 +74,26 @@ std::vector<std::size_t> sizes_in_turn() {
 std::vector<measurement> measure_pairs(const pool_settings& chosen) {
   const hipvmm::device_ref device = chosen.common.device;
   std::vector<measurement> rows;
+  const std::vector<contender> keeping = pools(device);
+  const std::vector<contender> all = contenders(device);
   const auto add = [&](const char* scenario, std::size_t bytes,
                        const std::vector<std::size_t>& sizes, std::size_t hole_count) {
+    const auto with = [&](const contender& who, std::size_t count) {
+      return entry{who, [&, count] {
+                     return std::make_unique<pairs_job>(who.make(), device, sizes, count,
+                                                        chosen.sample_seconds);
+                   }};
+    };
+    std::vector<entry> entries;
     // What hipMalloc costs does not depend on what else there is.
-    const std::vector<contender> all = hole_count == 0 ? contenders(device) : pools(device);
-    for (measurement& row : measure_each<pairs_job>(row_for(scenario, bytes), all, chosen, device,
-                                                    sizes, hole_count, chosen.sample_seconds))
+    for (const contender& each : hole_count == 0 ? all : keeping)
+      entries.push_back(with(each, hole_count));
+    if (hole_count != 0) {
+      // Once more in the same turns, for the bar.
+      entries.push_back(with(keeping.front(), 0));
+      entries.back().who.name = name::pool_without_holes;
+    }
+    for (measurement& row : measure_jobs(row_for(scenario, bytes), entries, chosen))
       rows.push_back(std::move(row));
   };
   for (const std::size_t bytes : chosen.sizes) add(scenario::pairs, bytes, {bytes}, 0);
