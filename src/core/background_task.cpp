@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/background_task.hpp"
 
+#include <algorithm>
 #include <boost/intrusive/list.hpp>
 #include <condition_variable>
 #include <cstdlib>
@@ -12,6 +13,8 @@ namespace hipvmm::detail {
 
 class background_worker {
  public:
+  using clock = std::chrono::steady_clock;
+
   static background_worker& instance() {
     // Never destroyed: owners of static storage may settle their tasks while the process exits.
     static auto& worker = *new background_worker;
@@ -23,11 +26,21 @@ class background_worker {
     if (!ends_at_exit || !thread_.start()) return false;
     {
       const std::lock_guard lock{mutex_};
-      queue_.push_back(task);
-      task.stage_.store(background_task::stage::queued, std::memory_order_release);
+      if (task.stage_ == background_task::stage::running) {
+        task.again_ = true;
+        task.due_ = clock::now();
+      } else if (task.stage_ == background_task::stage::idle) {
+        queue(task, clock::now());
+      }
     }
     wanted_.notify_one();
     return true;
+  }
+
+  void run_again(background_task& task, clock::time_point due) noexcept {
+    const std::lock_guard lock{mutex_};
+    if (!task.again_ || due < task.due_) task.due_ = due;
+    task.again_ = true;
   }
 
   void settle(background_task& task) noexcept {
@@ -37,7 +50,9 @@ class background_worker {
       task.stage_.store(background_task::stage::idle, std::memory_order_release);
       ended_.notify_all();
     }
+    task.settling_ = true;
     ended_.wait(lock, [&task] { return task.stage_ == background_task::stage::idle; });
+    task.settling_ = false;
   }
 
   void wait_until_idle() {
@@ -48,17 +63,39 @@ class background_worker {
  private:
   background_worker() : thread_{[this](const std::stop_token& stop) { work(stop); }} {}
 
+  void queue(background_task& task, clock::time_point due) noexcept {
+    task.due_ = due;
+    queue_.push_back(task);
+    task.stage_.store(background_task::stage::queued, std::memory_order_release);
+  }
+
+  /// The first of those that are due first.
+  auto next() noexcept {
+    return std::min_element(queue_.begin(), queue_.end(),
+                            [](const auto& a, const auto& b) { return a.due_ < b.due_; });
+  }
+
   void work(const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     while (wanted_.wait(lock, stop, [this] { return !queue_.empty(); }) && !stop.stop_requested()) {
-      background_task& task = queue_.front();
-      queue_.pop_front();
+      background_task& task = *next();
+      const clock::time_point due = task.due_;
+      if (due > clock::now()) {
+        wanted_.wait_until(lock, stop, due, [&] { return queue_.empty() || next()->due_ < due; });
+        continue;
+      }
+      queue_.erase(queue_.iterator_to(task));
+      task.again_ = false;
       task.stage_.store(background_task::stage::running, std::memory_order_relaxed);
       busy_ = true;
       lock.unlock();
       task.body_();
       lock.lock();
       busy_ = false;
+      if (task.again_ && !task.settling_) {
+        queue(task, task.due_);
+        continue;
+      }
       // The last use of the task: from here on its owner may destroy it.
       task.stage_.store(background_task::stage::idle, std::memory_order_release);
       ended_.notify_all();
@@ -74,6 +111,16 @@ class background_worker {
 };
 
 bool background_task::submit() noexcept { return background_worker::instance().submit(*this); }
+
+bool background_task::request() noexcept {
+  // Whoever sees it queued has done before that what the body is to see.
+  if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
+  return submit();
+}
+
+void background_task::run_again_in(std::chrono::microseconds delay) noexcept {
+  background_worker::instance().run_again(*this, background_worker::clock::now() + delay);
+}
 
 void background_task::settle() noexcept {
   if (pending()) background_worker::instance().settle(*this);

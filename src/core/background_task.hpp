@@ -3,15 +3,16 @@
 
 #include <atomic>
 #include <boost/intrusive/list_hook.hpp>
+#include <chrono>
 #include <functional>
 #include <utility>
 
 namespace hipvmm::detail {
 
 /// Work that its owner hands, again and again, to the one background worker of the process, which
-/// takes tasks in the order they were submitted. One thread at a time uses a task. What the body
-/// writes belongs to the worker while pending(), and to the owner else. Submitting and settling
-/// allocate nothing; the body runs outside locks.
+/// takes tasks in the order they were submitted. One thread at a time uses a task, but for
+/// request(). What the body writes belongs to the worker while pending(), and to the owner else.
+/// Submitting and settling allocate nothing; the body runs outside locks.
 class background_task : public boost::intrusive::list_base_hook<> {
  public:
   /// `body` runs in the worker, for which background_thread's rules hold: it must not throw.
@@ -24,6 +25,11 @@ class background_task : public boost::intrusive::list_base_hook<> {
   /// Queues the body to run once. Returns false, and the body will not run, when the process is
   /// exiting or the system refuses a thread. Pre: not pending().
   bool submit() noexcept;
+  /// Sees to it that the body runs once more from now on, whether it is pending or not; false as
+  /// submit(). Thread-safe.
+  bool request() noexcept;
+  /// For the body: it runs again when `delay` has passed, unless the task is settled before.
+  void run_again_in(std::chrono::microseconds delay) noexcept;
   /// Takes the task back if it has not begun, and waits for its end if it has.
   void settle() noexcept;
   /// Whether it was submitted and has neither ended nor been taken back.
@@ -36,7 +42,10 @@ class background_task : public boost::intrusive::list_base_hook<> {
   enum class stage { idle, queued, running };
 
   std::function<void()> body_;
-  std::atomic<stage> stage_{stage::idle};  // changed under the worker's lock
+  std::atomic<stage> stage_{stage::idle};  // changed under the worker's lock, as what follows
+  std::chrono::steady_clock::time_point due_;
+  bool again_ = false;     // runs again at `due_` when the body has ended
+  bool settling_ = false;  // its owner waits for its end
 };
 
 /// Waits until the worker has done all that was submitted before and meanwhile: tests look then at

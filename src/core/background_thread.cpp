@@ -32,7 +32,9 @@ void background_thread::stop() noexcept {
     stopped_ = true;
     ending = std::move(thread_);
   }
-  // Outside the lock, for the work may want to start the thread.
+  // Outside the lock, for the work may want to start the thread. An error handler may end the
+  // process in the thread itself, which cannot wait for itself.
+  if (ending.get_id() == std::this_thread::get_id()) ending.detach();
 }
 
 }  // namespace hipvmm::detail

@@ -74,7 +74,7 @@ std::size_t vmm_pool_resource::release_threshold() const noexcept { return state
 void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
   state_->threshold = bytes;
   state_->books.empty_all_caches();
-  state_->release_excess();
+  detail::report_exceptions([this] { state_->release_excess(); });
 }
 
 std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }

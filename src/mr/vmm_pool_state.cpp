@@ -214,12 +214,25 @@ bool vmm_pool_resource::state::deallocate_cached(stream_ref stream, void* pointe
          books.deallocate_block(*user.ledger, *user.cache, *offset, in_units(bytes));
 }
 
-void vmm_pool_resource::state::release_excess() noexcept {
-  detail::report_exceptions([this] {
-    const std::size_t keep = threshold.load(std::memory_order_relaxed);
-    const pool::engine_counters now = books.counters();
-    if (now.physical_bytes > keep && now.physical_bytes > now.used_bytes)
-      books.trim(std::max(keep, now.used_bytes), std::chrono::steady_clock::time_point{});
+void vmm_pool_resource::state::release_excess() {
+  const std::size_t keep = threshold.load(std::memory_order_relaxed);
+  const pool::engine_counters now = books.counters();
+  if (now.physical_bytes <= std::max(keep, now.used_bytes)) return;
+  if (!releasing.request()) books.trim(keep, std::chrono::steady_clock::time_point{});
+}
+
+void vmm_pool_resource::state::release_some() noexcept {
+  using namespace std::chrono_literals;
+  constexpr std::chrono::microseconds shortest = 20us;
+  constexpr std::chrono::microseconds longest = 1000us;
+  detail::report_exceptions([&] {
+    const auto done = books.trim_some(threshold.load(std::memory_order_relaxed));
+    if (!done.may_go_on && !done.keeps_aliases) {
+      pause = 0us;
+      return;
+    }
+    pause = done.bytes != 0 ? shortest : std::clamp(2 * pause, shortest, longest);
+    releasing.run_again_in(pause);
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "core/background_task.hpp"
 #include "mr/pool/engine.hpp"
 #include "mr/pool/event_marks.hpp"
 #include "mr/pool/region_memory.hpp"
@@ -49,7 +51,11 @@ struct vmm_pool_resource::state {
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
   /// By address alone.
   void deallocate(void* pointer);
-  void release_excess() noexcept;
+  /// Has what is held beyond the threshold given back when its last use is over, by the library's
+  /// background worker; where there is none, what can go goes now.
+  void release_excess();
+  /// The worker's part of that, a few chunks at a time.
+  void release_some() noexcept;
 
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();
@@ -64,6 +70,10 @@ struct vmm_pool_resource::state {
   std::mutex settings;
   pool_reuse reuse;
   std::shared_ptr<const out_of_memory_callback> callback;
+
+  std::chrono::microseconds pause{0};  // of the worker, before it looks again
+  // Settled before anything that it uses ends.
+  detail::background_task releasing{[this] { release_some(); }};
 };
 
 }  // namespace hipvmm::mr

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <list>
 #include <mutex>
@@ -83,6 +84,55 @@ TEST_CASE("background_task: tasks run in the order they were submitted") {
   detail::wait_for_background_tasks();
   CHECK(order ==
         std::vector<int>{0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19});
+}
+
+TEST_CASE("background_task: what is requested while it runs runs once more") {
+  std::promise<void> begun;
+  std::promise<void> requested;
+  int runs = 0;
+  background_task task{[&] {
+    if (++runs > 1) return;
+    begun.set_value();
+    requested.get_future().wait();
+  }};
+  REQUIRE(task.request());
+  begun.get_future().wait();
+  REQUIRE(task.request());
+  REQUIRE(task.request());
+  requested.set_value();
+  detail::wait_for_background_tasks();
+  CHECK(runs == 2);
+}
+
+TEST_CASE(
+    "background_task: one that wants to run again lets others go first, until it is settled") {
+  using namespace std::chrono_literals;
+  std::vector<int> order;
+  std::atomic<int> runs{0};
+  background_task* repeated = nullptr;
+  background_task first{[&] {
+    order.push_back(1);
+    if (++runs < 3) repeated->run_again_in(1ms);
+  }};
+  background_task second{[&] { order.push_back(2); }};
+  repeated = &first;
+  {
+    const held_worker held;
+    REQUIRE(first.request());
+    REQUIRE(second.submit());
+  }
+  detail::wait_for_background_tasks();
+  CHECK(order == std::vector<int>{1, 2, 1, 1});
+  background_task endless{[&] {
+    ++runs;
+    repeated->run_again_in(1h);
+  }};
+  repeated = &endless;
+  REQUIRE(endless.request());
+  while (runs != 4) std::this_thread::yield();
+  endless.settle();
+  CHECK_FALSE(endless.pending());
+  CHECK(runs == 4);
 }
 
 TEST_CASE("background_task: many threads submit, settle and destroy their own") {

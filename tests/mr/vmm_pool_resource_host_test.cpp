@@ -421,6 +421,8 @@ TEST_CASE("vmm_pool_resource: random programs of many threads and streams keep t
        {pool_reuse{}, pool_reuse{false, true, false}, pool_reuse{false, false, false}}) {
     pool_options options = at_most(48 * MiB);
     options.reuse = reuse;
+    // With the worker beside them, too.
+    if (!reuse.follow_event_dependencies) options.release_threshold = 4 * MiB;
     noted_pool memory{options};
     std::vector<std::future<void>> running;
     for (int thread = 0; thread < 4; ++thread)

@@ -20,6 +20,7 @@
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "core/background_task.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 
@@ -232,9 +233,11 @@ TEST_CASE("vmm_pool_resource: memory beyond the release threshold does not stay"
   CHECK(pool.statistics().reserved_current == 32 * MiB);
   used.synchronize();
   pool.set_release_threshold(8 * MiB);
+  detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current == 8 * MiB);
   void* const two = pool.allocate_sync(32 * MiB);
   pool.deallocate_sync(two, 32 * MiB);
+  detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current == 8 * MiB);
 }
 

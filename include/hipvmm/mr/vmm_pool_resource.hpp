@@ -35,7 +35,8 @@ struct pool_options {
   std::size_t initial_bytes = 0;
   /// Most that is ever held, in bytes, rounded down to whole granules; zero: the device's memory.
   std::size_t maximum_bytes = 0;
-  /// What is held beyond this, in bytes, goes back to the device when it lies idle.
+  /// What is held beyond this, in bytes, goes back to the device when it lies idle: soon, by a
+  /// thread of the library.
   std::size_t release_threshold = std::numeric_limits<std::size_t>::max();
   pool_reuse reuse{};
   /// Whether the pool's chunks can be exported to other processes.

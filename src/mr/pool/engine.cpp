@@ -134,13 +134,18 @@ void engine::reserve(std::size_t bytes) {
   if (at) deallocate(idle(), *at, bytes);
 }
 
+engine::trimmed engine::trim_some(std::size_t bytes_to_keep) {
+  if (waiting_misses_.load(std::memory_order_relaxed) != 0) return {0, true};
+  return errand{*this, idle(), 0, unit}.trim(bytes_to_keep);
+}
+
 std::size_t engine::trim(std::size_t bytes_to_keep,
                          std::chrono::steady_clock::time_point deadline) {
   using namespace std::chrono_literals;
   std::size_t returned = 0;
   for (auto pause = 20us;; pause = std::min(2 * pause, 1000us)) {
     while (waiting_misses_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
-    const errand::trimmed some = errand{*this, idle(), 0, unit}.trim(bytes_to_keep);
+    const trimmed some = errand{*this, idle(), 0, unit}.trim(bytes_to_keep);
     returned += some.bytes;
     if (!some.may_go_on) return returned;
     if (some.bytes != 0) {

@@ -134,6 +134,14 @@ class engine {
   /// Gives idle chunks back until `bytes_to_keep` are left or `deadline` has come, and returns how
   /// many bytes went. Other threads have their turns between every few chunks.
   std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline);
+  /// One turn of a trim, which waits for nobody, for whoever comes again: the old addresses of
+  /// chunks that have moved end too.
+  struct trimmed {
+    std::size_t bytes;           ///< given back
+    bool may_go_on;              ///< there may be more, now or when streams have come further
+    bool keeps_aliases = false;  ///< old addresses are still in use
+  };
+  trimmed trim_some(std::size_t bytes_to_keep);
   /// Old addresses of moved chunks end whose work has passed.
   void end_old_addresses();
   /// Backs at least `bytes` in all, for later.

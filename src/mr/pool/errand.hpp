@@ -23,11 +23,7 @@ class errand {
   /// Offset of the memory; nullopt when there is none to the end.
   [[nodiscard]] std::optional<std::size_t> serve();
   /// Gives idle chunks back to the device, some at a time, while at least `bytes_to_keep` stay.
-  struct trimmed {
-    std::size_t bytes;  ///< given back
-    bool may_go_on;     ///< there may be more, now or when streams have come further
-  };
-  [[nodiscard]] trimmed trim(std::size_t bytes_to_keep);
+  [[nodiscard]] engine::trimmed trim(std::size_t bytes_to_keep);
   /// Ends those that no work under way uses any more. Pre: the lock of misses is held.
   void end_old_addresses();
 

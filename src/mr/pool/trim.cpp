@@ -5,7 +5,7 @@
 
 namespace hipvmm::mr::pool {
 
-errand::trimmed errand::trim(std::size_t bytes_to_keep) {
+engine::trimmed errand::trim(std::size_t bytes_to_keep) {
   // Some tens of microseconds each, during which requests that miss wait.
   constexpr std::size_t most_chunks = 4;
   const engine::alone turn{all_};
@@ -19,7 +19,7 @@ errand::trimmed errand::trim(std::size_t bytes_to_keep) {
   {
     const books_lock lock{all_.books_};
     const std::size_t held = all_.counters_.physical_bytes;
-    if (held <= bytes_to_keep) return {0, false};
+    if (held <= bytes_to_keep) return {0, false, !all_.aliases_.empty()};
     std::size_t excess = held - bytes_to_keep;
     survey found;
     block* run = nullptr;
@@ -75,7 +75,7 @@ errand::trimmed errand::trim(std::size_t bytes_to_keep) {
     returned += chosen[i].bytes;
   }
   all_.memory_.drop_lifted();
-  return {returned, more};
+  return {returned, more, !all_.aliases_.empty()};
 }
 
 void errand::remove(const idle_chunk& chunk, const blocks& around) {
