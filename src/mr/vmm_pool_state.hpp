@@ -14,6 +14,7 @@
 #include "core/background_task.hpp"
 #include "mr/pool/engine.hpp"
 #include "mr/pool/event_marks.hpp"
+#include "mr/pool/order_watch.hpp"
 #include "mr/pool/region_memory.hpp"
 
 namespace hipvmm::mr {
@@ -74,6 +75,7 @@ struct vmm_pool_resource::state {
   std::chrono::microseconds pause{0};  // of the worker, before it looks again
   // Settled before anything that it uses ends.
   detail::background_task releasing{[this] { release_some(); }};
+  pool::order_watch watch{books, device};
 };
 
 }  // namespace hipvmm::mr

@@ -301,6 +301,51 @@ TEST_CASE("vmm_pool_resource: a stream that was made to wait takes what caches o
   CHECK(served[static_cast<std::size_t>(pool_source::waited)] == 0);
 }
 
+TEST_CASE("vmm_pool_resource: a stream that waits for an event takes what was given back before") {
+  std::size_t bytes = 0;
+  SUBCASE("a block") { bytes = 2 * MiB; }
+  SUBCASE("pieces") { bytes = 4 * KiB; }
+  pool_options options = at_most(6 * MiB);
+  options.reuse = {true, false, false};
+  vmm_pool_resource pool{device, options};
+  const stream first{device};
+  const stream second{device};
+  event given_back{device};
+  void* const before = pool.allocate(first, bytes);
+  // Neighbours would become one, given back behind the event.
+  void* const between = pool.allocate(first, 2 * MiB);
+  void* const behind = pool.allocate(first, 2 * MiB);
+  pool.deallocate(first, before, bytes);
+  given_back.record(first);
+  pool.deallocate(first, behind, 2 * MiB);
+  second.wait(given_back);
+  void* const one = pool.allocate(second, bytes);
+  const auto served = [&](pool_source source) {
+    return pool.statistics().served[static_cast<std::size_t>(source)];
+  };
+  CHECK(served(pool_source::followed_stream) == 1);
+  // What was given back behind the event is not the other stream's, which gets it by waiting only.
+  CHECK(served(pool_source::waited) == 0);
+  void* const other = pool.allocate(second, 2 * MiB);
+  CHECK(served(pool_source::followed_stream) == 1);
+  pool.deallocate(second, other, 2 * MiB);
+  pool.deallocate(second, one, bytes);
+  pool.deallocate(first, between, 2 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: a stream that ends says so itself") {
+  vmm_pool_resource pool{device, at_most(16 * MiB)};
+  for (int i = 0; i < 20; ++i) {
+    const stream next{device};
+    void* const one = pool.allocate(next, 16 * MiB);
+    fill_async(next, one, 2, 16 * MiB);
+    pool.deallocate(next, one, 16 * MiB);
+  }
+  device.synchronize();
+  CHECK(pool.trim_to(0, std::chrono::steady_clock::time_point::max()) == 16 * MiB);
+  CHECK(pool.statistics().streams.size() <= 2);
+}
+
 TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory given back") {
   vmm_pool_resource pool{device, at_most(16 * MiB)};
   {

@@ -21,8 +21,8 @@ namespace hipvmm::mr {
 /// How memory that one stream gave back may serve another one; names and meaning are those of HIP's
 /// pools (hipMemPoolAttr).
 struct pool_reuse {
-  /// The other stream is known to come behind: the pool made it wait, or note_stream_wait() said
-  /// so.
+  /// The other stream is known to come behind: the pool made it wait, or it waited for an event
+  /// (stream_ref::wait, event::record), or note_stream_wait() said so.
   bool follow_event_dependencies = true;
   /// The point where the memory was given back has passed.
   bool allow_opportunistic = true;
@@ -102,10 +102,12 @@ class vmm_pool_resource final : public memory_resource {
 
   /// Says that `waiter` was made to wait for an event of `other` that was recorded after all calls
   /// for `other` so far: after deallocations, and after allocations, which may make it wait itself.
+  /// For events and streams that are not hipvmm's own, which say so themselves.
   void note_stream_wait(stream_ref waiter, stream_ref other);
   /// Says that `stream` will be destroyed: what it gave back becomes free for all when its work up
   /// to here is done. Call it before hipStreamDestroy, and in a thread that ends for its default
-  /// stream. Throws: std::invalid_argument while it is being captured; hip_error.
+  /// stream; a hipvmm::stream says it itself. Throws: std::invalid_argument while it is being
+  /// captured; hip_error.
   void forget_stream(stream_ref stream);
 
   [[nodiscard]] pool_reuse reuse() const;

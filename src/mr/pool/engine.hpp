@@ -128,6 +128,18 @@ class engine {
 
   /// Work of `waiter` from now on comes behind all that was given back in `other`.
   void note_follows(stream_ledger& waiter, stream_ledger& other);
+  /// A stamp of a ledger that has ended.
+  struct point {
+    stream_ledger* ledger = nullptr;
+    std::uint64_t stamp = 0;
+  };
+  /// Ends the stamp of what was given back in `stream` until now; no point where that is nothing,
+  /// or all over.
+  [[nodiscard]] point reach(stream_ref stream);
+  /// Work of `waiter` from now on comes behind all that was given back until that point.
+  void note_follows(stream_ref waiter, const point& reached);
+  /// All that was given back until that point is over.
+  void note_passed(const point& reached);
   /// `stream` may be destroyed after this: a mark vouches for what was given back in it.
   /// Throws: std::invalid_argument while it is captured.
   void forget(stream_ref stream);
@@ -185,6 +197,8 @@ class engine {
   }
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
   [[nodiscard]] stream_ledger& find_ledger(stream_ref stream, std::uint64_t thread);
+  /// That of `stream` for the calling thread; nullptr when there is none.
+  [[nodiscard]] stream_ledger* present_ledger(stream_ref stream);
   // Those with marks: the lock of misses is held.
   void look_at_marks(stream_ledger& of);
   /// What forgotten streams gave back and have passed is idle, and their ledgers serve others.

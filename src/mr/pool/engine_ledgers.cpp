@@ -97,18 +97,22 @@ std::optional<engine::allocation> engine::find(std::size_t offset) {
   return allocation{found->bytes, can_be_told ? user : nullptr};
 }
 
+stream_ledger* engine::present_ledger(stream_ref stream) {
+  const books_lock lock{books_};
+  for (stream_ledger& each : ledgers_) {
+    if (!each.is_idle() && each.is_in_use() && each.stream() == stream &&
+        (each.thread() == 0 || each.thread() == this_thread()))
+      return &each;
+  }
+  return nullptr;
+}
+
 void engine::forget(stream_ref stream) {
+  // Streams that have no ledger end without any lock of misses.
+  if (present_ledger(stream) == nullptr) return;
   const alone turn{*this};
   serial_.store(next_serial(), std::memory_order_release);
-  stream_ledger* left = nullptr;
-  {
-    const books_lock lock{books_};
-    for (stream_ledger& each : ledgers_) {
-      if (!each.is_idle() && each.is_in_use() && each.stream() == stream &&
-          (each.thread() == 0 || each.thread() == this_thread()))
-        left = &each;
-    }
-  }
+  stream_ledger* const left = present_ledger(stream);
   if (left == nullptr) return;
   empty_caches(*left);
   bool lacks_mark = false;
@@ -174,6 +178,29 @@ void engine::note_follows(stream_ledger& waiter, stream_ledger& other) {
   const books_lock lock{books_};
   waiter.inherit(other);
   waiter.note_follows(other, other.end_stamp());
+}
+
+engine::point engine::reach(stream_ref stream) {
+  stream_ledger* const from = present_ledger(stream);
+  if (from == nullptr) return {};
+  // What caches hold has no stamp yet.
+  empty_caches(*from);
+  const books_lock lock{books_};
+  if (from->has_passed(from->newest())) return {};
+  // Nothing to end where the stamp that ended last is that of all there is.
+  return {from, from->newest() < from->now() ? from->now() - 1 : from->end_stamp()};
+}
+
+void engine::note_follows(stream_ref waiter, const point& reached) {
+  stream_ledger& behind =
+      waiter == stream_ref::per_thread_default() ? ledger_of_thread(waiter) : ledger_of(waiter);
+  const books_lock lock{books_};
+  if (&behind != reached.ledger) behind.note_follows(*reached.ledger, reached.stamp);
+}
+
+void engine::note_passed(const point& reached) {
+  const books_lock lock{books_};
+  reached.ledger->note_passed(reached.stamp);
 }
 
 }  // namespace hipvmm::mr::pool

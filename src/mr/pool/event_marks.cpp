@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/stream_order.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -123,7 +124,7 @@ std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
     if (!one) one.emplace(devices[i]);
     try {
       if (is_captured(stream)) return nullptr;
-      one->record(stream);
+      detail::record_untold(*one, stream);
       return std::make_shared<event_mark>(std::move(*one), spare_);
     } catch (const hip_error& error) {
       // HIP before 6 does not tell whose a stream is, but refuses other devices' events.

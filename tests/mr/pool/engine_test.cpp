@@ -214,6 +214,46 @@ TEST_CASE("pool: chunks in use move, and nobody waits where one chunk may have t
   }
 }
 
+TEST_CASE("pool: what an event outside has shown needs no mark") {
+  pool_of pool;
+  const std::size_t before = pool.take(0, 2 * MiB);
+  pool.take(0, 2 * MiB);  // neighbours would become one, given back behind the point
+  const std::size_t behind = pool.take(0, 2 * MiB);
+  pool.give(0, before, 2 * MiB);
+  const engine::point reached = pool.all.reach(hand_driven_streams::name(0));
+  REQUIRE(reached.ledger == &pool.ledger(0));
+  pool.give(0, behind, 2 * MiB);
+  SUBCASE("that the stream has passed") {
+    pool.streams.advance(0, pool.streams.submitted(0) - 1);
+    pool.all.note_passed(reached);
+    pool.all.set_rules({false, true, false});
+    CHECK(pool.take(1, 2 * MiB) == before);
+    CHECK(pool.served(rung::opportunistic) == 1);
+  }
+  SUBCASE("that another stream waits") {
+    pool.streams.wait(1, 0);
+    pool.all.note_follows(hand_driven_streams::name(1), reached);
+    pool.all.set_rules({true, false, false});
+    CHECK(pool.take(1, 2 * MiB) == before);
+    CHECK(pool.served(rung::followed) == 1);
+    CHECK(pool.streams.marks == 0);
+  }
+  CHECK(pool.take(1, 2 * MiB) != behind);
+}
+
+TEST_CASE("pool: a stream without memory under way has no point to wait for") {
+  pool_of pool;
+  CHECK(pool.all.reach(hand_driven_streams::name(0)).ledger == nullptr);
+  const std::size_t at = pool.take(0, 2 * MiB);
+  CHECK(pool.all.reach(hand_driven_streams::name(0)).ledger == nullptr);
+  pool.give(0, at, 2 * MiB);
+  const engine::point first = pool.all.reach(hand_driven_streams::name(0));
+  const engine::point second = pool.all.reach(hand_driven_streams::name(0));
+  CHECK(first.stamp == second.stamp);
+  pool.all.note_passed(second);
+  CHECK(pool.all.reach(hand_driven_streams::name(0)).ledger == nullptr);
+}
+
 TEST_CASE(
     "pool: what a captured stream gave back waits for the capture's end, and hinders nobody") {
   pool_of pool;
