@@ -3,11 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
 #include "support/host_profile.hpp"
@@ -86,6 +89,22 @@ TEST_CASE("address_reservation: addresses given back can be had again") {
   }
   const address_reservation again{4 * granule(), 0, freed};
   CHECK_FALSE(again.empty());
+}
+
+TEST_CASE("address_reservation: free is counted as the destructor is") {
+  const auto frees = [] {
+    const std::vector<driver_calls> all = memory_calls();
+    return std::find_if(
+               all.begin(), all.end(),
+               [](const driver_calls& each) { return each.function == "hipMemAddressFree"; })
+        ->count;
+  };
+  const std::uint64_t before = frees();
+  address_reservation first{granule()};
+  first.free();
+  CHECK(frees() == before + 1);
+  { const address_reservation second{granule()}; }
+  CHECK(frees() == before + 2);
 }
 
 }  // namespace
