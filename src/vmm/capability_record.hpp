@@ -17,7 +17,7 @@ inline constexpr std::size_t index_of(trait which) noexcept {
 
 /// How long a finding holds.
 enum class standing {
-  open,     ///< there is none: asked again at the next use
+  open,     ///< there is none: asked again, after a pause
   passing,  ///< for this process: an assumption, what a version lets expect, a doubtful measurement
   lasting,  ///< kept on disk
 };
