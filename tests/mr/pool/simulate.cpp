@@ -26,7 +26,8 @@ double now = 0;  // microseconds
 /// Chunks that only cost time. What a call costs is assumed; an H200 took half as much again.
 class costly_memory final : public physical_side {
  public:
-  explicit costly_memory(bool aliases) : aliases_{aliases} {}
+  /// With `ahead` the next chunk is made beforehand, in the size of the last.
+  costly_memory(bool aliases, bool ahead) : aliases_{aliases}, ahead_{ahead} {}
   [[nodiscard]] std::size_t address_bytes() const override { return std::size_t{1} << 40; }
   [[nodiscard]] std::size_t granularity() const override { return std::size_t{2} << 20; }
   [[nodiscard]] bool has_aliases() const override { return aliases_; }
@@ -35,17 +36,27 @@ class costly_memory final : public physical_side {
     const auto kept = lifted_.find(bytes);
     if (kept != lifted_.end()) {
       lifted_.erase(kept);
+      return;
+    }
+    ++created;
+    held_ += bytes;
+    if (ready_ == bytes) {
+      ++found_ready;
     } else {
       microseconds += create_cost;
-      ++created;
     }
+    if (ahead_) ready_ = bytes;
+    held_high = std::max(held_high, held_ + ready_);
   }
   void lift(std::size_t, std::size_t bytes) override {
     microseconds += unmap_cost;
     ++moved;
     lifted_.insert(bytes);
   }
-  void drop_lifted() noexcept override { lifted_.clear(); }
+  void drop_lifted() noexcept override {
+    for (const std::size_t each : lifted_) held_ -= each;
+    lifted_.clear();
+  }
   void alias(std::size_t, std::size_t, std::size_t) override {
     microseconds += map_cost;
     ++moved;
@@ -58,12 +69,17 @@ class costly_memory final : public physical_side {
   double microseconds = 0;
   std::uint64_t created = 0;
   std::uint64_t moved = 0;
+  std::uint64_t found_ready = 0;
+  std::size_t held_high = 0;  ///< with what is ready
 
  private:
   static constexpr double create_cost = 10;
   static constexpr double map_cost = 24;
   static constexpr double unmap_cost = 15;
   bool aliases_;
+  bool ahead_;
+  std::size_t held_ = 0;
+  std::size_t ready_ = 0;
   std::multiset<std::size_t> lifted_;
 };
 
@@ -97,6 +113,7 @@ struct options {
   std::string trace;
   bool one_stream = false;
   bool aliases = false;
+  bool ahead = false;
   double lag = 0;
 };
 
@@ -105,7 +122,7 @@ int simulate(const options& chosen) {
     std::size_t offset;
     std::size_t bytes;
   };
-  costly_memory memory{chosen.aliases};
+  costly_memory memory{chosen.aliases, chosen.ahead};
   late_streams streams{chosen.lag};
   engine pool{memory, streams, std::uintptr_t{1} << 40};
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file{gzopen(chosen.trace.c_str(), "rb"),
@@ -155,12 +172,12 @@ int simulate(const options& chosen) {
       live.erase(one);
     }
   }
-  const engine_counters counted = pool.counters();
   std::printf(
       "%s: peak physical / peak requested %.4f, calls %.2f %% of the time, %llu chunks created, "
-      "%llu moved, %llu marks, %llu waits\n",
-      chosen.trace.c_str(), static_cast<double>(counted.physical_high) / static_cast<double>(peak),
+      "%llu found ready, %llu moved, %llu marks, %llu waits\n",
+      chosen.trace.c_str(), static_cast<double>(memory.held_high) / static_cast<double>(peak),
       100 * memory.microseconds / now, static_cast<unsigned long long>(memory.created),
+      static_cast<unsigned long long>(memory.found_ready),
       static_cast<unsigned long long>(memory.moved), static_cast<unsigned long long>(streams.marks),
       static_cast<unsigned long long>(streams.waits));
   return 0;
@@ -174,6 +191,7 @@ int main(int argc, char** argv) {
   program.add_option("trace", chosen.trace, "CSV file, gzip'ed or not")->required();
   program.add_flag("--one-stream", chosen.one_stream, "take all streams for one");
   program.add_flag("--aliases", chosen.aliases, "one chunk may have two addresses");
+  program.add_flag("--ahead", chosen.ahead, "one chunk is made before it is needed");
   program.add_option("--lag", chosen.lag, "microseconds until a stream passes a mark");
   CLI11_PARSE(program, argc, argv);
   try {
