@@ -13,7 +13,7 @@ namespace hipvmm::mr {
 
 vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)
     : state_{std::make_unique<state>(device, options)} {
-  state_->books.reserve(align_up(options.initial_bytes, state_->memory.granularity()));
+  state_->books.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
   if (state_->books.counters().physical_bytes < options.initial_bytes)
     state_->fail(options.initial_bytes, std::nullopt);
 }
@@ -82,12 +82,12 @@ std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
 void vmm_pool_resource::grant(device_ref device, access_right right) {
   const pool::engine::alone turn{state_->books};
   if (right != access_right::none) state_->marks.add(device);
-  state_->memory.memory().grant(device, right);
+  state_->memory->grant(device, right);
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
   const pool::engine::alone turn{state_->books};
-  return state_->memory.memory().access(device);
+  return state_->memory->access(device);
 }
 
 std::size_t vmm_pool_resource::trim_to(std::size_t bytes_to_keep,
@@ -104,12 +104,15 @@ void vmm_pool_resource::set_out_of_memory_callback(out_of_memory_callback callba
 
 void vmm_pool_resource::reset_peaks() { state_->books.reset_highs(); }
 
+std::string vmm_pool_resource::explain() const { return state_->memory->explain(); }
+
 device_ref vmm_pool_resource::device() const noexcept { return state_->device; }
 
 pool_statistics vmm_pool_resource::statistics() const { return state_->statistics(); }
 
 std::string vmm_pool_resource::report() const {
-  return report_of(state_->statistics(), state_->device, state_->maximum);
+  return report_of(state_->statistics(), state_->device, state_->maximum) + "memory: " + explain() +
+         "\n";
 }
 
 }  // namespace hipvmm::mr

@@ -54,11 +54,14 @@ void refuse(const void* pointer, std::size_t bytes, const std::string& why) noex
 
 vmm_pool_resource::state::state(device_ref owner, const pool_options& options)
     : device{owner},
-      memory{owner, addresses_for_memory * wanted_maximum(owner, options), options.shareable},
-      maximum{maximum_of(options, wanted_maximum(owner, options), memory.granularity())},
+      memory{pool::device_side::make(owner, addresses_for_memory * wanted_maximum(owner, options),
+                                     options.shareable, options.fallback)},
+      maximum{maximum_of(options, wanted_maximum(owner, options), memory->granularity())},
       marks{owner},
-      base{reinterpret_cast<std::uintptr_t>(memory.memory().base())},
-      books{memory, marks, base},
+      base{memory->base()},
+      address_bytes{memory->address_bytes()},
+      on_slabs{!memory->moves_chunks()},
+      books{*memory, marks, base},
       threshold{options.release_threshold},
       reuse{options.reuse} {
   books.set_limit(maximum);
@@ -70,11 +73,12 @@ void* vmm_pool_resource::state::serve(std::size_t bytes, Allocate allocate) {
   for (;;) {
     std::optional<out_of_memory> cause;
     try {
-      if (const std::optional<std::size_t> at = allocate())
-        return reinterpret_cast<void*>(base + *at);
+      if (const std::optional<std::size_t> at = allocate()) return address_of(*at);
     } catch (const out_of_memory& error) {
       cause.emplace(error);
     }
+    // Idle slabs of other sizes are of no use to it.
+    if (on_slabs && bytes <= maximum && books.trim(0, {}) != 0) continue;
     std::shared_ptr<const out_of_memory_callback> asked;
     {
       const std::lock_guard lock{settings};
@@ -89,9 +93,14 @@ void* vmm_pool_resource::state::serve(std::size_t bytes, Allocate allocate) {
 void* vmm_pool_resource::state::allocate(pool::stream_ledger& user, std::size_t bytes,
                                          std::size_t alignment) {
   constexpr std::size_t unit = pool::engine::unit;
+  if (on_slabs && alignment > memory->granularity())
+    throw unsupported{
+        "vmm_pool_resource: an alignment of " + std::to_string(alignment) +
+        " bytes, more than the slabs of hipMalloc have that its memory consists of: " +
+        std::to_string(memory->granularity())};
   return serve(bytes, [&]() -> std::optional<std::size_t> {
     // More than the addresses hold is not asked of the books, whose sums would overflow.
-    if (bytes > maximum || alignment > memory.address_bytes()) return std::nullopt;
+    if (bytes > maximum || alignment > address_bytes) return std::nullopt;
     return books.allocate(user, align_up(bytes, unit), std::max(alignment, unit));
   });
 }
@@ -117,7 +126,7 @@ pool_statistics vmm_pool_resource::state::statistics() {
   result.largest_moved = seen.largest_moved;
   const std::size_t allowed = maximum - std::min(maximum, seen.physical_bytes);
   result.largest_possible = seen.largest_moved + align_down(std::min(allowed, device.free_memory()),
-                                                            memory.granularity());
+                                                            memory->granularity());
   result.chunks_created = counted.chunks_created;
   result.chunks_moved = counted.chunks_moved;
   result.callbacks = callbacks;
@@ -185,16 +194,15 @@ void vmm_pool_resource::state::deallocate(void* pointer) {
 
 void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t bytes) {
   const pool::engine::small_user user = books.small_user_of(stream);
-  const auto address = [this](std::size_t at) { return reinterpret_cast<void*>(base + at); };
   if (bytes <= pool::largest_piece) {
     const std::size_t index = pool::classes.of(bytes);
     const std::size_t cached = books.cached_piece(user, index);
-    if (cached != pool::piece_cache::npos) return address(cached);
+    if (cached != pool::piece_cache::npos) return address_of(cached);
     return serve(bytes, [&] { return books.allocate_piece(*user.ledger, *user.cache, index); });
   }
   if (bytes <= maximum) {
     const std::size_t cached = books.cached_block(user, in_units(bytes));
-    if (cached != pool::piece_cache::npos) return address(cached);
+    if (cached != pool::piece_cache::npos) return address_of(cached);
   }
   return serve(bytes, [&]() -> std::optional<std::size_t> {
     if (bytes > maximum) return std::nullopt;

@@ -12,10 +12,10 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "core/background_task.hpp"
+#include "mr/pool/device_side.hpp"
 #include "mr/pool/engine.hpp"
 #include "mr/pool/event_marks.hpp"
 #include "mr/pool/order_watch.hpp"
-#include "mr/pool/region_memory.hpp"
 
 namespace hipvmm::mr {
 
@@ -45,8 +45,12 @@ struct vmm_pool_resource::state {
   [[nodiscard]] pool_statistics statistics();
   /// Where in the pool's addresses it lies; nullopt for what is none of them.
   [[nodiscard]] std::optional<std::size_t> offset_of(const void* pointer) const noexcept {
-    const std::size_t offset = reinterpret_cast<std::uintptr_t>(pointer) - base;
-    return offset < memory.address_bytes() ? std::optional{offset} : std::nullopt;
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    const std::size_t offset = on_slabs ? memory->offset_of(address) : address - base;
+    return offset < address_bytes ? std::optional{offset} : std::nullopt;
+  }
+  [[nodiscard]] void* address_of(std::size_t offset) const noexcept {
+    return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset) : base + offset);
   }
   void deallocate(pool::stream_ledger& user, void* pointer, std::size_t bytes);
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
@@ -60,10 +64,12 @@ struct vmm_pool_resource::state {
 
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();
-  pool::region_memory memory;
+  std::unique_ptr<pool::device_side> memory;
   std::size_t maximum;
   pool::event_marks marks;
   std::uintptr_t base;
+  std::size_t address_bytes;
+  bool on_slabs;
   pool::engine books;
   std::atomic<std::size_t> threshold;
   std::atomic<std::uint64_t> callbacks{0};

@@ -14,34 +14,6 @@
 #include "vmm/retirement.hpp"
 
 namespace hipvmm {
-namespace {
-
-/// Frees `given_up` when `mark` and all work of `devices` have passed, in a thread of the library,
-/// for hipFree waits for the whole device. Returns false, nothing done, where there is none to do
-/// it: then ~device_allocation waits in the caller.
-bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
-                       detail::device_list devices) noexcept {
-  bool retired = false;
-  // Without memory for this the caller waits, and frees some.
-  try {
-    std::list<detail::retired_chunks> one;
-    detail::retired_chunks& item = one.emplace_back(std::move(mark), std::move(devices));
-    item.allocation = std::move(given_up);
-    retired = detail::retire(one);
-    if (!retired) given_up = std::move(item.allocation);
-  } catch (const std::bad_alloc&) {
-  }
-  return retired;
-}
-
-/// Frees what nothing but work of `devices` uses.
-void give_back(device_allocation unused, detail::device_list devices = {}) noexcept {
-  if (!unused.empty())
-    static_cast<void>(retire_allocation(unused, std::nullopt, std::move(devices)));
-}
-
-}  // namespace
-
 region::allocated::allocated(device_ref owner, std::size_t max_bytes, const region_options& chosen,
                              const capability& found)
     : state{owner, unit_of(found).minimum}, limit{align_up(max_bytes, granularity)} {
@@ -52,7 +24,7 @@ region::allocated::allocated(device_ref owner, std::size_t max_bytes, const regi
                       found.why_fallback() + "; set it to handle_type::none and share copies"};
 }
 
-region::allocated::~allocated() { give_back(std::move(memory)); }
+region::allocated::~allocated() { detail::give_back(std::move(memory)); }
 
 void region::allocated::commit(std::size_t offset, std::size_t bytes) {
   const std::size_t needed = offset + bytes;
@@ -65,7 +37,7 @@ void region::allocated::commit(std::size_t offset, std::size_t bytes) {
       for (const access_desc& entry : rights.entries()) entry.device.synchronize();
       carry_over(larger, committed, own);
     } catch (...) {
-      give_back(std::move(larger), detail::devices_of(rights));
+      detail::give_back(std::move(larger), detail::devices_of(rights));
       throw;
     }
   }
@@ -123,7 +95,7 @@ void region::allocated::give_all_back(stream_ref stream) {
     mark = detail::mark_in(stream, devices);
     if (!mark) stream.synchronize();
   }
-  if (!retire_allocation(memory, std::move(mark), std::move(devices))) stream.synchronize();
+  if (!detail::retire_allocation(memory, std::move(mark), std::move(devices))) stream.synchronize();
   replace({});
 }
 
@@ -137,7 +109,7 @@ void region::allocated::shorten_to(std::size_t kept, stream_ref stream) {
   try {
     carry_over(smaller, kept, stream);
   } catch (...) {
-    give_back(std::move(smaller), detail::devices_of(rights));
+    detail::give_back(std::move(smaller), detail::devices_of(rights));
     throw;
   }
   replace(std::move(smaller));
@@ -153,7 +125,7 @@ bool region::allocated::extend(std::size_t max_bytes, std::size_t commit_bytes) 
 bool region::allocated::retire_all() noexcept {
   if (memory.empty()) return true;
   try {
-    return retire_allocation(memory, std::nullopt, detail::devices_of(rights));
+    return detail::retire_allocation(memory, std::nullopt, detail::devices_of(rights));
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -178,7 +150,7 @@ void region::allocated::carry_over(const device_allocation& to, std::size_t byte
 void region::allocated::replace(device_allocation next) noexcept {
   std::swap(memory, next);
   committed = memory.bytes();
-  give_back(std::move(next));
+  detail::give_back(std::move(next));
 }
 
 }  // namespace hipvmm

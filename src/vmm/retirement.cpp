@@ -284,6 +284,27 @@ bool retire(std::list<retired_chunks>& one) noexcept {
   return taken;
 }
 
+bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
+                       device_list devices) noexcept {
+  bool retired = false;
+  // Without memory for this the caller waits, and frees some.
+  try {
+    std::list<retired_chunks> one;
+    retired_chunks& item = one.emplace_back(std::move(mark), std::move(devices));
+    item.allocation = std::move(given_up);
+    retired = retire(one);
+    if (!retired) given_up = std::move(item.allocation);
+  } catch (const std::bad_alloc&) {
+  }
+  return retired;
+}
+
+void give_back(device_allocation unused, device_list devices) noexcept {
+  if (unused.empty() || retire_allocation(unused, std::nullopt, devices)) return;
+  // ~device_allocation waits for the device of the memory only.
+  static_cast<void>(wait_for(devices));
+}
+
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes) {
   retirement::instance().wait_while_any([&](const retired_chunks& item) {
     return item.range == &range && item.first < offset + bytes && offset < item.end;

@@ -58,6 +58,14 @@ struct retired_chunks {
 /// process exits: the caller must then wait itself.
 [[nodiscard]] bool retire(std::list<retired_chunks>& one) noexcept;
 
+/// Frees `given_up` when `mark` and all work of `devices` have passed, in a thread of the library,
+/// for hipFree waits for the whole device. Returns false, nothing done, where there is none to do
+/// it: then ~device_allocation waits in the caller.
+[[nodiscard]] bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
+                                     device_list devices) noexcept;
+/// Frees what nothing but work of `devices` uses, in the same way or in the caller.
+void give_back(device_allocation unused, device_list devices = {}) noexcept;
+
 /// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`.
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes);
 

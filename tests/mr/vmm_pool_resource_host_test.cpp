@@ -20,14 +20,13 @@
 #include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
 #include "support/random_seed.hpp"
 
 // What only the host provider can tell: calls, held streams, and the order of all uses, which the
 // checker judges where HIPVMM_HOST_CHECK=1 switches it on.
-TEST_SUITE_BEGIN("needs virtual memory");
-
 namespace hipvmm::mr {
 namespace {
 
@@ -305,7 +304,7 @@ void use_pool(const char*, int, const char*) noexcept {
 }
 }  // namespace
 
-TEST_CASE("vmm_pool_resource: the error handler may use the pool") {
+TEST_CASE("vmm_pool_resource: the error handler may use the pool" * test::needs_virtual_memory) {
   vmm_pool_resource pool{device, at_most(64 * MiB)};
   pool.deallocate_sync(pool.allocate_sync(8 * MiB), 8 * MiB);
   used_by_handler = &pool;
@@ -360,7 +359,8 @@ struct pool_in_use {
 
 }  // namespace
 
-TEST_CASE("vmm_pool_resource: chunks move while work under way uses them, and nothing waits") {
+TEST_CASE("vmm_pool_resource: chunks move while work under way uses them, and nothing waits" *
+          test::needs_virtual_memory) {
   pool_in_use it;
   const test::calls_of waits{test::waiting_functions};
   void* const large = it.pool.allocate(it.used, 32 * MiB);
@@ -377,7 +377,8 @@ TEST_CASE("vmm_pool_resource: chunks move while work under way uses them, and no
   it.pool.deallocate(it.used, large, 32 * MiB);
 }
 
-TEST_CASE("vmm_pool_resource: where two addresses are not coherent chunks move when work is done") {
+TEST_CASE("vmm_pool_resource: where two addresses are not coherent chunks move when work is done" *
+          test::needs_virtual_memory) {
   const test::assumed_capability found{"coherent_aliases=no"};
   pool_in_use it;
   it.held.release();
@@ -387,7 +388,7 @@ TEST_CASE("vmm_pool_resource: where two addresses are not coherent chunks move w
   it.pool.deallocate(it.used, large, 32 * MiB);
 }
 
-TEST_CASE("vmm_pool_resource: it may end amid a move") {
+TEST_CASE("vmm_pool_resource: it may end amid a move" * test::needs_virtual_memory) {
   const hipvmm_host_counters before = test::live_objects();
   {
     pool_in_use it;
@@ -437,5 +438,3 @@ TEST_CASE("vmm_pool_resource: random programs of many threads and streams keep t
 }
 
 }  // namespace hipvmm::mr
-
-TEST_SUITE_END();

@@ -15,6 +15,7 @@
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include <hipvmm/vmm/region.hpp>
 
 namespace hipvmm::mr {
 
@@ -41,6 +42,8 @@ struct pool_options {
   pool_reuse reuse{};
   /// Whether the pool's chunks can be exported to other processes.
   handle_type shareable = handle_type::none;
+  /// Where capability::path() is memory_path::fallback.
+  without_vmm fallback = without_vmm::use_hip_malloc;
 };
 
 /// Where requests were served, in the order in which the places are tried.
@@ -83,13 +86,16 @@ struct pool_statistics {
 /// its stream without a HIP call, and neighbours become one whatever chunks they lie in. When no
 /// free stretch is long enough, idle chunks are mapped to where they are needed, before new memory
 /// is taken. Any number of threads and streams may use it; default streams are those of its device.
+/// Where virtual memory is missing it cuts up slabs of hipMalloc instead, which neither move nor
+/// join: explain(). There an alignment above 2 MiB is unsupported, as rights but read_write are.
 /// Owns all its memory: what is still out at its end goes with it, when the device's work is done.
 /// Captures of streams go on undisturbed. What a graph uses must stay out until its last launch:
 /// nothing may be given back in a stream while it is captured, which only slow ways can refuse.
 class vmm_pool_resource final : public memory_resource {
  public:
   /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
-  /// `initial_bytes` are not to be had; unsupported without virtual memory management.
+  /// `initial_bytes` are not to be had; unsupported without virtual memory management where the
+  /// options refuse slabs or ask for shareable chunks.
   explicit vmm_pool_resource(device_ref device, const pool_options& options = {});
   ~vmm_pool_resource() override;
   vmm_pool_resource(const vmm_pool_resource&) = delete;
@@ -139,6 +145,8 @@ class vmm_pool_resource final : public memory_resource {
   void reset_peaks();
   /// statistics() for people: what is held, where, and what would still fit. Fits a screen.
   [[nodiscard]] std::string report() const;
+  /// What its memory is made of and why, one sentence.
+  [[nodiscard]] std::string explain() const;
   [[nodiscard]] device_ref device() const noexcept;
 
  private:

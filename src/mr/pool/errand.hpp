@@ -74,6 +74,9 @@ class errand {
   [[nodiscard]] survey look_around() const;
   void look_at_run(block& run, std::size_t end, survey& found) const;
   void look_at_hole(block& hole, block* run, survey& found) const;
+  /// The same where chunks lie apart: with `gap` bytes left on both sides.
+  void look_inside_hole(block& hole, std::size_t gap, survey& found) const;
+  static void note_place(const place& here, survey& found);
   void add_sources(block& first, std::size_t end, survey& found) const;
   /// The chunks to be moved to `target`, in the order of their creation.
   [[nodiscard]] std::vector<idle_chunk> sources_for(const place& target, const survey& found) const;

@@ -81,7 +81,10 @@ bool errand::plan_for(const place& target, const survey& found, growth& work) co
   const std::size_t allowed =
       std::min(all_.limit_ - std::min(all_.limit_, held), target.map_room - moved);
   if (missing > allowed) return false;
-  const std::size_t rounded = align_up(missing, granule());
+  // What never joins with others should be large.
+  const std::size_t rounded = all_.memory_.moves_chunks()
+                                  ? align_up(missing, granule())
+                                  : align_up(missing, granules_per_chunk * granule());
   work.least = moved + missing;
   work.wanted = moved + (rounded <= allowed ? rounded : missing);
   return true;
@@ -230,7 +233,7 @@ std::optional<std::size_t> errand::grow() {
       all_.aliases_.splice(all_.aliases_.end(), old);
     }
     while (work.mapped < work.wanted) {
-      const std::size_t most = granules_per_chunk * granule();
+      const std::size_t most = memory.moves_chunks() ? granules_per_chunk * granule() : work.wanted;
       const std::size_t bytes = std::min(work.wanted - work.mapped, most);
       try {
         create(work, bytes);

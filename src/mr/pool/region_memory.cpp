@@ -2,8 +2,12 @@
 #include "mr/pool/region_memory.hpp"
 
 #include <limits>
+#include <memory>
+#include <string>
 
+#include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
+#include "mr/pool/slab_memory.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
@@ -24,6 +28,21 @@ region_memory::region_memory(device_ref device, std::size_t address_bytes, handl
     : lifted_{std::numeric_limits<std::size_t>::max()},
       region_{device, address_bytes, options_for(shareable, lifted_)},
       address_bytes_{region_.max_bytes()} {}
+
+std::string region_memory::explain() const {
+  return std::string{
+             "chunks of virtual memory in one range of addresses; chunks that work under "
+             "way uses "} +
+         (has_aliases() ? "move without a wait" : "move when it has passed");
+}
+
+std::unique_ptr<device_side> device_side::make(device_ref device, std::size_t address_bytes,
+                                               handle_type shareable, without_vmm fallback) {
+  if (fallback == without_vmm::use_hip_malloc &&
+      capability_of(device).path() == memory_path::fallback)
+    return std::make_unique<slab_memory>(device, address_bytes, shareable);
+  return std::make_unique<region_memory>(device, address_bytes, shareable);
+}
 
 void region_memory::create(std::size_t offset, std::size_t bytes) { region_.commit(offset, bytes); }
 

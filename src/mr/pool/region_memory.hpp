@@ -2,15 +2,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/region.hpp>
-#include "mr/pool/sides.hpp"
+#include "mr/pool/device_side.hpp"
 
 namespace hipvmm::mr::pool {
 
 /// A pool's memory: a region, and a cache of its own for chunks between two addresses.
-class region_memory final : public physical_side {
+class region_memory final : public device_side {
  public:
   region_memory(device_ref device, std::size_t address_bytes, handle_type shareable);
   /// Everything goes back when all work that the devices with access have now is done.
@@ -25,7 +27,20 @@ class region_memory final : public physical_side {
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
   bool end_alias(std::size_t from, std::size_t bytes) noexcept override;
 
-  [[nodiscard]] region& memory() noexcept { return region_; }
+  void grant(device_ref device, access_right right) override { region_.grant(device, right); }
+  [[nodiscard]] access_right access(device_ref device) const override {
+    return region_.access(device);
+  }
+  [[nodiscard]] std::string explain() const override;
+  [[nodiscard]] std::uintptr_t base() const noexcept override {
+    return reinterpret_cast<std::uintptr_t>(region_.base());
+  }
+  [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
+    return base() + offset;
+  }
+  [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override {
+    return address - base();
+  }
 
  private:
   chunk_cache lifted_;

@@ -18,6 +18,9 @@ class physical_side {
   [[nodiscard]] virtual std::size_t address_bytes() const = 0;
   /// Unit of all offsets and sizes below.
   [[nodiscard]] virtual std::size_t granularity() const = 0;
+  /// Whether a chunk may leave its address for another. Else each stays apart from all others,
+  /// with unbacked addresses between them, and goes back to the device from where it was created.
+  [[nodiscard]] virtual bool moves_chunks() const { return true; }
   /// Whether one chunk may be used at two addresses.
   [[nodiscard]] virtual bool has_aliases() const = 0;
 

@@ -33,8 +33,9 @@ survey errand::look_around() const {
     const bool ends = at == nullptr;
     const std::size_t here = ends ? all_.memory_.address_bytes() : at->offset;
     const bool joins_run = !ends && is_usable(*at);
-    const bool may_move = joins_run && (at->owner->has_passed(at->stamp) ||
-                                        (!is_captured(*at->owner) && !is_captured(user_)));
+    const bool may_move =
+        joins_run && all_.memory_.moves_chunks() &&
+        (at->owner->has_passed(at->stamp) || (!is_captured(*at->owner) && !is_captured(user_)));
     if (run != nullptr && !joins_run) look_at_run(*run, here, found);
     if (movable != nullptr && !may_move) add_sources(*movable, here, found);
     if (ends) return found;
@@ -57,6 +58,7 @@ void errand::look_at_run(block& run, std::size_t end, survey& found) const {
 
 void errand::look_at_hole(block& hole, block* run, survey& found) const {
   const std::size_t unit = all_.memory_.granularity();
+  if (!all_.memory_.moves_chunks()) return look_inside_hole(hole, unit, found);
   place here;
   here.unmapped = &hole;
   here.first = &hole;
@@ -79,6 +81,22 @@ void errand::look_at_hole(block& hole, block* run, survey& found) const {
     }
     here.map_bytes = here.map_room;
   }
+  note_place(here, found);
+}
+
+void errand::look_inside_hole(block& hole, std::size_t gap, survey& found) const {
+  place here;
+  here.unmapped = &hole;
+  here.first = &hole;
+  here.at = all_.aligned(hole.offset + gap, alignment_);
+  here.map_at = align_down(here.at, all_.memory_.granularity());
+  here.map_bytes = align_up(here.at + bytes_ - here.map_at, all_.memory_.granularity());
+  if (here.map_at + here.map_bytes + gap > hole.end()) return;
+  here.map_room = hole.end() - gap - here.map_at;
+  note_place(here, found);
+}
+
+void errand::note_place(const place& here, survey& found) {
   if (found.least.first == nullptr || here.map_bytes < found.least.map_bytes) found.least = here;
   if (found.widest.first == nullptr || here.map_room > found.widest.map_room) found.widest = here;
 }

@@ -45,7 +45,8 @@ telemetry engine::look() {
     const std::size_t share = shares[each.index()];
     if (each.is_idle() || share != 0) seen.streams.push_back({each.stream(), share});
   }
-  seen.largest_moved = seen.largest_run + whole_chunks - largest_whole_chunks;
+  seen.largest_moved = seen.largest_run;
+  if (memory_.moves_chunks()) seen.largest_moved += whole_chunks - largest_whole_chunks;
   return seen;
 }
 

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/slab_memory.hpp"
+
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/capability.hpp>
+#include "vmm/device_work.hpp"
+#include "vmm/retirement.hpp"
+
+namespace hipvmm::mr::pool {
+namespace {
+
+region_options shared_as(handle_type shareable) {
+  region_options options;
+  options.shareable = shareable;
+  return options;
+}
+
+}  // namespace
+
+slab_memory::slab_memory(device_ref device, std::size_t address_bytes, handle_type shareable)
+    : device_{device},
+      address_bytes_{align_up(address_bytes, granularity())},
+      rights_{device, granularity(), shared_as(shareable)} {}
+
+slab_memory::~slab_memory() {
+  for (auto& entry : slabs_)
+    detail::give_back(std::move(entry.second.memory), detail::devices_of(rights_.rights()));
+}
+
+device_allocation slab_memory::allocate(std::size_t bytes) {
+  const auto take = [this](std::size_t size) {
+    return detail::make_with_reclaim([&] { return device_allocation{device_, size}; });
+  };
+  if (is_aligned_) {
+    device_allocation memory = take(bytes);
+    if (reinterpret_cast<std::uintptr_t>(memory.get()) % granularity() == 0) return memory;
+    is_aligned_ = false;
+    detail::give_back(std::move(memory));
+  }
+  return take(bytes + granularity());
+}
+
+void slab_memory::create(std::size_t offset, std::size_t bytes) {
+  device_allocation memory = allocate(bytes);
+  const std::uintptr_t start =
+      align_up(reinterpret_cast<std::uintptr_t>(memory.get()), granularity());
+  std::map<std::size_t, slab> made;
+  made.try_emplace(offset, slab{std::move(memory), start, bytes});
+  std::map<std::uintptr_t, std::size_t> at;
+  at.try_emplace(start, offset);
+  const std::unique_lock lock{mutex_};
+  slabs_.merge(made);
+  starts_.merge(at);
+}
+
+void slab_memory::lift(std::size_t offset, std::size_t) {
+  std::map<std::size_t, slab>::node_type lifted;
+  {
+    const std::unique_lock lock{mutex_};
+    lifted = slabs_.extract(offset);
+    starts_.erase(lifted.mapped().start);
+  }
+  detail::give_back(std::move(lifted.mapped().memory));
+}
+
+void slab_memory::alias(std::size_t, std::size_t, std::size_t) {
+  throw unsupported{"a slab of hipMalloc has one address"};
+}
+
+std::string slab_memory::explain() const {
+  return "slabs of hipMalloc, for " + capability_of(device_).why_fallback() +
+         ": free memory of different slabs serves no request together, and only whole slabs go "
+         "back to the device";
+}
+
+std::uintptr_t slab_memory::address_of(std::size_t offset) const noexcept {
+  const std::shared_lock lock{mutex_};
+  const auto& [first, around] = *std::prev(slabs_.upper_bound(offset));
+  return around.start + (offset - first);
+}
+
+std::size_t slab_memory::offset_of(std::uintptr_t address) const noexcept {
+  const std::shared_lock lock{mutex_};
+  auto at = starts_.upper_bound(address);
+  if (at == starts_.begin()) return address_bytes_;
+  --at;
+  const std::size_t inside = address - at->first;
+  return inside < slabs_.find(at->second)->second.bytes ? at->second + inside : address_bytes_;
+}
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device_allocation.hpp>
+#include <map>
+#include <shared_mutex>
+#include <string>
+
+#include <hipvmm/vmm/region.hpp>
+#include "mr/pool/device_side.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// A pool's memory where virtual memory is missing: each chunk is a slab, an allocation of
+/// hipMalloc. Slabs lie anywhere, so that an offset is a name that a table translates; addresses
+/// and offsets have the same remainder by the granularity.
+class slab_memory final : public device_side {
+ public:
+  slab_memory(device_ref device, std::size_t address_bytes, handle_type shareable);
+  /// Everything goes back when all work that the devices with access have now is done.
+  ~slab_memory() override;
+
+  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
+  [[nodiscard]] std::size_t granularity() const override { return 2 * MiB; }
+  [[nodiscard]] bool moves_chunks() const override { return false; }
+  [[nodiscard]] bool has_aliases() const override { return false; }
+  void create(std::size_t offset, std::size_t bytes) override;
+  /// Gives the slab back to the device in a thread of the library, for hipFree waits.
+  void lift(std::size_t offset, std::size_t bytes) override;
+  void drop_lifted() noexcept override {}
+  void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
+  bool end_alias(std::size_t, std::size_t) noexcept override { return false; }
+
+  void grant(device_ref device, access_right right) override { rights_.grant(device, right); }
+  [[nodiscard]] access_right access(device_ref device) const override {
+    return rights_.access(device);
+  }
+  [[nodiscard]] std::string explain() const override;
+  [[nodiscard]] std::uintptr_t base() const noexcept override { return 0; }
+  [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override;
+  [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override;
+
+ private:
+  struct slab {
+    device_allocation memory;
+    std::uintptr_t start;
+    std::size_t bytes;
+  };
+
+  /// Memory in which `bytes` bytes begin at a multiple of the granularity.
+  [[nodiscard]] device_allocation allocate(std::size_t bytes);
+
+  device_ref device_;
+  std::size_t address_bytes_;
+  // Holds no memory: it knows what can be granted on hipMalloc, and what was.
+  region rights_;
+  // As long as hipMalloc was not seen to do less, which costs a granule for each slab.
+  bool is_aligned_ = true;
+  mutable std::shared_mutex mutex_;
+  std::map<std::size_t, slab> slabs_;             // by offset
+  std::map<std::uintptr_t, std::size_t> starts_;  // offset of each by where it starts
+};
+
+}  // namespace hipvmm::mr::pool
