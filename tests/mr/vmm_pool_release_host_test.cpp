@@ -14,6 +14,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "core/background_task.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/child_process.hpp"
@@ -64,6 +65,7 @@ TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold mak
   void* const one = pool.allocate(used, 32 * MiB);
   void* const small = pool.allocate(used, 1000);
   test::held_worker held;
+  drain_retired_memory();
   const test::call_counter calls{nullptr};
   pool.deallocate(used, one, 32 * MiB);
   pool.deallocate(used, small, 1000);

@@ -183,6 +183,7 @@ TEST_CASE("vmm_pool_resource: an address alone whose stream is forgotten waits f
     one = pool.allocate(gone, 1000);
     pool.forget_stream(gone);
   }
+  drain_retired_memory();
   const test::call_counter waits{"hipDeviceSynchronize"};
   pool.deallocate(one);
   CHECK(waits.count() == 2);
@@ -285,6 +286,8 @@ TEST_CASE(
     const stream first{device};
     const stream second{device};
     pool.deallocate(first, pool.allocate(first, 8 * MiB), 8 * MiB);
+    // The end of the pool before waits for its device.
+    drain_retired_memory();
     const test::planned_fault fault{"hipEventRecord", 1, code};
     if (code == hipErrorUnknown) {
       CHECK_THROWS_AS(static_cast<void>(pool.allocate(second, 8 * MiB)), hip_error);
