@@ -25,12 +25,16 @@ std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cac
                                                   std::size_t class_index) {
   const std::size_t bytes = classes.bytes[class_index];
   std::array<std::size_t, piece_cache::most> batch{};
-  const std::size_t count =
-      take_batch(user, bytes, batch.data(), piece_cache::capacity(class_index) / 2);
+  const std::size_t wanted = piece_cache::capacity(class_index) / 2;
+  std::size_t count = take_batch(user, bytes, batch.data(), wanted);
   if (count == 0) {
     const auto one = allocate(user, bytes, unit);
-    if (one) note_piece(user, *one, class_index, bytes);
-    return one;
+    if (!one) return one;
+    note_piece(user, *one, class_index, bytes);
+    // What served it has mostly left more.
+    count = take_batch(user, bytes, batch.data(), wanted);
+    if (count == 0) return one;
+    static_cast<void>(deallocate_piece(user, cache, class_index, *one));
   }
   // The lowest address for the caller; the others follow in the order of addresses.
   for (std::size_t i = count; i-- > 0;) {
@@ -62,14 +66,16 @@ std::size_t engine::take_batch(stream_ledger& user, std::size_t bytes, std::size
   const books_lock lock{books_};
   // What is left of small holes is no loss: pieces that come back join again.
   block* found = nullptr;
-  for (; count != 0; count /= 2) {
-    found = best_fit(user, count * bytes, unit);
-    if (found == nullptr) found = best_fit(idle(), count * bytes, unit);
+  // Threads that use different batches write to no cache line of marks that others write to.
+  std::size_t alignment = piece_map::line_bytes;
+  for (; count != 0; count /= 2, alignment = unit) {
+    found = best_fit(user, count * bytes, alignment);
+    if (found == nullptr) found = best_fit(idle(), count * bytes, alignment);
     if (found != nullptr) break;
   }
   if (found == nullptr) return 0;
   space_.prepare_for(count + 2);
-  block* piece = &take(*found, found->offset, count * bytes);
+  block* piece = &take(*found, aligned(found->offset, alignment), count * bytes);
   for (std::size_t i = 0; i < count; ++i) {
     block* const rest = i + 1 < count ? &space_.cut(*piece, bytes) : nullptr;
     make_used(*piece, user);
