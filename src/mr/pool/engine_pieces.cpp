@@ -31,7 +31,8 @@ std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cac
     const auto one = allocate(user, bytes, unit);
     if (!one) return one;
     note_piece(user, *one, class_index, bytes);
-    // What served it has mostly left more.
+    // What served it has mostly left more. With single pieces side by side threads would write to
+    // one cache line of marks; from batches of their own they do not.
     count = take_batch(user, bytes, batch.data(), wanted);
     if (count == 0) return one;
     static_cast<void>(deallocate_piece(user, cache, class_index, *one));
@@ -66,16 +67,14 @@ std::size_t engine::take_batch(stream_ledger& user, std::size_t bytes, std::size
   const books_lock lock{books_};
   // What is left of small holes is no loss: pieces that come back join again.
   block* found = nullptr;
-  // Threads that use different batches write to no cache line of marks that others write to.
-  std::size_t alignment = piece_map::line_bytes;
-  for (; count != 0; count /= 2, alignment = unit) {
-    found = best_fit(user, count * bytes, alignment);
-    if (found == nullptr) found = best_fit(idle(), count * bytes, alignment);
+  for (; count != 0; count /= 2) {
+    found = best_fit(user, count * bytes, unit);
+    if (found == nullptr) found = best_fit(idle(), count * bytes, unit);
     if (found != nullptr) break;
   }
   if (found == nullptr) return 0;
   space_.prepare_for(count + 2);
-  block* piece = &take(*found, aligned(found->offset, alignment), count * bytes);
+  block* piece = &take(*found, found->offset, count * bytes);
   for (std::size_t i = 0; i < count; ++i) {
     block* const rest = i + 1 < count ? &space_.cut(*piece, bytes) : nullptr;
     make_used(*piece, user);

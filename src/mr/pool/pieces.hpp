@@ -57,8 +57,6 @@ class piece_map {
  public:
   /// No user: the stream is gone. More ledgers than this cannot be told apart.
   static constexpr std::size_t nobody = (std::size_t{1} << 24) - 1;
-  /// Pieces in so many bytes, aligned to as many, have their marks in one cache line.
-  static constexpr std::size_t line_bytes = 64 / sizeof(std::uint32_t) * piece_unit;
 
   explicit piece_map(std::size_t address_bytes)
       : stretches_{static_cast<std::atomic<mark*>*>(
