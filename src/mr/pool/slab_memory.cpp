@@ -7,6 +7,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/capability.hpp>
+#include "core/capture_mode.hpp"
 #include "vmm/device_work.hpp"
 #include "vmm/retirement.hpp"
 
@@ -32,6 +33,8 @@ slab_memory::~slab_memory() {
 }
 
 device_allocation slab_memory::allocate(std::size_t bytes) {
+  // Captures elsewhere in the program go on: hipMalloc has no part in them.
+  const detail::relaxed_captures relaxed;
   const auto take = [this](std::size_t size) {
     return detail::make_with_reclaim([&] { return device_allocation{device_, size}; });
   };
