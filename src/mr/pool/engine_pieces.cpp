@@ -31,8 +31,7 @@ std::optional<std::size_t> engine::allocate_piece(stream_ledger& user, piece_cac
     const auto one = allocate(user, bytes, unit);
     if (!one) return one;
     note_piece(user, *one, class_index, bytes);
-    // What served it has mostly left more. With single pieces side by side threads would write to
-    // one cache line of marks; from batches of their own they do not.
+    // What served it has mostly left more.
     count = take_batch(user, bytes, batch.data(), wanted);
     if (count == 0) return one;
     static_cast<void>(deallocate_piece(user, cache, class_index, *one));

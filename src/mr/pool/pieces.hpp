@@ -113,7 +113,14 @@ class piece_map {
 
   [[nodiscard]] mark* at(std::size_t offset) const noexcept {
     mark* const marks = stretches_[offset / stretch].load(std::memory_order_acquire);
-    return marks == nullptr ? nullptr : marks + offset % stretch / piece_unit;
+    return marks == nullptr ? nullptr : marks + place_of(offset % stretch / piece_unit);
+  }
+  /// Where the mark of a piece lies among those of its stretch. Threads work on pieces side by
+  /// side, whose marks must not lie in one cache line: next to each other are those of pieces some
+  /// 2 MiB apart.
+  [[nodiscard]] static constexpr std::size_t place_of(std::size_t index) noexcept {
+    constexpr std::size_t marks_per_line = 64 / sizeof(mark);
+    return index * (marks_per_line + 1) % (stretch / piece_unit);
   }
   [[nodiscard]] std::size_t value(std::size_t offset) const noexcept {
     const mark* const one = at(offset);

@@ -99,4 +99,15 @@ TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
   CHECK_FALSE(map.to_cache(at, 3, 8));
 }
 
+TEST_CASE("piece_map: every piece has a mark of its own") {
+  constexpr std::size_t count = 300'000;
+  piece_map map{count * piece_unit};
+  for (std::size_t i = 0; i < count; ++i) map.add(i * piece_unit, i % piece_class_count, i, false);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (map.user_of(i * piece_unit) != i) ++wrong;
+  }
+  CHECK(wrong == 0);
+}
+
 }  // namespace hipvmm::mr::pool
