@@ -186,6 +186,9 @@ void note_event_end(const ihipEvent_t* event) noexcept {
 void note_stream_end(stream_ref stream) noexcept {
   registry& known = all();
   if (!known.is_watched()) return;
+  // Told behind the lock, for an error handler may make or end what watches.
+  held_reports told;
+  const reports_wait wait{told};
   const std::shared_lock none_comes_or_goes{known.ends};
   for (const registry::numbered& each : known.watchers)
     report_exceptions([&] { each.watcher->note_end(stream); });

@@ -127,7 +127,8 @@ TEST_CASE("child: a pool of static storage ends after main" * doctest::skip()) {
 }
 
 TEST_CASE("child: a pool never ends" * doctest::skip()) {
-  give_back_what_is_in_use(*new vmm_pool_resource{device, keeping(0)});
+  static auto& pool = *new vmm_pool_resource{device, keeping(0)};
+  give_back_what_is_in_use(pool);
 }
 
 TEST_CASE("child: the process ends with a pool in use" * doctest::skip()) {

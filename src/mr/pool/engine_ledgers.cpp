@@ -135,9 +135,11 @@ void engine::forget(stream_ref stream) {
 void engine::look_at_marks(stream_ledger& of) {
   auto& marks = of.marks();
   while (!marks.empty() && marks.front().mark->is_done()) {
-    const books_lock lock{books_};
-    of.note_passed(marks.front().stamp);
+    // Ends behind the lock, for its event may.
+    const stream_ledger::marked passed = std::move(marks.front());
     marks.pop_front();
+    const books_lock lock{books_};
+    of.note_passed(passed.stamp);
   }
 }
 
