@@ -71,7 +71,8 @@ constexpr std::array<explanation, trait_count> explanations{{
     // peer_access
     {"Growable buffers can be granted to the devices that HIP calls peers.",
      "ROCm 7.14 corrupts a mapping when a peer is granted after the owner (openxla/xla#46576).",
-     "Grants the owner last, and says which peer was refused."},
+     "Grants new memory to the owner last; grant peers before memory is added. Says which peer was "
+     "refused."},
     // shares_chunks
     {"Memory can be handed to another process.", "ROCm before 6.2 offers no descriptors.",
      "Export and import throw what HIP answered."},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <future>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -321,6 +322,24 @@ TEST_CASE("vmm_pool_resource: the error handler may use the pool" * test::needs_
   }
   set_error_handler(before);
   CHECK(pool.statistics().reserved_current == 4 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: the error handler may make a pool while a stream ends") {
+  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  static int made = 0;
+  const error_handler before = set_error_handler([](const char*, int, const char*) noexcept {
+    const vmm_pool_resource other{device, at_most(64 * MiB)};
+    ++made;
+  });
+  {
+    std::optional<stream> ends{device};
+    pool.deallocate(*ends, pool.allocate(*ends, 8 * MiB), 8 * MiB);
+    const test::planned_fault fault{"hipEventRecord", 1, hipErrorUnknown};
+    ends.reset();
+    CHECK(fault.struck());
+  }
+  set_error_handler(before);
+  CHECK(made == 1);
 }
 
 TEST_CASE("vmm_pool_resource: trim takes nothing away that work under way uses") {

@@ -70,7 +70,8 @@ struct call_costs {
 class capability {
  public:
   [[nodiscard]] finding operator[](trait which) const noexcept;
-  /// Whether the library relies on the trait: what is unknown counts as the safe answer.
+  /// Whether the library relies on the trait; docs/capability.md tells for each what unknown counts
+  /// as.
   [[nodiscard]] bool has(trait which) const noexcept;
   /// Why it is so, as a sentence: what the probe saw, or what the answer was taken from.
   [[nodiscard]] const std::string& reason(trait which) const noexcept;
