@@ -66,6 +66,8 @@ TEST_CASE("pool: a block with the alignment is found behind many that lack it") 
   const std::size_t at = pool.take(0, 64 * KiB, 64 * KiB);
   CHECK(at >= large);
   CHECK(at % (64 * KiB) == 0);
+  // By itself, not by the walk of a miss.
+  CHECK(pool.served(rung::internal) == 0);
 }
 
 TEST_CASE("pool: another stream's memory is used once that stream has passed") {
