@@ -3,11 +3,13 @@
 
 #include <iterator>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/capability.hpp>
 #include "core/capture_mode.hpp"
+#include "core/check.hpp"
 #include "vmm/device_work.hpp"
 #include "vmm/retirement.hpp"
 
@@ -28,8 +30,16 @@ slab_memory::slab_memory(device_ref device, std::size_t address_bytes, handle_ty
       rights_{device, granularity(), shared_as(shareable)} {}
 
 slab_memory::~slab_memory() {
-  for (auto& entry : slabs_)
-    detail::give_back(std::move(entry.second.memory), detail::devices_of(rights_.rights()));
+  try {
+    for (auto& entry : slabs_) {
+      detail::device_list users = detail::devices_of(rights_.rights());
+      detail::give_back(std::move(entry.second.memory), std::move(users));
+    }
+  } catch (const std::bad_alloc&) {
+    // The rest ends with its owner, which waits for its own device only.
+    for (const access_desc& each : rights_.rights().entries())
+      detail::report_exceptions([&each] { each.device.synchronize(); });
+  }
 }
 
 device_allocation slab_memory::allocate(std::size_t bytes) {
