@@ -108,6 +108,8 @@ std::string vmm_pool_resource::explain() const { return state_->memory->explain(
 
 device_ref vmm_pool_resource::device() const noexcept { return state_->device; }
 
+std::optional<device_ref> vmm_pool_resource::do_device() const noexcept { return state_->device; }
+
 pool_statistics vmm_pool_resource::statistics() const { return state_->statistics(); }
 
 std::string vmm_pool_resource::report() const {

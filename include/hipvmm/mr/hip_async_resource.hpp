@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <optional>
 
 #include <hipvmm/core/device.hpp>
 #include <hipvmm/core/stream.hpp>
@@ -56,6 +57,7 @@ class hip_async_resource final : public memory_resource {
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override { return device(); }
 
   owned_pool pool_;
   stream sync_stream_;  // of allocate_sync() and deallocate_sync()

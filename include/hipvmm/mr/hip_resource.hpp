@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <optional>
+
 #include <hipvmm/core/device.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 
@@ -23,6 +25,7 @@ class hip_resource final : public memory_resource {
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override { return device_; }
   [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override;
 
   device_ref device_;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
+#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/stream.hpp>
 
 namespace hipvmm::mr {
@@ -39,6 +41,8 @@ class memory_resource {
   [[nodiscard]] bool is_equal(const memory_resource& other) const noexcept {
     return this == &other || do_is_equal(other);
   }
+  /// The device whose memory it gives; nothing where that is none's in particular, or not known.
+  [[nodiscard]] std::optional<device_ref> device() const noexcept { return do_device(); }
   /// Whether kernels of the resource's device may use the memory.
   [[nodiscard]] bool is_device_accessible() const noexcept { return do_is_device_accessible(); }
   /// Whether host code may read and write the memory through its address.
@@ -59,6 +63,7 @@ class memory_resource {
   virtual void do_deallocate_sync(void* pointer, std::size_t bytes,
                                   std::size_t alignment) noexcept = 0;
   [[nodiscard]] virtual bool do_is_equal(const memory_resource&) const noexcept { return false; }
+  [[nodiscard]] virtual std::optional<device_ref> do_device() const noexcept { return {}; }
   [[nodiscard]] virtual bool do_is_device_accessible() const noexcept { return true; }
   [[nodiscard]] virtual bool do_is_host_accessible() const noexcept { return false; }
 };
