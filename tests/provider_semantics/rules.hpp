@@ -57,7 +57,7 @@ inline void check_rules(std::initializer_list<rule> rules) {
 
 /// An enumerator that no header defines, as a C program may pass one.
 template <class Enum>
-[[gnu::no_sanitize("enum")]] Enum no_such(int value) {
+__attribute__((no_sanitize("enum"))) Enum no_such(int value) {
   static_assert(sizeof(Enum) == sizeof(int));
   Enum made{};
   std::memcpy(&made, &value, sizeof(made));

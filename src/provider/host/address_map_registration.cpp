@@ -12,10 +12,10 @@ namespace hipvmm::host_provider {
 
 void address_map::register_host(address start, std::size_t bytes, int device, unsigned flags,
                                 bool writable) {
-  constexpr device_set everybody = ~device_set{0};
+  constexpr device_set all_devices = ~device_set{0};
   auto made =
       std::make_unique<region>(region{memory_kind::registration, device, start, bytes, bytes, flags,
-                                      everybody, writable ? everybody : device_set{0}, nullptr,
+                                      all_devices, writable ? all_devices : device_set{0}, nullptr,
                                       false, 0, 0, std::make_shared<managed_pages>(start, bytes)});
   require(bytes <= std::numeric_limits<address>::max() - start);
   const address end = start + bytes;
