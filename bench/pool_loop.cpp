@@ -44,9 +44,13 @@ std::vector<measurement> measure_loop(const pool_settings& chosen) {
   const hipvmm::device_ref device = chosen.common.device;
   std::vector<contender> all = contenders(device);
   // As device pools are when nobody sets anything: all goes back when the stream is waited for.
+  hipvmm::mr::hip_async_options as_default;
+  as_default.release_threshold = 0;
   contender as_it_is = all[1];
   as_it_is.name += ", threshold 0";
-  as_it_is.make = [=] { return std::make_unique<hipvmm::mr::hip_async_resource>(device, 0); };
+  as_it_is.make = [=] {
+    return std::make_unique<hipvmm::mr::hip_async_resource>(device, as_default);
+  };
   all.push_back(as_it_is);
   return measure_each<loop_job>(row_for(scenario::loop, chosen.loop_bytes), all, chosen, device,
                                 chosen.loop_bytes, chosen.loop_steps);

@@ -3,7 +3,6 @@
 // how long does the trim take?
 //
 // If any pair takes above 1 ms, programs that serve requests cannot trim while they do.
-#include <hip/hip_runtime_api.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +14,6 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "pool_contenders.hpp"
@@ -118,10 +116,7 @@ class trim_job final : public job {
 };
 
 void trim_async(hipvmm::mr::memory_resource& resource) {
-  auto& pool = static_cast<hipvmm::mr::hip_async_resource&>(resource);
-  const hipError_t result = hipMemPoolTrimTo(pool.get(), 0);
-  if (result != hipSuccess)
-    throw hipvmm::hip_error{static_cast<int>(result), "hipMemPoolTrimTo", __FILE__, __LINE__};
+  static_cast<hipvmm::mr::hip_async_resource&>(resource).trim_to(0);
 }
 
 }  // namespace

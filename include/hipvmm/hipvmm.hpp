@@ -20,6 +20,8 @@
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/pool_reuse.hpp>
+#include <hipvmm/mr/pool_sharing.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>

@@ -22,6 +22,9 @@ void report(hipError_t result, const char* call) noexcept;
 /// The name of a hipError_t, such as "hipErrorUnknown".
 const char* error_name(int code) noexcept;
 
+/// An address for messages, such as "0x7f12c0000000".
+std::string address_text(const void* address);
+
 /// Tells the error handler that `subject` is not as it should be, by a whole sentence: nothing has
 /// failed that the caller would have to know of, and something else is done instead.
 void warn(const char* subject, const std::string& sentence) noexcept;

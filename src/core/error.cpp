@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/error.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <new>
@@ -95,6 +96,12 @@ bool is_not_ready(hipError_t result) noexcept {
 }
 
 const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
+
+std::string address_text(const void* address) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%p", address);
+  return text.data();
+}
 
 void warn(const char* subject, const std::string& sentence) noexcept {
   tell(subject, static_cast<int>(hipErrorUnknown), sentence.c_str());

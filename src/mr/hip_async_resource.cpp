@@ -1,60 +1,171 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/hip_async_resource.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "mr/hip_pool.hpp"
 
 namespace hipvmm::mr {
+
+using detail::check;
+
 namespace {
 
-std::size_t attribute(hipMemPool_t pool, hipMemPoolAttr which) {
+struct reuse_switch {
+  hipMemPoolAttr attribute;
+  bool pool_reuse::*member;
+};
+
+constexpr std::array reuse_switches{
+    reuse_switch{hipMemPoolReuseFollowEventDependencies, &pool_reuse::follow_event_dependencies},
+    reuse_switch{hipMemPoolReuseAllowOpportunistic, &pool_reuse::allow_opportunistic},
+    reuse_switch{hipMemPoolReuseAllowInternalDependencies,
+                 &pool_reuse::allow_internal_dependencies}};
+
+std::size_t bytes_of(hipMemPool_t pool, hipMemPoolAttr which) {
   std::uint64_t value = 0;
-  detail::check(hipMemPoolGetAttribute(pool, which, &value), "hipMemPoolGetAttribute");
+  check(hipMemPoolGetAttribute(pool, which, &value), "hipMemPoolGetAttribute");
   return value;
+}
+
+// HIP keeps switches as int and bytes as 64 bits.
+template <typename Value>
+hipError_t set_attribute(hipMemPool_t pool, hipMemPoolAttr which, Value value) {
+  return hipMemPoolSetAttribute(pool, which, &value);
+}
+
+hipError_t set_switch(hipMemPool_t pool, reuse_switch which, pool_reuse reuse) {
+  return set_attribute(pool, which.attribute, reuse.*which.member ? 1 : 0);
+}
+
+const hip_async_options& require_valid(const hip_async_options& options) {
+  if (options.initial_bytes > options.release_threshold)
+    throw std::invalid_argument{
+        "hip_async_resource: initial_bytes " + format_bytes(options.initial_bytes) +
+        " beyond the release_threshold " + format_bytes(options.release_threshold) +
+        " would go back at once; raise the threshold or ask for less"};
+  return options;
 }
 
 }  // namespace
 
-hip_async_resource::owned_pool::owned_pool(device_ref device) {
-  if (!device.supports_memory_pools())
-    throw unsupported{
-        "device " + std::to_string(device.ordinal()) +
-        " offers no stream-ordered pools (hipMallocAsync); ROCm has them from 6.2 on. "
-        "Use another resource"};
+hip_async_resource::used_pool::used_pool(device_ref device, handle_type shareable)
+    : is_owned{true} {
+  detail::require_pools(device);
   hipMemPoolProps properties{};
   properties.allocType = hipMemAllocationTypePinned;
-  properties.handleTypes = hipMemHandleTypeNone;
+  properties.handleTypes = shareable == handle_type::posix_fd ? hipMemHandleTypePosixFileDescriptor
+                                                              : hipMemHandleTypeNone;
   properties.location = {hipMemLocationTypeDevice, device.ordinal()};
-  detail::check(hipMemPoolCreate(&value, &properties), "hipMemPoolCreate");
+  check(hipMemPoolCreate(&value, &properties), "hipMemPoolCreate");
 }
 
-hip_async_resource::owned_pool::~owned_pool() {
-  detail::report(hipMemPoolDestroy(value), "hipMemPoolDestroy");
+hip_async_resource::used_pool::used_pool(device_ref device, ihipMemPoolHandle_t* viewed)
+    : value{viewed} {
+  detail::require_pools(device);
+  if (viewed == nullptr)
+    throw std::invalid_argument{
+        "hip_async_resource: the pool is nullptr; pass default_pool(), current_pool() or one that "
+        "hipMemPoolCreate gave"};
 }
 
-hip_async_resource::hip_async_resource(device_ref device, std::size_t release_threshold)
-    : pool_{device}, sync_stream_{device} {
-  std::uint64_t threshold = release_threshold;
-  detail::check(hipMemPoolSetAttribute(pool_.value, hipMemPoolAttrReleaseThreshold, &threshold),
-                "hipMemPoolSetAttribute");
+hip_async_resource::used_pool::~used_pool() {
+  if (is_owned) detail::destroy_pool(value);
 }
+
+hip_async_resource::hip_async_resource(device_ref device, const hip_async_options& options)
+    : shareable_{require_valid(options).shareable},
+      pool_{device, options.shareable},
+      sync_stream_{device} {
+  set_release_threshold(options.release_threshold);
+  if (!(options.reuse == pool_reuse{})) set_reuse(options.reuse);
+  if (options.initial_bytes != 0)
+    deallocate(sync_stream_, allocate(sync_stream_, options.initial_bytes), options.initial_bytes);
+}
+
+hip_async_resource::hip_async_resource(device_ref device, ihipMemPoolHandle_t* pool)
+    : pool_{device, pool}, sync_stream_{device} {}
 
 hip_async_resource::~hip_async_resource() = default;
 
+ihipMemPoolHandle_t* hip_async_resource::default_pool(device_ref device) {
+  detail::require_pools(device);
+  hipMemPool_t pool = nullptr;
+  check(hipDeviceGetDefaultMemPool(&pool, device.ordinal()), "hipDeviceGetDefaultMemPool");
+  return pool;
+}
+
+ihipMemPoolHandle_t* hip_async_resource::current_pool(device_ref device) {
+  detail::require_pools(device);
+  hipMemPool_t pool = nullptr;
+  check(hipDeviceGetMemPool(&pool, device.ordinal()), "hipDeviceGetMemPool");
+  return pool;
+}
+
+void hip_async_resource::make_current() const {
+  check(hipDeviceSetMemPool(device().ordinal(), get()), "hipDeviceSetMemPool");
+}
+
+std::size_t hip_async_resource::release_threshold() const {
+  return bytes_of(get(), hipMemPoolAttrReleaseThreshold);
+}
+
+void hip_async_resource::set_release_threshold(std::size_t bytes) {
+  check(set_attribute(get(), hipMemPoolAttrReleaseThreshold, std::uint64_t{bytes}),
+        "hipMemPoolSetAttribute");
+}
+
+pool_reuse hip_async_resource::reuse() const {
+  pool_reuse result;
+  for (const reuse_switch each : reuse_switches) {
+    int value = 0;
+    check(hipMemPoolGetAttribute(get(), each.attribute, &value), "hipMemPoolGetAttribute");
+    result.*each.member = value != 0;
+  }
+  return result;
+}
+
+void hip_async_resource::set_reuse(pool_reuse reuse) {
+  const pool_reuse before = this->reuse();
+  for (std::size_t i = 0; i < reuse_switches.size(); ++i) {
+    const hipError_t result = set_switch(get(), reuse_switches[i], reuse);
+    if (result == hipSuccess) continue;
+    while (i-- > 0)
+      detail::report(set_switch(get(), reuse_switches[i], before), "hipMemPoolSetAttribute");
+    check(result, "hipMemPoolSetAttribute");
+  }
+}
+
 hip_async_resource::pool_statistics hip_async_resource::statistics() const {
-  return {attribute(pool_.value, hipMemPoolAttrReservedMemCurrent),
-          attribute(pool_.value, hipMemPoolAttrReservedMemHigh),
-          attribute(pool_.value, hipMemPoolAttrUsedMemCurrent),
-          attribute(pool_.value, hipMemPoolAttrUsedMemHigh)};
+  pool_statistics result{bytes_of(get(), hipMemPoolAttrReservedMemCurrent),
+                         bytes_of(get(), hipMemPoolAttrReservedMemHigh),
+                         bytes_of(get(), hipMemPoolAttrUsedMemCurrent),
+                         bytes_of(get(), hipMemPoolAttrUsedMemHigh)};
+  // AMD resets a high to zero, not to what is there.
+  result.reserved_high = std::max(result.reserved_high, result.reserved_current);
+  result.used_high = std::max(result.used_high, result.used_current);
+  return result;
+}
+
+void hip_async_resource::reset_peaks() {
+  for (const hipMemPoolAttr each : {hipMemPoolAttrReservedMemHigh, hipMemPoolAttrUsedMemHigh})
+    check(set_attribute(get(), each, std::uint64_t{0}), "hipMemPoolSetAttribute");
+}
+
+void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
+  check(hipMemPoolTrimTo(get(), bytes_to_keep), "hipMemPoolTrimTo");
 }
 
 void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
   void* pointer = nullptr;
-  detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, pool_.value, stream.get()),
+  detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get()),
                           "hipMallocFromPoolAsync", device(), bytes);
   if (reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0) return pointer;
   do_deallocate(stream, pointer, bytes, alignment);
@@ -66,7 +177,7 @@ void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std:
 
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
                                        std::size_t) noexcept {
-  detail::report(hipFreeAsync(pointer, stream.get()), "hipFreeAsync");
+  detail::free_async(stream, pointer);
 }
 
 void* hip_async_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -85,4 +196,29 @@ void hip_async_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
   do_deallocate(sync_stream_, pointer, bytes, alignment);
 }
 
+bool hip_async_resource::do_is_equal(const memory_resource& other) const noexcept {
+  const auto* const same = dynamic_cast<const hip_async_resource*>(&other);
+  return same != nullptr && same->get() == get();
+}
+
 }  // namespace hipvmm::mr
+
+namespace hipvmm::detail {
+
+void require_pools(device_ref device) {
+  if (!device.supports_memory_pools())
+    throw unsupported{
+        "device " + std::to_string(device.ordinal()) +
+        " offers no stream-ordered pools (hipMallocAsync); ROCm has them from 6.2 on. "
+        "Use another resource"};
+}
+
+void destroy_pool(hipMemPool_t pool) noexcept {
+  report(hipMemPoolDestroy(pool), "hipMemPoolDestroy");
+}
+
+void free_async(stream_ref stream, void* pointer) noexcept {
+  report(hipFreeAsync(pointer, stream.get()), "hipFreeAsync");
+}
+
+}  // namespace hipvmm::detail

@@ -8,38 +8,14 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "vmm/hip_access.hpp"
 
 namespace hipvmm {
 
 using detail::check;
+using detail::to_hip;
 
 namespace {
-
-hipMemAccessFlags to_flags(access_right right) {
-  switch (right) {
-    case access_right::none:
-      return hipMemAccessFlagsProtNone;
-    case access_right::read:
-      return hipMemAccessFlagsProtRead;
-    case access_right::read_write:
-      break;
-  }
-  return hipMemAccessFlagsProtReadWrite;
-}
-
-hipMemLocation to_location(device_ref device) {
-  hipMemLocation location{};
-  location.type = hipMemLocationTypeDevice;
-  location.id = device.ordinal();
-  return location;
-}
-
-hipMemAccessDesc to_hip(access_desc desc) {
-  hipMemAccessDesc result{};
-  result.location = to_location(desc.device);
-  result.flags = to_flags(desc.right);
-  return result;
-}
 
 auto place_of(const std::vector<access_desc>& entries, device_ref device) {
   return std::lower_bound(
@@ -97,11 +73,10 @@ void set_access(void* address, std::size_t bytes, access_desc desc) {
 }
 
 access_right get_access(const void* address, device_ref device) {
-  const hipMemLocation location = to_location(device);
+  const hipMemLocation location = detail::to_location(device);
   unsigned long long flags = 0;
   check(hipMemGetAccess(&flags, &location, const_cast<void*>(address)), "hipMemGetAccess");
-  if (flags == hipMemAccessFlagsProtReadWrite) return access_right::read_write;
-  return flags == hipMemAccessFlagsProtRead ? access_right::read : access_right::none;
+  return detail::to_right(flags);
 }
 
 }  // namespace hipvmm

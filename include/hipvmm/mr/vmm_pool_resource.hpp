@@ -14,23 +14,12 @@
 
 #include <hipvmm/core/device.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/region.hpp>
 
 namespace hipvmm::mr {
-
-/// How memory that one stream gave back may serve another one; names and meaning are those of HIP's
-/// pools (hipMemPoolAttr).
-struct pool_reuse {
-  /// The other stream is known to come behind: the pool made it wait, or it waited for an event
-  /// (stream_ref::wait, event::record), or note_stream_wait() said so.
-  bool follow_event_dependencies = true;
-  /// The point where the memory was given back has passed.
-  bool allow_opportunistic = true;
-  /// The other stream is made to wait for that point, rather than memory be taken from the device.
-  bool allow_internal_dependencies = true;
-};
 
 struct pool_options {
   /// Held from the start, in bytes; rounded up to whole granules (region::granularity).

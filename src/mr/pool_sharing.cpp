@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pool_sharing.hpp>
+
+#include <fcntl.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/hip_async_resource.hpp>
+#include "core/check.hpp"
+#include "mr/hip_pool.hpp"
+#include "vmm/hip_access.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+static_assert(sizeof(exported_pointer) == sizeof(hipMemPoolPtrExportData));
+
+std::string named(device_ref device) { return "device " + std::to_string(device.ordinal()); }
+
+access_right pool_right(hipMemPool_t pool, device_ref device) {
+  require_device(device);
+  hipMemLocation location = detail::to_location(device);
+  hipMemAccessFlags flags = hipMemAccessFlagsProtNone;
+  detail::check(hipMemPoolGetAccess(&flags, pool, &location), "hipMemPoolGetAccess");
+  return detail::to_right(flags);
+}
+
+void set_pool_right(hipMemPool_t pool, device_ref owner, access_desc desc) {
+  require_device(desc.device);
+  if (desc.device == owner && desc.right != access_right::read_write)
+    throw std::invalid_argument{"a pool on " + named(owner) +
+                                ": its own device always reads and writes (HIP's rule); name a "
+                                "peer, or read_write"};
+  if (desc.right == access_right::none) {
+    if (pool_right(pool, desc.device) == access_right::none) return;
+  } else if (!desc.device.can_access_peer(owner)) {
+    throw unsupported{named(desc.device) + " cannot reach a pool on " + named(owner) +
+                      ": hipDeviceCanAccessPeer says there is no link between them"};
+  }
+  const hipMemAccessDesc wanted = detail::to_hip(desc);
+  const hipError_t result = hipMemPoolSetAccess(pool, &wanted, 1);
+  const char* missing = nullptr;
+  if (desc.right == access_right::none && result == hipErrorInvalidDevice)
+    missing = "be taken back (ROCm up to 6.4); destroy the pool instead";
+  if (desc.right == access_right::read && result == hipErrorNotSupported)
+    missing = "be for reading only (CUDA); grant access_right::read_write";
+  if (missing != nullptr) {
+    detail::clear_last_error();
+    throw unsupported{"the right of " + named(desc.device) + " to a pool on " + named(owner) +
+                      " cannot " + missing};
+  }
+  detail::check(result, "hipMemPoolSetAccess");
+}
+
+// A descriptor of one's own for what `handle` holds.
+shareable_handle duplicate(const shareable_handle& handle, device_ref device) {
+  const int copy = ::fcntl(handle.get(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0)
+    throw out_of_memory{exhausted::descriptors, device.ordinal(), 0, device.free_memory(),
+                        "the export of a pool needs two"};
+  return shareable_handle{copy, 0};
+}
+
+}  // namespace
+
+void hip_async_resource::grant(device_ref device, access_right right) {
+  set_pool_right(get(), this->device(), {device, right});
+}
+
+access_right hip_async_resource::access(device_ref device) const {
+  return pool_right(get(), device);
+}
+
+void hip_async_resource::require_shareable() const {
+  if (shareable_ != handle_type::posix_fd)
+    throw std::invalid_argument{
+        "the export of a pool that this hip_async_resource did not make to be shared: set "
+        "hip_async_options::shareable to handle_type::posix_fd; views export nothing"};
+}
+
+shareable_handle hip_async_resource::export_handle() {
+  require_shareable();
+  const std::lock_guard lock{exporting_};
+  if (exported_.empty()) {
+    // ROCm gives the same descriptor each time and never closes it, CUDA a new one: asked once.
+    int descriptor = -1;
+    detail::check_resources(hipMemPoolExportToShareableHandle(
+                                &descriptor, get(), hipMemHandleTypePosixFileDescriptor, 0),
+                            "hipMemPoolExportToShareableHandle", device(), 0);
+    exported_ = shareable_handle{descriptor, 0};
+  }
+  return duplicate(exported_, device());
+}
+
+exported_pointer hip_async_resource::export_pointer(void* pointer) const {
+  require_shareable();
+  hipMemPoolPtrExportData data{};
+  const hipError_t result = hipMemPoolExportPointer(&data, pointer);
+  // ROCm says "out of memory" of an address that it does not know.
+  if (result == hipErrorInvalidValue || result == hipErrorOutOfMemory) {
+    detail::clear_last_error();
+    throw std::invalid_argument{
+        "hip_async_resource: " + detail::address_text(pointer) +
+        " is not the start of a block of this pool that is in use (hipMemPoolExportPointer: " +
+        detail::error_name(result) +
+        "); export what allocate() gave. Memory of hipMalloc belongs to no pool: copy it into one"};
+  }
+  detail::check(result, "hipMemPoolExportPointer");
+  exported_pointer exported;
+  std::memcpy(exported.data.data(), &data, sizeof(data));
+  return exported;
+}
+
+imported_pool::imported_pool(const shareable_handle& handle, device_ref device)
+    : pool_{nullptr}, device_{device} {
+  detail::require_pools(device);
+  if (handle.empty()) throw std::invalid_argument{"the import of a pool from an empty handle"};
+  // Newer releases of ROCm give the pool the calling thread's device. The descriptor goes by value
+  // in all, other than for chunks.
+  const scoped_device scope{device};
+  void* const descriptor = reinterpret_cast<void*>(static_cast<std::intptr_t>(handle.get()));
+  detail::check_resources(hipMemPoolImportFromShareableHandle(
+                              &pool_, descriptor, hipMemHandleTypePosixFileDescriptor, 0),
+                          "hipMemPoolImportFromShareableHandle", device, 0);
+}
+
+imported_pool::~imported_pool() {
+  if (pool_ != nullptr) detail::destroy_pool(pool_);
+}
+
+imported_pool& imported_pool::operator=(imported_pool&& other) noexcept {
+  imported_pool moved{std::move(other)};
+  std::swap(pool_, moved.pool_);
+  std::swap(device_, moved.device_);
+  return *this;
+}
+
+device_allocation imported_pool::import_pointer(const exported_pointer& pointer,
+                                                std::size_t bytes) const {
+  hipMemPoolPtrExportData data{};
+  std::memcpy(&data, pointer.data.data(), sizeof(data));
+  void* address = nullptr;
+  const hipError_t result = hipMemPoolImportPointer(&address, get(), &data);
+  if (result == hipErrorInvalidValue) {
+    detail::clear_last_error();
+    throw std::invalid_argument{
+        "imported_pool: hipMemPoolImportPointer does not take the data; send what "
+        "export_pointer() of the very pool gave that this one was imported from"};
+  }
+  detail::check_resources(result, "hipMemPoolImportPointer", device_, bytes);
+  return device_allocation{address, device_, bytes};
+}
+
+void imported_pool::release(stream_ref stream, device_allocation&& block) const noexcept {
+  if (void* const pointer = block.release(); pointer != nullptr)
+    detail::free_async(stream, pointer);
+}
+
+void imported_pool::grant(device_ref device, access_right right) const {
+  set_pool_right(get(), device_, {device, right});
+}
+
+access_right imported_pool::access(device_ref device) const { return pool_right(get(), device); }
+
+}  // namespace hipvmm::mr
