@@ -15,6 +15,7 @@
 #include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
+#include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/core/stream_pool.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>

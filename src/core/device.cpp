@@ -13,6 +13,17 @@ namespace hipvmm {
 
 using detail::check;
 
+namespace {
+
+bool has(device_ref device, hipDeviceAttribute_t attribute) {
+  require_device(device);
+  int value = 0;
+  check(hipDeviceGetAttribute(&value, attribute, device.ordinal()), "hipDeviceGetAttribute");
+  return value != 0;
+}
+
+}  // namespace
+
 int device_count() {
   // The number of devices never changes while a process lives.
   static const int count = [] {
@@ -102,11 +113,19 @@ bool device_ref::supports_virtual_memory() const {
 }
 
 bool device_ref::supports_memory_pools() const {
-  require_device(*this);
-  int value = 0;
-  check(hipDeviceGetAttribute(&value, hipDeviceAttributeMemoryPoolsSupported, ordinal_),
-        "hipDeviceGetAttribute");
-  return value != 0;
+  return has(*this, hipDeviceAttributeMemoryPoolsSupported);
+}
+
+bool device_ref::supports_managed_memory() const {
+  return has(*this, hipDeviceAttributeManagedMemory);
+}
+
+bool device_ref::supports_concurrent_managed_access() const {
+  return has(*this, hipDeviceAttributeConcurrentManagedAccess);
+}
+
+bool device_ref::supports_pageable_access() const {
+  return has(*this, hipDeviceAttributePageableMemoryAccess);
 }
 
 void device_ref::synchronize() const {

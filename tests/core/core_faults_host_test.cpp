@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/event.hpp>
+#include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/core/stream_pool.hpp>
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
@@ -36,6 +38,24 @@ TEST_CASE("device_ref: peer access that fails leaves the current device") {
 
 TEST_CASE("stream_pool: a construction that fails leaves nothing") {
   fault_sweep{"stream_pool"}.run([] { const stream_pool value{other_device, 5}; });
+}
+
+TEST_CASE("managed memory: a call that fails changes nothing") {
+  constexpr std::size_t bytes = 8192;
+  void* memory = nullptr;
+  REQUIRE(hipMallocManaged(&memory, bytes, hipMemAttachGlobal) == hipSuccess);
+  fault_sweep{"advice, prefetch, attachment and questions"}.run([memory] {
+    const stream used{other_device};
+    advise(memory, bytes, range_advice::set_read_mostly);
+    prefetch_async(used, memory, bytes, other_device);
+    attach_async(used, memory, attachment::host);
+    const bool read_mostly = attributes_of_range(memory, bytes).read_mostly;
+    const std::size_t places = accessed_by(memory, bytes).size();
+    CHECK(read_mostly);
+    CHECK(places == 0);
+    used.synchronize();
+  });
+  CHECK(hipFree(memory) == hipSuccess);
 }
 
 struct marked_stream {

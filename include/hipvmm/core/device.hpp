@@ -35,6 +35,14 @@ class device_ref {
   [[nodiscard]] bool supports_virtual_memory() const;
   /// Tells whether the runtime says that it offers stream-ordered pools (hipMallocAsync).
   [[nodiscard]] bool supports_memory_pools() const;
+  /// Tells whether hipMallocManaged gives memory that moves; where it does not, AMD gives pinned
+  /// memory of the host.
+  [[nodiscard]] bool supports_managed_memory() const;
+  /// Tells whether the host may use managed memory while the device does, and it can be moved and
+  /// advised about (AMD: HMM).
+  [[nodiscard]] bool supports_concurrent_managed_access() const;
+  /// Tells whether the device reaches all memory of the host, as malloc gives it (AMD: XNACK on).
+  [[nodiscard]] bool supports_pageable_access() const;
   /// Waits until all work submitted to the device has finished.
   void synchronize() const;
 
