@@ -20,7 +20,10 @@
 #include <hipvmm/core/stream_pool.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/managed_resource.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/new_delete_resource.hpp>
+#include <hipvmm/mr/pinned_host_resource.hpp>
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_sharing.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>

@@ -77,6 +77,13 @@ bool is_not_ready(hipError_t result) noexcept;
 void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
                      std::source_location where = std::source_location::current());
 
+/// As check, for a call that takes `bytes` of the host's memory.
+void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
+                       std::source_location where = std::source_location::current());
+
+/// Throws out_of_memory for `bytes` of the host's memory that `call` did not give.
+[[noreturn]] void throw_out_of_host_memory(std::size_t bytes, const char* call);
+
 /// Runs `body` and tells the error handler of a hip_error instead of throwing it.
 void report_exceptions_of(void (*body)(void*), void* argument) noexcept;
 

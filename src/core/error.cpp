@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/error.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -38,6 +41,10 @@ std::string describe(exhausted resource, int device, std::size_t requested, std:
              format_bytes(free) +
              " free; raise `ulimit -n`, use larger chunks (growth_options::granule_bytes) or trim "
              "chunk_cache";
+      break;
+    case exhausted::host_memory:
+      text = "out of host memory: the host was asked for " + format_bytes(requested) + " and has " +
+             format_bytes(free) + " free";
       break;
   }
   return context.empty() ? text : text + "; " + context;
@@ -96,6 +103,22 @@ bool is_not_ready(hipError_t result) noexcept {
 }
 
 const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
+
+void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
+                       std::source_location where) {
+  if (result == hipErrorOutOfMemory) {
+    clear_last_error();
+    throw_out_of_host_memory(bytes, call);
+  }
+  check(result, call, where);
+}
+
+void throw_out_of_host_memory(std::size_t bytes, const char* call) {
+  const auto pages = static_cast<std::size_t>(std::max(::sysconf(_SC_AVPHYS_PAGES), 0L));
+  const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  throw out_of_memory{exhausted::host_memory, -1, bytes, pages * page_bytes,
+                      std::string{call} + " refused"};
+}
 
 std::string address_text(const void* address) {
   std::array<char, 32> text;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <future>
 #include <initializer_list>
 #include <limits>
@@ -27,6 +28,27 @@ void demand(bool holds, const std::string& what) {
   if (!holds) fail(what);
 }
 
+// Memory that a device may use is used by it in stream order, other memory by the host, behind what
+// the stream has.
+void write(const memory_resource& from, stream_ref stream, void* pointer, unsigned char value,
+           std::size_t bytes) {
+  if (from.is_device_accessible()) return fill_async(stream, pointer, value, bytes);
+  stream.synchronize();
+  std::memset(pointer, value, bytes);
+}
+
+std::vector<unsigned char> read(const memory_resource& from, stream_ref stream, const void* pointer,
+                                std::size_t bytes) {
+  std::vector<unsigned char> result(bytes);
+  if (from.is_device_accessible()) {
+    copy(stream, result.data(), pointer, bytes);
+  } else {
+    stream.synchronize();
+    std::memcpy(result.data(), pointer, bytes);
+  }
+  return result;
+}
+
 /// Memory of the resource under test, given back in the stream it is used in last.
 class block {
  public:
@@ -42,10 +64,9 @@ class block {
 
   /// What uses the memory from now on is ordered in `stream`.
   void hand_to(stream_ref stream) noexcept { stream_ = stream; }
-  void fill(unsigned char value) const { fill_async(stream_, pointer_, value, bytes_); }
+  void fill(unsigned char value) const { write(from_, stream_, pointer_, value, bytes_); }
   void demand_all(unsigned char value) const {
-    std::vector<unsigned char> host(bytes_);
-    copy(stream_, host.data(), pointer_, bytes_);
+    const std::vector<unsigned char> host = read(from_, stream_, pointer_, bytes_);
     const auto wrong =
         std::find_if(host.begin(), host.end(), [value](auto byte) { return byte != value; });
     if (wrong != host.end())
@@ -150,7 +171,7 @@ void memory_is_used_again(const contract_subject& subject) {
   for (int round = 0; round < 40; ++round) {
     const block one{subject.resource, used, subject.largest_bytes};
     const auto value = static_cast<unsigned char>(round);
-    fill_async(used, one.get(), value, std::min<std::size_t>(one.bytes(), 4096));
+    write(subject.resource, used, one.get(), value, std::min<std::size_t>(one.bytes(), 4096));
   }
   used.synchronize();
 }
@@ -162,7 +183,7 @@ void sync_memory_serves_all_streams(const contract_subject& subject) {
   for (const stream* used : {&first, &second}) {
     void* const pointer = subject.resource.allocate_sync(bytes);
     demand(pointer != nullptr, "allocate_sync gave nullptr");
-    fill_async(*used, pointer, 7, bytes);
+    write(subject.resource, *used, pointer, 7, bytes);
     used->synchronize();
     subject.resource.deallocate_sync(pointer, bytes);
   }
@@ -173,11 +194,11 @@ void both_ways_back_are_open(const contract_subject& subject) {
   const stream used{subject.device};
   for (int round = 0; round < 3; ++round) {
     void* const ordered = subject.resource.allocate(used, bytes);
-    fill_async(used, ordered, 1, bytes);
+    write(subject.resource, used, ordered, 1, bytes);
     used.synchronize();
     subject.resource.deallocate_sync(ordered, bytes);
     void* const at_once = subject.resource.allocate_sync(bytes);
-    fill_async(used, at_once, 2, bytes);
+    write(subject.resource, used, at_once, 2, bytes);
     subject.resource.deallocate(used, at_once, bytes);
   }
   used.synchronize();
@@ -237,6 +258,23 @@ void threads_do_not_meet(const contract_subject& subject) {
   for (auto& each : running) each.get();
 }
 
+void host_uses_what_it_may(const contract_subject& subject) {
+  const memory_resource& resource = subject.resource;
+  demand(resource.is_device_accessible() || resource.is_host_accessible(),
+         "neither the host nor a device may use the memory");
+  if (!resource.is_host_accessible()) return;
+  const stream used{subject.device};
+  const block one{subject.resource, used, 5000};
+  used.synchronize();
+  std::memset(one.get(), 5, one.bytes());
+  one.demand_all(5);
+  one.fill(6);
+  used.synchronize();
+  const auto* const bytes = static_cast<const unsigned char*>(one.get());
+  demand(std::all_of(bytes, bytes + one.bytes(), [](auto byte) { return byte == 6; }),
+         "the host does not see through the address what was written in the stream");
+}
+
 void equals_itself(const contract_subject& subject) {
   demand(subject.resource.is_equal(subject.resource), "it is not equal to itself");
 }
@@ -256,6 +294,7 @@ const std::vector<contract_rule>& resource_contract() {
       {"memory may go from one stream to another", memory_goes_from_stream_to_stream},
       {"more than there is ends in std::bad_alloc and changes nothing",
        what_cannot_be_is_bad_alloc},
+      {"the host uses memory that it may use, and somebody may", host_uses_what_it_may},
       {"threads may use it at the same time", threads_do_not_meet},
       {"it is equal to itself", equals_itself}};
   return rules;

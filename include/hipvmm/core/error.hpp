@@ -35,6 +35,7 @@ enum class exhausted {
   device_memory,  ///< physical memory of the device
   addresses,      ///< virtual address space of the process
   descriptors,    ///< open file descriptors of the process (RLIMIT_NOFILE)
+  host_memory,    ///< memory of the host, pinned or not
 };
 
 /// A resource ran out. Nothing changed: every operation that throws it has the strong guarantee.
@@ -49,9 +50,11 @@ class out_of_memory : public std::bad_alloc {
 
   [[nodiscard]] const char* what() const noexcept override { return message_->c_str(); }
   [[nodiscard]] exhausted resource() const noexcept { return resource_; }
+  /// -1 for memory of the host.
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] std::size_t bytes_requested() const noexcept { return bytes_requested_; }
-  /// Device memory free when the request failed, in bytes, as hipMemGetInfo reported it.
+  /// Memory of the device, or of the host, free when the request failed, in bytes, as hipMemGetInfo
+  /// or the operating system reported it.
   [[nodiscard]] std::size_t bytes_free() const noexcept { return bytes_free_; }
 
  private:

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/core/stream.hpp>
+
+// What resources of the host's memory have in common.
+namespace hipvmm::detail {
+
+/// Throws out_of_memory for sizes that no object can have, which allocators do not all survive.
+void require_possible(std::size_t bytes, const char* call);
+
+/// Memory of operator new. Throws: out_of_memory.
+[[nodiscard]] void* allocate_on_host(std::size_t bytes, std::size_t alignment);
+void free_on_host(void* pointer, std::size_t alignment) noexcept;
+
+/// Waits for `stream`, whose work may use memory of the host, before that is freed: nobody else
+/// keeps it until then, and what hipFree and hipHostFree wait for differs. Throws: std::logic_error
+/// in a stream that is being captured, whose graph may use the memory, with the memory's fate: it
+/// stays allocated; hip_error.
+void wait_before_free(stream_ref stream, const void* pointer);
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/managed_resource.hpp>
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/device_allocation.hpp>
+#include "core/check.hpp"
+#include "mr/host_memory.hpp"
+
+namespace hipvmm::mr {
+
+managed_resource::managed_resource(device_ref device, attachment first)
+    : device_{device}, first_{first} {
+  require_device(device);
+  if (first == attachment::single)
+    throw std::invalid_argument{
+        "managed_resource: memory cannot begin attached to a single stream; begin with "
+        "attachment::host and call attach_async"};
+}
+
+void* managed_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+  return do_allocate_sync(bytes, alignment);
+}
+
+void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                     std::size_t alignment) noexcept {
+  detail::report_exceptions([=, this] {
+    detail::wait_before_free(stream, pointer);
+    do_deallocate_sync(pointer, bytes, alignment);
+  });
+}
+
+void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  const scoped_device scope{device_};
+  detail::require_possible(bytes, "hipMallocManaged");
+  void* pointer = nullptr;
+  const unsigned flags = first_ == attachment::host ? hipMemAttachHost : hipMemAttachGlobal;
+  detail::check_host_memory(hipMallocManaged(&pointer, bytes, flags), "hipMallocManaged", bytes);
+  device_allocation memory{pointer, device_, bytes};
+  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0)
+    throw std::invalid_argument{
+        "managed_resource: hipMallocManaged gave an address that is no multiple of the alignment " +
+        std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment)};
+  return memory.release();
+}
+
+void managed_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
+  device_allocation{pointer, device_, bytes};
+}
+
+bool managed_resource::do_is_equal(const memory_resource& other) const noexcept {
+  return dynamic_cast<const managed_resource*>(&other) != nullptr;
+}
+
+}  // namespace hipvmm::mr

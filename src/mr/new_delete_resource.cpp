@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/new_delete_resource.hpp>
+
+#include "core/check.hpp"
+#include "mr/host_memory.hpp"
+
+namespace hipvmm::mr {
+
+void* new_delete_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+  return detail::allocate_on_host(bytes, alignment);
+}
+
+void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
+                                        std::size_t alignment) noexcept {
+  detail::report_exceptions([=] {
+    detail::wait_before_free(stream, pointer);
+    detail::free_on_host(pointer, alignment);
+  });
+}
+
+void* new_delete_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  return detail::allocate_on_host(bytes, alignment);
+}
+
+void new_delete_resource::do_deallocate_sync(void* pointer, std::size_t,
+                                             std::size_t alignment) noexcept {
+  detail::free_on_host(pointer, alignment);
+}
+
+bool new_delete_resource::do_is_equal(const memory_resource& other) const noexcept {
+  return dynamic_cast<const new_delete_resource*>(&other) != nullptr;
+}
+
+}  // namespace hipvmm::mr

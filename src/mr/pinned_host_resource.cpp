@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pinned_host_resource.hpp>
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "core/check.hpp"
+#include "mr/host_memory.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+unsigned flags_of(const pinned_options& options) {
+  unsigned flags = hipHostMallocDefault;
+  if (options.portable) flags |= hipHostMallocPortable;
+  if (options.mapped) flags |= hipHostMallocMapped;
+  if (options.write_combined) flags |= hipHostMallocWriteCombined;
+  return flags;
+}
+
+}  // namespace
+
+void* pinned_host_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+  return do_allocate_sync(bytes, alignment);
+}
+
+void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                         std::size_t alignment) noexcept {
+  detail::report_exceptions([=, this] {
+    detail::wait_before_free(stream, pointer);
+    do_deallocate_sync(pointer, bytes, alignment);
+  });
+}
+
+void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  require_device(device_ref{0});
+  detail::require_possible(bytes, "hipHostMalloc");
+  void* pointer = nullptr;
+  detail::check_host_memory(hipHostMalloc(&pointer, bytes, flags_of(options_)), "hipHostMalloc",
+                            bytes);
+  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0) return pointer;
+  do_deallocate_sync(pointer, bytes, alignment);
+  throw std::invalid_argument{
+      "pinned_host_resource: hipHostMalloc gave an address that is no multiple of the alignment " +
+      std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment)};
+}
+
+void pinned_host_resource::do_deallocate_sync(void* pointer, std::size_t, std::size_t) noexcept {
+  detail::report(hipHostFree(pointer), "hipHostFree");
+}
+
+bool pinned_host_resource::do_is_equal(const memory_resource& other) const noexcept {
+  return dynamic_cast<const pinned_host_resource*>(&other) != nullptr;
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// What only the host provider can show of the resources whose memory the host may use.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <future>
+#include <initializer_list>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/managed_resource.hpp>
+#include <hipvmm/mr/new_delete_resource.hpp>
+#include <hipvmm/mr/pinned_host_resource.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/error_recorder.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/is_ready.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+// On a device that is not the current one, so that switching devices is swept as well.
+constexpr device_ref other_device{1};
+
+void use(mr::memory_resource& resource) {
+  const stream used{other_device};
+  void* const ordered = resource.allocate(used, 5000);
+  resource.deallocate(used, ordered, 5000);
+  resource.deallocate_sync(resource.allocate_sync(5000), 5000);
+}
+
+}  // namespace
+
+TEST_CASE("host resource: each HIP call that fails leaves nothing behind") {
+  mr::managed_resource managed{other_device};
+  mr::pinned_host_resource pinned;
+  fault_sweep{"managed_resource"}.run([&] { use(managed); });
+  fault_sweep{"pinned_host_resource"}.run([&] { use(pinned); });
+}
+
+TEST_CASE("host resource: what comes back in a stream stays until the stream has passed") {
+  mr::managed_resource managed{device_ref{0}};
+  mr::new_delete_resource plain;
+  mr::pinned_host_resource pinned;
+  for (mr::memory_resource* resource :
+       std::initializer_list<mr::memory_resource*>{&managed, &plain, &pinned}) {
+    blocked_stream busy{other_device};
+    void* const block = resource->allocate(busy, 100);
+    auto back = std::async(std::launch::async, [&] { resource->deallocate(busy, block, 100); });
+    CHECK_FALSE(is_ready(back));
+    busy.release();
+    back.get();
+  }
+}
+
+TEST_CASE("host resource: what comes back in a captured stream stays allocated and is told") {
+  mr::managed_resource managed{device_ref{0}};
+  mr::new_delete_resource plain;
+  mr::pinned_host_resource pinned;
+  for (mr::memory_resource* resource :
+       std::initializer_list<mr::memory_resource*>{&managed, &plain, &pinned}) {
+    const stream captured{device_ref{0}};
+    void* const block = resource->allocate_sync(100);
+    hipGraph_t graph = nullptr;
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+    error_recorder reported;
+    resource->deallocate(captured, block, 100);
+    REQUIRE(reported.count() == 1);
+    CHECK(reported.errors()[0].message.find("stays allocated") != std::string::npos);
+    REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+    CHECK(hipGraphDestroy(graph) == hipSuccess);
+    resource->deallocate_sync(block, 100);
+  }
+}
+
+}  // namespace hipvmm::test

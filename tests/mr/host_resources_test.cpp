@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// The resources whose memory the host may use.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/managed_memory.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/managed_resource.hpp>
+#include <hipvmm/mr/new_delete_resource.hpp>
+#include <hipvmm/mr/pinned_host_resource.hpp>
+#include <hipvmm/mr/resource_contract.hpp>
+#include "support/device_bytes.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+constexpr device_ref device{0};
+
+template <typename Resource>
+std::unique_ptr<Resource> make() {
+  if constexpr (std::is_same_v<Resource, managed_resource>) {
+    return std::make_unique<managed_resource>(device);
+  } else {
+    return std::make_unique<Resource>();
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("host resource: keeps the contract of a resource", Resource, managed_resource,
+                   new_delete_resource, pinned_host_resource) {
+  const auto resource = make<Resource>();
+  const contract_subject subject{*resource, device, 8 * MiB};
+  for (const contract_rule& rule : resource_contract()) {
+    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
+  }
+}
+
+TEST_CASE_TEMPLATE("host resource: is of no device, and equal to all of its kind", Resource,
+                   managed_resource, new_delete_resource, pinned_host_resource) {
+  const auto one = make<Resource>();
+  const auto same = make<Resource>();
+  CHECK_FALSE(one->device().has_value());
+  CHECK(one->is_host_accessible());
+  CHECK(one->is_equal(*same));
+  CHECK_FALSE(one->is_equal(hip_resource{device}));
+  void* const block = one->allocate_sync(100);
+  same->deallocate_sync(block, 100);
+}
+
+TEST_CASE_TEMPLATE("host resource: more than the host has is out of host memory", Resource,
+                   new_delete_resource, pinned_host_resource) {
+  const auto resource = make<Resource>();
+  try {
+    static_cast<void>(resource->allocate_sync(PTRDIFF_MAX));
+    FAIL("there is not so much memory");
+  } catch (const out_of_memory& error) {
+    CHECK(error.resource() == exhausted::host_memory);
+    CHECK(error.device() == -1);
+    CHECK(error.bytes_requested() == PTRDIFF_MAX);
+    CHECK(std::string{error.what()}.find("out of host memory") == 0);
+  }
+}
+
+TEST_CASE("pinned_host_resource: each kind of pinned memory is used by device and host") {
+  const stream used{device};
+  for (const pinned_options options :
+       {pinned_options{true, false, false}, pinned_options{false, true, false},
+        pinned_options{true, true, true}}) {
+    pinned_host_resource resource{options};
+    CHECK(resource.options().write_combined == options.write_combined);
+    void* const block = resource.allocate(used, MiB);
+    std::memset(block, 3, MiB);
+    CHECK(test::read_bytes(used, block, MiB) == test::byte_vector(MiB, 3));
+    resource.deallocate(used, block, MiB);
+  }
+}
+
+TEST_CASE("managed_resource: its memory is moved, advised about and asked") {
+  if (!device.supports_concurrent_managed_access()) {
+    MESSAGE("skipped: managed memory does not move here");
+    return;
+  }
+  const stream used{device};
+  managed_resource resource{device, attachment::host};
+  void* const block = resource.allocate_sync(MiB);
+  std::memset(block, 3, MiB);
+  attach_async(used, block, attachment::global);
+  prefetch_async(used, block, MiB, device);
+  CHECK(last_prefetch_location(block, MiB) == device);
+  CHECK(test::read_bytes(used, block, MiB) == test::byte_vector(MiB, 3));
+  resource.deallocate(used, block, MiB);
+}
+
+TEST_CASE("managed_resource: a device that does not exist and a single stream are refused") {
+  CHECK_THROWS_AS(managed_resource{device_ref{-1}}, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(managed_resource(device, attachment::single),
+                       doctest::Contains("call attach_async"), std::invalid_argument);
+}
+
+TEST_CASE("new_delete_resource: takes any alignment") {
+  new_delete_resource resource;
+  for (std::size_t alignment = 1; alignment <= MiB; alignment *= 2) {
+    void* const block = resource.allocate_sync(10, alignment);
+    CHECK(reinterpret_cast<std::size_t>(block) % alignment == 0);
+    resource.deallocate_sync(block, 10, alignment);
+  }
+}
+
+}  // namespace hipvmm::mr
