@@ -1,15 +1,62 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/bytes.hpp>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <limits>
 #include <stdexcept>
+#include <system_error>
 
 namespace hipvmm {
 namespace {
 
 constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
+
+struct unit {
+  std::size_t bytes;
+  const char* name;
+};
+constexpr std::array<unit, 4> written_units{
+    {{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}}};
+constexpr std::array<unit, 14> read_units{{{1, ""},
+                                           {1, "b"},
+                                           {1'000, "kb"},
+                                           {1'000'000, "mb"},
+                                           {1'000'000'000, "gb"},
+                                           {1'000'000'000'000, "tb"},
+                                           {1'000'000'000'000'000, "pb"},
+                                           {1'000'000'000'000'000'000, "eb"},
+                                           {KiB, "kib"},
+                                           {MiB, "mib"},
+                                           {GiB, "gib"},
+                                           {TiB, "tib"},
+                                           {1024 * TiB, "pib"},
+                                           {1024 * 1024 * TiB, "eib"}}};
+
+/// Whatever the locale is.
+bool is_digit(char each) noexcept { return each >= '0' && each <= '9'; }
+char lower(char each) noexcept {
+  return each >= 'A' && each <= 'Z' ? static_cast<char>(each - 'A' + 'a') : each;
+}
+
+/// Takes the digits that `text` begins with off it.
+std::string_view take_digits(std::string_view& text) {
+  const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
+  const std::string_view digits = text.substr(0, static_cast<std::size_t>(end - text.begin()));
+  text.remove_prefix(digits.size());
+  return digits;
+}
+
+/// The bytes of a unit that parse_bytes reads; zero when it is none.
+std::size_t bytes_of_unit(std::string_view name) {
+  std::string wanted{name};
+  std::transform(wanted.begin(), wanted.end(), wanted.begin(), lower);
+  const auto found = std::find_if(read_units.begin(), read_units.end(),
+                                  [&](const unit& each) { return wanted == each.name; });
+  return found == read_units.end() ? 0 : found->bytes;
+}
 
 }  // namespace
 
@@ -33,12 +80,7 @@ std::size_t add_bytes(std::size_t a, std::size_t b) {
 }
 
 std::string format_bytes(std::size_t bytes) {
-  struct unit {
-    std::size_t bytes;
-    const char* name;
-  };
-  constexpr std::array<unit, 4> units{{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}}};
-  for (const unit& unit : units) {
+  for (const unit& unit : written_units) {
     // Small counts read better exact: "1536 B" rather than "1.50 KiB".
     if (bytes < unit.bytes || bytes < 10 * KiB) continue;
     std::array<char, 32> text;
@@ -47,6 +89,33 @@ std::string format_bytes(std::size_t bytes) {
     return text.data();
   }
   return std::to_string(bytes) + " B";
+}
+
+std::size_t parse_bytes(std::string_view text) {
+  std::string_view rest = text;
+  const std::string_view whole = take_digits(rest);
+  std::string_view decimals;
+  if (!whole.empty() && !rest.empty() && rest.front() == '.') {
+    rest.remove_prefix(1);
+    decimals = take_digits(rest);
+  }
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  const std::size_t unit = bytes_of_unit(rest);
+  if (whole.empty() || unit == 0)
+    throw std::invalid_argument{"'" + std::string{text} +
+                                "' is no size: write digits and a unit, such as 4194304, 100 MB "
+                                "or 4MiB; KB to EB are powers of 1000, KiB to EiB of 1024"};
+
+  // In integers, as a double keeps 53 bits. From the last decimal to the first, dropping parts of a
+  // byte at each gives the same as dropping them once.
+  std::size_t part = 0;
+  for (auto digit = decimals.rbegin(); digit != decimals.rend(); ++digit)
+    part = (static_cast<std::size_t>(*digit - '0') * unit + part) / 10;
+  std::size_t count = 0;
+  const auto read = std::from_chars(whole.data(), whole.data() + whole.size(), count);
+  if (read.ec != std::errc{} || count > largest / unit)
+    throw std::length_error{"'" + std::string{text} + "' exceeds the address space"};
+  return add_bytes(count * unit, part);
 }
 
 }  // namespace hipvmm

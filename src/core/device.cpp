@@ -4,6 +4,7 @@
 #include <array>
 #include <stdexcept>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/device_identity.hpp"
@@ -58,6 +59,32 @@ device_ref device_ref::current() {
   return device_ref{ordinal};
 }
 
+std::pair<std::size_t, std::size_t> available_device_memory() {
+  return available_device_memory(device_ref::current());
+}
+
+std::pair<std::size_t, std::size_t> available_device_memory(device_ref device) {
+  const scoped_device scope{device};
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(hipMemGetInfo(&free, &total), "hipMemGetInfo");
+  return {free, total};
+}
+
+std::size_t percent_of_free_device_memory(int percent) {
+  return percent_of_free_device_memory(device_ref::current(), percent);
+}
+
+std::size_t percent_of_free_device_memory(device_ref device, int percent) {
+  if (percent < 0 || percent > 100)
+    throw std::invalid_argument{std::to_string(percent) + " % of the free memory of device " +
+                                std::to_string(device.ordinal()) + ": ask for 0 to 100 %"};
+  const std::size_t free = available_device_memory(device).first;
+  const auto share = static_cast<std::size_t>(percent);
+  // In two parts, so that no product overflows.
+  return align_down(free / 100 * share + free % 100 * share / 100, 256);
+}
+
 std::string device_ref::name() const {
   require_device(*this);
   std::array<char, 256> text{};
@@ -72,13 +99,7 @@ std::size_t device_ref::total_memory() const {
   return bytes;
 }
 
-std::size_t device_ref::free_memory() const {
-  const scoped_device scope{*this};
-  std::size_t free = 0;
-  std::size_t total = 0;
-  check(hipMemGetInfo(&free, &total), "hipMemGetInfo");
-  return free;
-}
+std::size_t device_ref::free_memory() const { return available_device_memory(*this).first; }
 
 bool device_ref::can_access_peer(device_ref peer) const {
   require_device(*this);

@@ -5,6 +5,7 @@
 
 #include <hipvmm/core/event.hpp>
 #include "core/check.hpp"
+#include "core/hip_compat.hpp"
 #include "core/stream_order.hpp"
 
 namespace hipvmm {
@@ -30,10 +31,18 @@ stream_ref stream_ref::legacy_default() noexcept {
 
 stream_ref stream_ref::per_thread_default() noexcept { return stream_ref{hipStreamPerThread}; }
 
+bool stream_ref::is_default() const noexcept { return hip_compat::is_legacy_stream(get()); }
+
+bool stream_ref::is_per_thread_default() const noexcept { return *this == per_thread_default(); }
+
 void stream_ref::synchronize() const {
   const detail::stream_use use{*this};
   check(hipStreamSynchronize(get()), "hipStreamSynchronize");
   use.note_passed();
+}
+
+void stream_ref::synchronize_no_throw() const noexcept {
+  detail::report_exceptions([this] { synchronize(); });
 }
 
 bool stream_ref::is_done() const {

@@ -16,6 +16,8 @@
 #include <string>
 #include <system_error>
 
+#include <hipvmm/core/bytes.hpp>
+
 // What the mains of programs for the shell have in common. In a header, since each of them compiles
 // CLI11 as it is.
 namespace hipvmm::tool {
@@ -24,13 +26,11 @@ namespace hipvmm::tool {
 inline constexpr int failed = 1;
 inline constexpr int misused = 2;
 
-/// CLI11's sizes, which on their own accept signs and answer nonsense with a list of every unit.
+/// A size as parse_bytes reads it; none of the options means zero.
 inline std::string size_in_bytes(const std::string& text) {
-  std::string bytes = text;
   try {
-    CLI::AsSizeValue{false}(bytes);
-    if (text.front() != '-' && std::stoull(bytes) != 0) return bytes;
-  } catch (const std::exception&) {
+    if (const std::size_t bytes = parse_bytes(text); bytes != 0) return std::to_string(bytes);
+  } catch (const std::logic_error&) {
   }
   throw CLI::ValidationError{"'" + text +
                              "' is no size; give bytes or units, as in 4194304 or 4MiB"};

@@ -81,5 +81,47 @@ TEST_CASE("bytes: format_bytes is exact for small counts and binary units for la
   CHECK(format_bytes(64 * TiB) == "64.00 TiB");
 }
 
+TEST_CASE("parse_bytes: takes decimal and binary units, in capitals or not") {
+  CHECK(parse_bytes("512") == 512);
+  CHECK(parse_bytes("0") == 0);
+  CHECK(parse_bytes("512B") == 512);
+  CHECK(parse_bytes("100 MB") == 100'000'000);
+  CHECK(parse_bytes("4GiB") == 4 * GiB);
+  CHECK(parse_bytes("4 \tgib") == 4 * GiB);
+  CHECK(parse_bytes("3kb") == 3000);
+  CHECK(parse_bytes("3KIB") == 3 * KiB);
+  CHECK(parse_bytes("2TB") == 2'000'000'000'000);
+  CHECK(parse_bytes("2TiB") == 2 * TiB);
+  CHECK(parse_bytes("1 PB") == 1'000'000'000'000'000);
+  CHECK(parse_bytes("16383PiB") == 16383 * (1024 * TiB));
+  CHECK(parse_bytes("3eb") == 3'000'000'000'000'000'000);
+  CHECK(parse_bytes("15EiB") == 15 * (1024 * 1024 * TiB));
+}
+
+TEST_CASE("parse_bytes: is exact with decimals, and drops part of a byte") {
+  CHECK(parse_bytes("1.5 GB") == 1'500'000'000);
+  CHECK(parse_bytes("1.GiB") == GiB);
+  CHECK(parse_bytes("0.1GiB") == 107'374'182);
+  CHECK(parse_bytes("7.99") == 7);
+  CHECK(parse_bytes("9007199254740993") == 9007199254740993);
+  CHECK(parse_bytes("0.99999999999999999999999999999999KB") == 999);
+}
+
+TEST_CASE("parse_bytes: other text throws invalid_argument and is named") {
+  for (const char* const text : {"", " 1", "-1", "+1", "GiB", ".5GB", "1,5 GB", "4G", "4 Gi", "1e9",
+                                 "1 GB/s", "1GiB ", "12 apples", "1 B B", "0x10"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH_AS(parse_bytes(text),
+                         doctest::Contains(("'" + std::string{text} + "'").c_str()),
+                         std::invalid_argument);
+  }
+}
+
+TEST_CASE("parse_bytes: what does not fit throws length_error") {
+  CHECK(parse_bytes(std::to_string(largest)) == largest);
+  for (const char* const text : {"18446744073709551616", "16EiB", "99999999999999999999999 B"})
+    CHECK_THROWS_AS(parse_bytes(text), std::length_error);
+}
+
 }  // namespace
 }  // namespace hipvmm

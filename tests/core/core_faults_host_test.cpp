@@ -36,6 +36,15 @@ TEST_CASE("device_ref: peer access that fails leaves the current device") {
   fault_sweep{"enable_peer_access"}.run([] { other_device.enable_peer_access(device_ref{0}); });
 }
 
+TEST_CASE("stream_ref: a wait that fails where nothing can be thrown is reported") {
+  const stream stream;
+  const error_recorder reported;
+  const planned_fault fault{"hipStreamSynchronize", 1, hipErrorUnknown};
+  stream.ref().synchronize_no_throw();
+  REQUIRE(reported.count() == 1);
+  CHECK(reported.errors().front().call == "hipStreamSynchronize");
+}
+
 TEST_CASE("stream_pool: a construction that fails leaves nothing") {
   fault_sweep{"stream_pool"}.run([] { const stream_pool value{other_device, 5}; });
 }

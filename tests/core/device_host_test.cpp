@@ -31,6 +31,13 @@ TEST_CASE("device_ref: free memory falls by what is allocated on that device alo
   CHECK(device_ref{1}.free_memory() <= free_of_second - 16 * MiB);
 }
 
+TEST_CASE("percent_of_free_device_memory: goes by what is free, of the device that is asked") {
+  const device_memory memory{512 * MiB, device_ref{1}};
+  const std::size_t free = device_ref{1}.free_memory();
+  CHECK(percent_of_free_device_memory(device_ref{1}, 50) == align_down(free / 2, 256));
+  CHECK(percent_of_free_device_memory(50) > percent_of_free_device_memory(device_ref{1}, 50));
+}
+
 TEST_CASE("child: any case" * doctest::skip()) { CHECK(device_count() == 0); }
 
 TEST_CASE("no device: a program ends with one sentence that says how to run without a GPU") {

@@ -33,6 +33,27 @@ TEST_CASE("device_ref: a device has a name and memory") {
   CHECK(first_device.free_memory() <= first_device.total_memory());
 }
 
+TEST_CASE("available_device_memory: tells of the current device, or of the one named") {
+  CHECK(available_device_memory().second == available_device_memory(first_device).second);
+  CHECK(available_device_memory().first <= available_device_memory().second);
+  CHECK(available_device_memory(first_device).second > 0);
+}
+
+TEST_CASE("percent_of_free_device_memory: is a multiple of 256 at or below the share") {
+  CHECK(percent_of_free_device_memory(0) == 0);
+  CHECK(percent_of_free_device_memory(first_device, 100) <= first_device.total_memory());
+  for (const int percent : {1, 33, 50, 99})
+    CHECK(percent_of_free_device_memory(percent) % 256 == 0);
+}
+
+TEST_CASE("percent_of_free_device_memory: less than nothing and more than all are refused") {
+  for (const int percent : {-1, 101}) {
+    CHECK_THROWS_WITH_AS(static_cast<void>(percent_of_free_device_memory(percent)),
+                         doctest::Contains((std::to_string(percent) + " %").c_str()),
+                         std::invalid_argument);
+  }
+}
+
 TEST_CASE("device_ref: a device reaches itself") {
   CHECK(first_device.can_access_peer(first_device));
 }
@@ -65,6 +86,7 @@ TEST_CASE("device_ref: every question about an unknown device throws invalid_arg
   CHECK_THROWS_AS(static_cast<void>(unknown.free_memory()), std::invalid_argument);
   CHECK_THROWS_AS(static_cast<void>(unknown.can_access_peer(first_device)), std::invalid_argument);
   CHECK_THROWS_AS(static_cast<void>(first_device.can_access_peer(unknown)), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(available_device_memory(unknown)), std::invalid_argument);
   CHECK_THROWS_AS(unknown.synchronize(), std::invalid_argument);
 }
 

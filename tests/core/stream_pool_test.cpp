@@ -17,6 +17,8 @@ namespace {
 TEST_CASE("stream_pool: has the size asked for, else the default") {
   CHECK(stream_pool{first_device, 3}.size() == 3);
   CHECK(stream_pool{first_device}.size() == stream_pool::default_size);
+  CHECK(stream_pool{5}.size() == 5);
+  CHECK(stream_pool{}.size() == stream_pool::default_size);
 }
 
 TEST_CASE("stream_pool: a size of zero throws invalid_argument") {

@@ -36,6 +36,17 @@ TEST_CASE("stream_ref: the default streams are two and differ from any other") {
   CHECK(stream_ref::per_thread_default() != other.ref());
 }
 
+TEST_CASE("stream_ref: tells the default streams by either of their names") {
+  const stream other;
+  CHECK(stream_ref::legacy_default().is_default());
+  CHECK(stream_ref{reinterpret_cast<ihipStream_t*>(1)}.is_default());
+  CHECK(stream_ref::per_thread_default().is_per_thread_default());
+  for (const stream_ref neither : {other.ref(), stream_ref::per_thread_default()})
+    CHECK_FALSE(neither.is_default());
+  for (const stream_ref neither : {other.ref(), stream_ref::legacy_default()})
+    CHECK_FALSE(neither.is_per_thread_default());
+}
+
 TEST_CASE("stream_ref: the default streams carry work") {
   for (const stream_ref stream : {stream_ref::legacy_default(), stream_ref::per_thread_default()}) {
     const device_memory memory{KiB};

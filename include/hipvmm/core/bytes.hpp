@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace hipvmm {
 
@@ -34,5 +35,11 @@ std::size_t add_bytes(std::size_t a, std::size_t b);
 
 /// Writes a byte count for people, in binary units: `"1536 B"`, `"2.00 MiB"`.
 std::string format_bytes(std::size_t bytes);
+
+/// Reads a byte count as people write it: digits, decimals if any, and a unit, which is B where
+/// there is none, in capitals or not: KB to EB are powers of 1000, KiB to EiB of 1024. `"512"`,
+/// `"100 MB"`, `"1.5GiB"`. A part of a byte is dropped.
+/// Throws: std::invalid_argument for other text; std::length_error when it exceeds std::size_t.
+std::size_t parse_bytes(std::string_view text);
 
 }  // namespace hipvmm

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 namespace hipvmm {
 
@@ -61,6 +62,16 @@ class device_ref {
 /// Number of HIP devices; zero when there is none.
 /// Throws: hip_error when the runtime itself failed.
 [[nodiscard]] int device_count();
+
+/// Free and total memory in bytes, in this order, of `device` or of the current one, at this moment
+/// and as hipMemGetInfo reports them.
+[[nodiscard]] std::pair<std::size_t, std::size_t> available_device_memory();
+[[nodiscard]] std::pair<std::size_t, std::size_t> available_device_memory(device_ref device);
+
+/// `percent` of the free memory of `device` or of the current one, in bytes, rounded down to a
+/// multiple of 256: to size a pool by. Throws: std::invalid_argument unless 0 <= `percent` <= 100.
+[[nodiscard]] std::size_t percent_of_free_device_memory(int percent);
+[[nodiscard]] std::size_t percent_of_free_device_memory(device_ref device, int percent);
 
 /// Throws std::invalid_argument naming the ordinal and the count unless `device` exists;
 /// unsupported when there is no HIP device at all.

@@ -33,8 +33,17 @@ class stream_ref {
   /// The stream's value as HIP knows it.
   [[nodiscard]] ihipStream_t* get() const noexcept { return static_cast<ihipStream_t*>(value_); }
 
+  /// Whether it names the legacy null stream, by null or by 1 as hipStreamLegacy does: also in a
+  /// program that is compiled to mean the thread's own stream by null, for the library is not.
+  [[nodiscard]] bool is_default() const noexcept;
+  /// Whether it names the calling thread's default stream, which is another one in each thread
+  /// although the value is the same.
+  [[nodiscard]] bool is_per_thread_default() const noexcept;
+
   /// Waits until all work submitted to the stream has finished.
   void synchronize() const;
+  /// As synchronize(); what fails goes to the error handler.
+  void synchronize_no_throw() const noexcept;
   /// Tells whether all work submitted to the stream has finished.
   [[nodiscard]] bool is_done() const;
   /// Tells whether work submitted to the stream is recorded into a graph instead of run; true also

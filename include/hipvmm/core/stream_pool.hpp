@@ -15,6 +15,10 @@ class stream_pool {
  public:
   static constexpr std::size_t default_size = 16;
 
+  /// Creates `size` streams on the current device. Throws: as the other constructor.
+  explicit stream_pool(std::size_t size = default_size,
+                       stream_kind kind = stream_kind::non_blocking)
+      : stream_pool{device_ref::current(), size, kind} {}
   /// Creates `size` streams. Throws: std::invalid_argument when `size` is zero.
   explicit stream_pool(device_ref device, std::size_t size = default_size,
                        stream_kind kind = stream_kind::non_blocking);
