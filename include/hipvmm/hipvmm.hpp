@@ -26,6 +26,7 @@
 #include <hipvmm/mr/pinned_host_resource.hpp>
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_sharing.hpp>
+#include <hipvmm/mr/per_device_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/per_device_resource.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/mr/hip_resource.hpp>
+
+namespace hipvmm::mr {
+namespace {
+
+struct device_default {
+  explicit device_default(device_ref device) : initial{device} {}
+
+  hip_resource initial;
+  std::atomic<memory_resource*> current{&initial};
+};
+
+device_default& default_of(device_ref device) {
+  require_device(device);
+  // Never destroyed: containers with static storage give memory back at exit. The number of devices
+  // does not change while a process lives.
+  static std::deque<device_default>& all = *[] {
+    auto made = std::make_unique<std::deque<device_default>>();
+    for (int ordinal = 0; ordinal < device_count(); ++ordinal)
+      made->emplace_back(device_ref{ordinal});
+    return made.release();
+  }();
+  return all[static_cast<std::size_t>(device.ordinal())];
+}
+
+}  // namespace
+
+memory_resource* get_per_device_resource(device_ref device) { return default_of(device).current; }
+
+memory_resource* set_per_device_resource(device_ref device, memory_resource* resource) {
+  device_default& chosen = default_of(device);
+  if (resource == nullptr) return chosen.current.exchange(&chosen.initial);
+  if (const auto other = resource->device(); other && *other != device)
+    throw std::invalid_argument{"set_per_device_resource: the resource gives memory of device " +
+                                std::to_string(other->ordinal()) + ", not of device " +
+                                std::to_string(device.ordinal()) +
+                                "; set it for its own device, or make one for this device"};
+  return chosen.current.exchange(resource);
+}
+
+memory_resource* get_current_device_resource() {
+  return get_per_device_resource(device_ref::current());
+}
+
+memory_resource* set_current_device_resource(memory_resource* resource) {
+  return set_per_device_resource(device_ref::current(), resource);
+}
+
+}  // namespace hipvmm::mr
