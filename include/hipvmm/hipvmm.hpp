@@ -5,7 +5,10 @@
 #include <hipvmm/container/append_slots.hpp>
 #include <hipvmm/container/device_appender.hpp>
 #include <hipvmm/container/device_appender_ref.hpp>
+#include <hipvmm/container/device_buffer.hpp>
+#include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_span.hpp>
+#include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>

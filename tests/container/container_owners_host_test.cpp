@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "contract/owner_contract.hpp"
 
+#include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
 
@@ -62,7 +64,31 @@ struct vector_owner {
   }
 };
 
-HIPVMM_OWNER_CONTRACT(storage_owner, vector_owner);
+/// A buffer, or what stands on one.
+template <typename Owner>
+struct buffer_owner {
+  using owner_type = Owner;
+
+  hipvmm::stream stream;
+  mr::hip_resource resource{first_device};
+
+  owner_type make() { return owner_type{100, stream, &resource}; }
+  static owner_type make_empty() {
+    buffer_owner traits;
+    owner_type source = traits.make();
+    const owner_type taken = std::move(source);
+    return source;
+  }
+  static bool is_empty(const owner_type& owner) {
+    return owner.data() == nullptr && owner.is_empty() && owner.capacity() == 0;
+  }
+  static const void* identity(const owner_type& owner) { return owner.data(); }
+  static std::uint64_t live() { return live_objects().allocations; }
+  static std::uint64_t freed() { return hipvmm_host_call_count("hipFree"); }
+};
+
+HIPVMM_OWNER_CONTRACT(storage_owner, vector_owner, buffer_owner<device_buffer>,
+                      buffer_owner<device_uvector<int>>);
 
 }  // namespace
 }  // namespace hipvmm::test

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hipvmm/container/device_uvector.hpp>
+
+namespace hipvmm {
+
+/// One value in memory of a resource, in stream order, as device_uvector, for what kernels count or
+/// reduce into. Empty only when moved from: its functions throw std::out_of_range then.
+template <typename T>
+class device_scalar {
+ public:
+  using value_type = typename device_uvector<T>::value_type;
+  using size_type = typename device_uvector<T>::size_type;
+  using reference = typename device_uvector<T>::reference;
+  using const_reference = typename device_uvector<T>::const_reference;
+  using pointer = typename device_uvector<T>::pointer;
+  using const_pointer = typename device_uvector<T>::const_pointer;
+
+  /// Allocates a value without setting it. Throws: as device_buffer.
+  explicit device_scalar(stream_ref stream,
+                         mr::memory_resource* resource = mr::get_current_device_resource())
+      : storage_{1, stream, resource} {}
+  /// Allocates, and writes `value` as set_value_async() does. Throws: as device_buffer.
+  device_scalar(const T& value, stream_ref stream,
+                mr::memory_resource* resource = mr::get_current_device_resource())
+      : storage_{1, stream, resource} {
+    set_value_async(value, stream);
+  }
+  /// Copies the value of `other`, which may be of another device. Throws: as device_buffer.
+  device_scalar(const device_scalar& other, stream_ref stream,
+                mr::memory_resource* resource = mr::get_current_device_resource())
+      : storage_{other.storage_, stream, resource} {}
+
+  /// Reads the value, waiting for `stream`. Throws: hip_error.
+  [[nodiscard]] T value(stream_ref stream) const { return storage_.front_element(stream); }
+  /// Writes the value as device_uvector::set_element_async does. Throws: hip_error.
+  void set_value_async(const T& value, stream_ref stream) {
+    storage_.set_element_async(0, value, stream);
+  }
+  void set_value_async(const T&& value, stream_ref stream) = delete;
+  /// Writes zero bytes in the order of `stream`. Throws: hip_error.
+  void set_value_to_zero_async(stream_ref stream) { storage_.set_element_to_zero_async(0, stream); }
+  /// Writes the value and waits for `stream`. Throws: hip_error.
+  void set_value(const T& value, stream_ref stream) { storage_.set_element(0, value, stream); }
+
+  [[nodiscard]] pointer data() noexcept { return storage_.data(); }
+  [[nodiscard]] const_pointer data() const noexcept { return storage_.data(); }
+  [[nodiscard]] constexpr size_type size() const noexcept { return 1; }
+
+  /// As the functions of these names of device_buffer.
+  [[nodiscard]] stream_ref stream() const noexcept { return storage_.stream(); }
+  void set_stream(stream_ref stream) noexcept { storage_.set_stream(stream); }
+  [[nodiscard]] device_ref device() const noexcept { return storage_.device(); }
+  [[nodiscard]] mr::memory_resource* memory_resource() const noexcept {
+    return storage_.memory_resource();
+  }
+
+ private:
+  device_uvector<T> storage_;
+};
+
+}  // namespace hipvmm

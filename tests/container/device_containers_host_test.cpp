@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include <hipvmm/container/device_scalar.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/device_bytes.hpp"
+#include "support/device_memory.hpp"
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/error_recorder.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/host_provider.hpp"
+
+// What device_buffer, device_uvector and device_scalar do when HIP fails, and that they wait for
+// nothing where their resource does not.
+namespace hipvmm::test {
+namespace {
+
+// Not the current one, so that switching devices is swept as well.
+constexpr device_ref other_device{1};
+constexpr std::size_t old_bytes = 1000;
+
+/// A buffer of another device, in use.
+struct buffer_subject {
+  hipvmm::stream stream{other_device};
+  mr::hip_resource resource{other_device};
+  byte_vector bytes = pattern(old_bytes, 1);
+  std::optional<device_buffer> buffer;
+  void* data = nullptr;
+
+  buffer_subject() {
+    const scoped_device scope{other_device};
+    buffer.emplace(bytes.data(), bytes.size(), stream, &resource);
+    buffer->reserve(2 * old_bytes, stream);
+    data = buffer->data();
+  }
+  void check_unchanged() const {
+    CHECK(buffer->data() == data);
+    CHECK(buffer->size() == old_bytes);
+    CHECK(buffer->capacity() == 2 * old_bytes);
+    CHECK(buffer->stream() == stream.ref());
+    CHECK(read_bytes(stream, data, old_bytes) == bytes);
+  }
+};
+
+template <typename Operation>
+void sweep_buffer(const char* name, std::size_t size, std::size_t capacity, Operation operation) {
+  const stream later{other_device};
+  fault_sweep{name}.run(
+      [] { return std::make_unique<buffer_subject>(); },
+      [&](auto& subject) { operation(*subject->buffer, later); },
+      [](const auto& subject) { subject->check_unchanged(); },
+      [&](const auto& subject) {
+        CHECK(subject->buffer->size() == size);
+        CHECK(subject->buffer->capacity() == capacity);
+        CHECK(subject->buffer->stream() == later.ref());
+        CHECK(read_bytes(later, subject->buffer->data(), old_bytes) == subject->bytes);
+      });
+}
+
+TEST_CASE("device_buffer: growth that fails changes nothing") {
+  sweep_buffer("resize", 5000, 5000,
+               [](device_buffer& buffer, stream_ref stream) { buffer.resize(5000, stream); });
+  sweep_buffer("reserve", old_bytes, 5000,
+               [](device_buffer& buffer, stream_ref stream) { buffer.reserve(5000, stream); });
+}
+
+TEST_CASE("device_buffer: shrink_to_fit that fails changes nothing") {
+  sweep_buffer("shrink_to_fit", old_bytes, old_bytes,
+               [](device_buffer& buffer, stream_ref stream) { buffer.shrink_to_fit(stream); });
+}
+
+TEST_CASE("device_buffer: constructions that fail leave nothing") {
+  const byte_vector bytes = pattern(old_bytes, 2);
+  const stream stream;
+  fault_sweep{"copy from the host"}.run([&] {
+    const device_buffer made{bytes.data(), bytes.size(), stream};
+  });
+  const buffer_subject source;
+  fault_sweep{"copy from another device"}.run([&] {
+    const device_buffer made{*source.buffer, stream};
+  });
+}
+
+TEST_CASE("device_uvector: element access that fails leaves the elements") {
+  struct vector_subject {
+    hipvmm::stream stream;
+    device_uvector<element<12>> vector{2, stream};
+    vector_subject() {
+      vector.set_element(0, numbered<element<12>>(0), stream);
+      vector.set_element(1, numbered<element<12>>(1), stream);
+    }
+  };
+  const auto value_of = [](const auto& subject) {
+    return subject->vector.element(1, subject->stream);
+  };
+  fault_sweep{"set_element"}.run(
+      [] { return std::make_unique<vector_subject>(); },
+      [](auto& subject) {
+        subject->vector.set_element(1, numbered<element<12>>(9), subject->stream);
+      },
+      // Only the wait behind the copy may have failed.
+      [&](const auto& subject) {
+        CHECK(subject->vector.element(0, subject->stream) == numbered<element<12>>(0));
+      },
+      [&](const auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(9)); });
+  fault_sweep{"element"}.run(
+      [] { return std::make_unique<vector_subject>(); },
+      [&](auto& subject) { static_cast<void>(value_of(subject)); },
+      [&](const auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(1)); },
+      [&](const auto& subject) { CHECK(value_of(subject) == numbered<element<12>>(1)); });
+}
+
+TEST_CASE("device_scalar: constructions that fail leave nothing") {
+  const stream stream;
+  fault_sweep{"device_scalar"}.run([&] { const device_scalar<double> made{2.5, stream}; });
+}
+
+TEST_CASE("device_buffer: memory goes back though its device cannot be made current") {
+  const error_recorder reported;
+  const hipvmm_host_counters before = live_objects();
+  {
+    const auto subject = std::make_unique<buffer_subject>();
+    const planned_fault fault{"hipSetDevice", 1, hipErrorUnknown};
+    subject->buffer.reset();
+    CHECK(fault.struck());
+  }
+  CHECK(live_objects() == before);
+  REQUIRE(reported.count() == 1);
+  CHECK(reported.errors().front().call == "hipSetDevice");
+}
+
+TEST_CASE("device_buffer: over a pool nothing is waited for, and work keeps its order") {
+  mr::vmm_pool_resource pool{first_device};
+  pinned_memory source{MiB};
+  const byte_vector bytes = pattern(MiB, 3);
+  std::copy(bytes.begin(), bytes.end(), source.get());
+  const hipvmm::stream warm;
+  // The first allocation may wait for what it has mapped.
+  { const device_buffer first{8 * MiB, warm, &pool}; }
+  pinned_memory result{MiB};
+  blocked_stream stream{first_device};
+  {
+    const calls_of waits{waiting_functions};
+    device_buffer buffer{source.get(), MiB, stream, &pool};
+    buffer.resize(2 * MiB, stream);
+    buffer.resize(MiB, stream);
+    buffer.shrink_to_fit(stream);
+    const device_buffer copied{buffer, stream, &pool};
+    copy_async(stream, result.get(), copied.data(), MiB);
+    CHECK(waits.count() == 0);
+  }
+  CHECK_FALSE(stream.is_done());
+  stream.release();
+  stream_ref{stream}.synchronize();
+  CHECK(byte_vector(result.get(), result.get() + MiB) == bytes);
+}
+
+TEST_CASE("device_uvector: elements are set without waiting for the stream") {
+  blocked_stream blocked{first_device};
+  const stream_ref stream = blocked;
+  mr::vmm_pool_resource pool{first_device};
+  const calls_of waits{waiting_functions};
+  device_uvector<element<12>> vector{4, stream, &pool};
+  {
+    const element<12> value = numbered<element<12>>(5);
+    vector.set_element_async(2, value, stream);
+  }
+  vector.set_element_to_zero_async(3, stream);
+  CHECK(waits.count() == 0);
+  blocked.release();
+  CHECK(vector.element(2, stream) == numbered<element<12>>(5));
+  CHECK(vector.element(3, stream) == element<12>{});
+}
+
+}  // namespace
+}  // namespace hipvmm::test
