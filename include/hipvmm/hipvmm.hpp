@@ -30,8 +30,10 @@
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_sharing.hpp>
 #include <hipvmm/mr/per_device_resource.hpp>
+#include <hipvmm/mr/polymorphic_allocator.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
+#include <hipvmm/mr/stream_allocator_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/version.hpp>
 #include <hipvmm/vmm/access.hpp>
