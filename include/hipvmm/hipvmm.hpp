@@ -24,6 +24,7 @@
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/managed_resource.hpp>
+#include <hipvmm/mr/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/pinned_host_resource.hpp>
@@ -34,6 +35,7 @@
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/stream_allocator_adaptor.hpp>
+#include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/version.hpp>
 #include <hipvmm/vmm/access.hpp>

@@ -46,6 +46,10 @@ std::string describe(exhausted resource, int device, std::size_t requested, std:
       text = "out of host memory: the host was asked for " + format_bytes(requested) + " and has " +
              format_bytes(free) + " free";
       break;
+    case exhausted::limit:
+      text = "limit reached: " + format_bytes(requested) + " were asked for and " +
+             format_bytes(free) + " are left";
+      break;
   }
   return context.empty() ? text : text + "; " + context;
 }

@@ -55,6 +55,7 @@ TEST_CASE("out_of_memory: its text tells the resources apart") {
   CHECK(says(out_of_memory{exhausted::device_memory, 0, MiB, 0, {}}, "device memory"));
   CHECK(says(out_of_memory{exhausted::addresses, 0, MiB, 0, {}}, "addresses"));
   CHECK(says(out_of_memory{exhausted::descriptors, 0, MiB, 0, {}}, "descriptor"));
+  CHECK(says(out_of_memory{exhausted::limit, 0, MiB, 0, {}}, "limit"));
 }
 
 TEST_CASE("out_of_memory: the context continues the sentence") {

@@ -36,6 +36,7 @@ enum class exhausted {
   addresses,      ///< virtual address space of the process
   descriptors,    ///< open file descriptors of the process (RLIMIT_NOFILE)
   host_memory,    ///< memory of the host, pinned or not
+  limit,          ///< what the program itself allows, such as mr::limiting_resource_adaptor
 };
 
 /// A resource ran out. Nothing changed: every operation that throws it has the strong guarantee.
@@ -50,11 +51,11 @@ class out_of_memory : public std::bad_alloc {
 
   [[nodiscard]] const char* what() const noexcept override { return message_->c_str(); }
   [[nodiscard]] exhausted resource() const noexcept { return resource_; }
-  /// -1 for memory of the host.
+  /// Its ordinal; -1 where the memory is no device's.
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] std::size_t bytes_requested() const noexcept { return bytes_requested_; }
   /// Memory of the device, or of the host, free when the request failed, in bytes, as hipMemGetInfo
-  /// or the operating system reported it.
+  /// or the operating system reported it; of a limit what it left.
   [[nodiscard]] std::size_t bytes_free() const noexcept { return bytes_free_; }
 
  private:
