@@ -21,6 +21,8 @@
 #include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/core/stream_pool.hpp>
+#include <hipvmm/mr/aligned_resource_adaptor.hpp>
+#include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/managed_resource.hpp>
@@ -28,6 +30,7 @@
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/pinned_host_resource.hpp>
+#include <hipvmm/mr/owning_wrapper.hpp>
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_sharing.hpp>
 #include <hipvmm/mr/per_device_resource.hpp>
@@ -36,6 +39,7 @@
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/stream_allocator_adaptor.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
+#include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/version.hpp>
 #include <hipvmm/vmm/access.hpp>

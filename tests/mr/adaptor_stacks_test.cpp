@@ -6,13 +6,19 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/mr/aligned_resource_adaptor.hpp>
+#include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>
+#include <hipvmm/mr/owning_wrapper.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
+#include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "support/error_recorder.hpp"
 #include "support/random_seed.hpp"
@@ -32,13 +38,33 @@ struct adaptor_kind {
 
 // A new adaptor is a line here.
 const std::array adaptor_kinds{
+    adaptor_kind{"aligned",
+                 [](memory_resource* upstream) -> owned_resource {
+                   return std::make_unique<aligned_resource_adaptor>(upstream, 4 * KiB, 1000);
+                 }},
+    adaptor_kind{"failure_callback",
+                 [](memory_resource* upstream) -> owned_resource {
+                   return std::make_unique<failure_callback_resource_adaptor>(
+                       upstream, [](std::size_t, void*) { return false; });
+                 }},
     adaptor_kind{"limiting",
                  [](memory_resource* upstream) -> owned_resource {
                    return std::make_unique<limiting_resource_adaptor>(upstream, 64 * MiB);
                  }},
+    adaptor_kind{"owning_wrapper",
+                 [](memory_resource* upstream) -> owned_resource {
+                   // Owns nothing here.
+                   std::shared_ptr<memory_resource> shared{std::shared_ptr<void>{}, upstream};
+                   using wrapper = owning_wrapper<thread_safe_resource_adaptor, memory_resource>;
+                   return std::make_unique<wrapper>(std::make_tuple(std::move(shared)));
+                 }},
     adaptor_kind{"statistics",
                  [](memory_resource* upstream) -> owned_resource {
                    return std::make_unique<statistics_resource_adaptor>(upstream);
+                 }},
+    adaptor_kind{"thread_safe",
+                 [](memory_resource* upstream) -> owned_resource {
+                   return std::make_unique<thread_safe_resource_adaptor>(upstream);
                  }},
 };
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+namespace detail {
+
+/// What an owning_wrapper owns: a base of it, so as to be there before the other one needs it.
+template <typename Resource, typename... Upstreams>
+struct owned_resources {
+  template <typename... Args>
+  explicit owned_resources(std::tuple<std::shared_ptr<Upstreams>...> upstreams, Args&&... args)
+      : upstreams_{std::move(upstreams)},
+        wrapped_{std::apply(
+            [&](const auto&... each) {
+              return std::make_unique<Resource>(each.get()..., std::forward<Args>(args)...);
+            },
+            upstreams_)} {}
+
+  // In this order: the upstreams outlive what stands on them.
+  std::tuple<std::shared_ptr<Upstreams>...> upstreams_;
+  std::unique_ptr<Resource> wrapped_;
+};
+
+}  // namespace detail
+
+/// A resource together with its upstreams, which it shares with whoever else has them: they live
+/// as long as it does. Asks for what it is asked for of the resource that it wraps.
+template <typename Resource, typename... Upstreams>
+class owning_wrapper final : private detail::owned_resources<Resource, Upstreams...>,
+                             public resource_adaptor {
+  using owned = detail::owned_resources<Resource, Upstreams...>;
+
+ public:
+  using upstream_tuple = std::tuple<std::shared_ptr<Upstreams>...>;
+
+  /// Makes a Resource of pointers to `upstreams`, in their order, and of `args` behind them.
+  /// Throws: what the constructor of Resource throws, such as for an upstream that is empty.
+  template <typename... Args>
+  explicit owning_wrapper(upstream_tuple upstreams, Args&&... args)
+      : owned{std::move(upstreams), std::forward<Args>(args)...},
+        resource_adaptor{"owning_wrapper", owned::wrapped_.get()} {}
+
+  [[nodiscard]] Resource& wrapped() noexcept { return *owned::wrapped_; }
+  [[nodiscard]] const Resource& wrapped() const noexcept { return *owned::wrapped_; }
+};
+
+/// An owning_wrapper of a new Resource over `upstreams`, of which there may be none.
+template <typename Resource, typename... Upstreams, typename... Args>
+[[nodiscard]] auto make_owning_wrapper(std::tuple<std::shared_ptr<Upstreams>...> upstreams,
+                                       Args&&... args) {
+  return std::make_shared<owning_wrapper<Resource, Upstreams...>>(std::move(upstreams),
+                                                                  std::forward<Args>(args)...);
+}
+/// The same over one upstream.
+template <typename Resource, typename Upstream, typename... Args>
+[[nodiscard]] auto make_owning_wrapper(std::shared_ptr<Upstream> upstream, Args&&... args) {
+  return make_owning_wrapper<Resource>(std::make_tuple(std::move(upstream)),
+                                       std::forward<Args>(args)...);
+}
+
+}  // namespace hipvmm::mr

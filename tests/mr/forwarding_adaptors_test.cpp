@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <barrier>
+#include <cstddef>
+#include <future>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/aligned_resource_adaptor.hpp>
+#include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/limiting_resource_adaptor.hpp>
+#include <hipvmm/mr/owning_wrapper.hpp>
+#include <hipvmm/mr/resource_contract.hpp>
+#include <hipvmm/mr/statistics_resource_adaptor.hpp>
+#include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
+#include "support/allocation_failure.hpp"
+#include "support/error_recorder.hpp"
+#include "support/paper_resource.hpp"
+#include "support/scripted_resource.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+const device_ref device{0};
+const stream_ref any_stream{static_cast<ihipStream_t*>(nullptr)};
+
+std::size_t address(const void* pointer) { return reinterpret_cast<std::size_t>(pointer); }
+
+}  // namespace
+
+TEST_CASE("failure_callback_resource_adaptor: tries again for as long as the callback wants") {
+  hip_resource memory{device};
+  test::scripted_resource upstream{&memory, [](std::size_t nth, std::size_t) {
+                                     if (nth % 3 != 0) throw std::bad_alloc{};
+                                   }};
+  std::vector<std::size_t> asked;
+  failure_callback_resource_adaptor retrying{
+      &upstream,
+      [](std::size_t bytes, void* list) {
+        static_cast<std::vector<std::size_t>*>(list)->push_back(bytes);
+        return true;
+      },
+      &asked};
+  const stream used{device};
+  retrying.deallocate(used, retrying.allocate(used, 1000), 1000);
+  CHECK(asked == std::vector<std::size_t>{1000, 1000});
+  retrying.deallocate_sync(retrying.allocate_sync(2000), 2000);
+  CHECK(asked == std::vector<std::size_t>{1000, 1000, 2000, 2000});
+}
+
+TEST_CASE("failure_callback_resource_adaptor: a request that is given up fails as it did") {
+  hip_resource memory{device};
+  limiting_resource_adaptor upstream{&memory, KiB};
+  int calls = 0;
+  failure_callback_resource_adaptor retrying{&upstream,
+                                             [&](std::size_t, void*) { return ++calls % 2 != 0; }};
+  CHECK_THROWS_WITH_AS(static_cast<void>(retrying.allocate_sync(2 * KiB)),
+                       doctest::Contains("limit reached"), out_of_memory);
+  CHECK(calls == 2);
+  CHECK_THROWS_AS(static_cast<void>(retrying.allocate(any_stream, 2 * KiB)), out_of_memory);
+  CHECK(calls == 4);
+}
+
+TEST_CASE("failure_callback_resource_adaptor: is not asked of anything but std::bad_alloc") {
+  hip_resource memory{device};
+  test::scripted_resource upstream{
+      &memory, [](std::size_t, std::size_t) { throw std::invalid_argument{"not memory"}; }};
+  int calls = 0;
+  failure_callback_resource_adaptor retrying{&upstream,
+                                             [&](std::size_t, void*) { return ++calls < 3; }};
+  CHECK_THROWS_AS(static_cast<void>(retrying.allocate_sync(KiB)), std::invalid_argument);
+  CHECK(calls == 0);
+}
+
+TEST_CASE("failure_callback_resource_adaptor: the callback may allocate, give back and throw") {
+  hip_resource memory{device};
+  limiting_resource_adaptor upstream{&memory, 2 * KiB};
+  std::vector<void*> held;
+  failure_callback_resource_adaptor* top = nullptr;
+  failure_callback_resource_adaptor retrying{
+      &upstream, [&](std::size_t, void*) -> bool {
+        if (held.empty()) throw std::runtime_error{"nothing left to give back"};
+        top->deallocate_sync(held.back(), KiB);
+        held.pop_back();
+        top->deallocate_sync(top->allocate_sync(KiB), KiB);
+        return true;
+      }};
+  top = &retrying;
+  for (int block = 0; block < 2; ++block) held.push_back(retrying.allocate_sync(KiB));
+  void* const large = retrying.allocate_sync(2 * KiB);
+  CHECK(held.empty());
+  CHECK_THROWS_WITH_AS(static_cast<void>(retrying.allocate_sync(1)), "nothing left to give back",
+                       std::runtime_error);
+  CHECK(upstream.get_allocated_bytes() == 2 * KiB);
+  retrying.deallocate_sync(large, 2 * KiB);
+}
+
+TEST_CASE("failure_callback_resource_adaptor: callbacks of two threads run at the same time") {
+  test::paper_resource memory;
+  test::scripted_resource upstream{&memory,
+                                   [](std::size_t, std::size_t) { throw std::bad_alloc{}; }};
+  std::barrier both{2};
+  failure_callback_resource_adaptor retrying{&upstream, [&](std::size_t, void*) {
+                                               both.arrive_and_wait();
+                                               return false;
+                                             }};
+  const auto fails = [&] {
+    CHECK_THROWS_AS(static_cast<void>(retrying.allocate_sync(1)), std::bad_alloc);
+  };
+  std::future<void> other = std::async(std::launch::async, fails);
+  fails();
+  other.get();
+  CHECK(upstream.allocations() == 2);
+}
+
+TEST_CASE("failure_callback_resource_adaptor: no upstream and no callback are refused") {
+  test::paper_resource upstream;
+  const auto gives_up = [](std::size_t, void*) { return false; };
+  CHECK_THROWS_AS(failure_callback_resource_adaptor(nullptr, gives_up), std::invalid_argument);
+  CHECK_THROWS_AS(failure_callback_resource_adaptor(&upstream, nullptr), std::invalid_argument);
+}
+
+TEST_CASE("aligned_resource_adaptor: keeps the contract at alignments its upstream does not know") {
+  hip_resource memory{device};
+  statistics_resource_adaptor upstream{&memory};
+  {
+    aligned_resource_adaptor aligned{&upstream, 4 * KiB};
+    CHECK_NOTHROW(verify_resource({aligned, device, 128 * KiB, 4 * MiB}));
+  }
+  CHECK(upstream.get_bytes_counter().value == 0);
+}
+
+TEST_CASE("aligned_resource_adaptor: aligns from its threshold on, and what asks for it itself") {
+  test::paper_resource upstream;
+  aligned_resource_adaptor aligned{&upstream, 4 * KiB, 1000};
+  void* const large = aligned.allocate(any_stream, 1000);
+  CHECK(address(large) % (4 * KiB) == 0);
+  CHECK(upstream.last_bytes() == 8 * KiB - 256);
+  void* const small = aligned.allocate(any_stream, 999);
+  CHECK(upstream.last_bytes() == 999);
+  void* const own = aligned.allocate_sync(999, 64 * KiB);
+  CHECK(address(own) % (64 * KiB) == 0);
+  CHECK(upstream.last_bytes() == 128 * KiB - 256);
+  aligned.deallocate(any_stream, large, 1000);
+  aligned.deallocate_sync(small, 999);
+  aligned.deallocate_sync(own, 999, 64 * KiB);
+  CHECK(upstream.bytes_out() == 0);
+}
+
+TEST_CASE("aligned_resource_adaptor: sizes and alignments without end are std::bad_alloc") {
+  test::paper_resource upstream;
+  aligned_resource_adaptor aligned{&upstream, 4 * KiB};
+  for (const std::size_t bytes : {~std::size_t{0}, ~std::size_t{0} / 2, ~std::size_t{0} - 4096})
+    CHECK_THROWS_AS(static_cast<void>(aligned.allocate_sync(bytes)), std::bad_alloc);
+  for (const std::size_t bits : {61, 62, 63})
+    CHECK_THROWS_AS(static_cast<void>(aligned.allocate_sync(1, std::size_t{1} << bits)),
+                    std::bad_alloc);
+  CHECK(upstream.bytes_out() == 0);
+}
+
+TEST_CASE("aligned_resource_adaptor: wrong sizes are told, and the upstream gets what it gave") {
+  test::paper_resource upstream;
+  aligned_resource_adaptor aligned{&upstream, 4 * KiB, 1000};
+  const test::error_recorder told;
+  aligned.deallocate_sync(aligned.allocate_sync(10'000), 20'000);
+  aligned.deallocate_sync(aligned.allocate_sync(10'000), 999);
+  CHECK(told.count() == 2);
+  CHECK(upstream.bytes_out() == 0);
+  void* const small = aligned.allocate_sync(999);
+  aligned.deallocate_sync(small, 10'000);
+  REQUIRE(told.count() == 3);
+  CHECK(told.errors()[2].message.find("they were not taken back") != std::string::npos);
+  aligned.deallocate_sync(small, 999);
+  CHECK(upstream.bytes_out() == 0);
+}
+
+TEST_CASE("aligned_resource_adaptor: without memory of the host nothing stays out") {
+  test::paper_resource upstream;
+  aligned_resource_adaptor aligned{&upstream, 4 * KiB};
+  bool struck = true;
+  for (std::uint64_t nth = 1; struck; ++nth) {
+    void* given = nullptr;
+    {
+      const test::allocation_failure failure{nth};
+      try {
+        given = aligned.allocate(any_stream, KiB);
+      } catch (const std::bad_alloc&) {
+      }
+      struck = failure.struck();
+    }
+    CHECK((given == nullptr) == struck);
+    if (given == nullptr) CHECK(upstream.bytes_out() == 0);
+    aligned.deallocate(any_stream, given, KiB);
+  }
+  CHECK(upstream.bytes_out() == 0);
+}
+
+TEST_CASE("thread_safe_resource_adaptor: one thread at a time is in its upstream") {
+  test::paper_resource memory;
+  std::atomic<bool> is_inside{false};
+  std::atomic<int> met{0};
+  test::scripted_resource upstream{&memory, [&](std::size_t, std::size_t) {
+                                     if (is_inside.exchange(true)) ++met;
+                                     std::this_thread::yield();
+                                     is_inside = false;
+                                   }};
+  thread_safe_resource_adaptor guarded{&upstream};
+  std::barrier together{4};
+  const auto work = [&] {
+    together.arrive_and_wait();
+    for (int round = 0; round < 500; ++round) {
+      guarded.deallocate(any_stream, guarded.allocate(any_stream, 100), 100);
+      guarded.deallocate_sync(guarded.allocate_sync(100), 100);
+    }
+  };
+  std::vector<std::future<void>> running;
+  for (int thread = 0; thread < 4; ++thread)
+    running.push_back(std::async(std::launch::async, work));
+  for (auto& each : running) each.get();
+  CHECK(met == 0);
+  CHECK(memory.bytes_out() == 0);
+}
+
+TEST_CASE("thread_safe_resource_adaptor: what its upstream calls back may use it") {
+  test::paper_resource memory;
+  memory_resource* top = nullptr;
+  void* held = nullptr;
+  test::scripted_resource upstream{&memory, [&](std::size_t, std::size_t) {
+                                     top->deallocate_sync(std::exchange(held, nullptr), KiB);
+                                   }};
+  thread_safe_resource_adaptor guarded{&upstream};
+  top = &guarded;
+  held = guarded.allocate_sync(KiB);
+  void* const second = guarded.allocate_sync(KiB);
+  CHECK(held == nullptr);
+  CHECK(memory.bytes_out() == KiB);
+  guarded.deallocate_sync(second, KiB);
+}
+
+TEST_CASE("owning_wrapper: keeps its upstreams until what stands on them is gone") {
+  struct upper final : resource_adaptor {
+    upper(memory_resource* lower, test::paper_resource* other, std::size_t& seen)
+        : resource_adaptor{"upper", lower}, other_{other}, seen_{seen} {}
+    ~upper() override { seen_ = other_->bytes_out(); }
+    test::paper_resource* other_;
+    std::size_t& seen_;
+  };
+  auto lower = std::make_shared<test::paper_resource>();
+  auto other = std::make_shared<test::paper_resource>();
+  const std::weak_ptr<test::paper_resource> lower_life{lower};
+  const std::weak_ptr<test::paper_resource> other_life{other};
+  CHECK(other->allocate_sync(KiB) != nullptr);
+  std::size_t seen = 0;
+  auto wrapper = make_owning_wrapper<upper>(std::make_tuple(lower, other), seen);
+  lower.reset();
+  other.reset();
+  wrapper->deallocate_sync(wrapper->allocate_sync(KiB), KiB);
+  CHECK_FALSE(lower_life.expired());
+  wrapper.reset();
+  CHECK(seen == KiB);
+  CHECK(lower_life.expired());
+  CHECK(other_life.expired());
+}
+
+TEST_CASE("owning_wrapper: wraps wrappers, one upstream and none, and gives what it wraps") {
+  const auto plain = make_owning_wrapper<hip_resource>(std::tuple<>{}, device);
+  const auto limited = make_owning_wrapper<limiting_resource_adaptor>(plain, KiB);
+  CHECK(limited->device() == device);
+  CHECK(limited->wrapped().get_allocation_limit() == KiB);
+  CHECK(limited->get_upstream_resource() == &limited->wrapped());
+  void* const block = limited->allocate_sync(KiB);
+  CHECK(limited->wrapped().get_allocated_bytes() == KiB);
+  CHECK_THROWS_AS(static_cast<void>(limited->allocate_sync(1)), out_of_memory);
+  limited->deallocate_sync(block, KiB);
+}
+
+TEST_CASE("owning_wrapper: an upstream that is empty is refused by what would stand on it") {
+  CHECK_THROWS_WITH_AS(static_cast<void>(make_owning_wrapper<limiting_resource_adaptor>(
+                           std::shared_ptr<hip_resource>{}, KiB)),
+                       doctest::Contains("limiting_resource_adaptor"), std::invalid_argument);
+}
+
+}  // namespace hipvmm::mr
