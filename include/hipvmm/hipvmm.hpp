@@ -27,6 +27,7 @@
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/managed_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>
+#include <hipvmm/mr/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/pinned_host_resource.hpp>

@@ -2,11 +2,19 @@
 // Traces made at random, on every resource that the device has, with everything checked.
 #include <doctest/doctest.h>
 
+#include <barrier>
+#include <future>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/logging_resource_adaptor.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "support/devices.hpp"
+#include "support/temporary_folder.hpp"
 #include "tool/replay_checker.hpp"
 #include "tool/replay_job.hpp"
 #include "tool/replay_traces.hpp"
@@ -23,6 +31,30 @@ std::unique_ptr<tool::replay_subject> subject_named(std::string_view name) {
   } catch (const unsupported& reason) {
     MESSAGE("skipped: " << std::string{reason.what()});
     return nullptr;
+  }
+}
+
+/// Asks for blocks and frees them, all of them at the end, no more than `most_bytes` at a time.
+void allocate_at_random(mr::memory_resource& resource, stream_ref used, std::mt19937& generator,
+                        std::size_t times, std::size_t most_bytes) {
+  struct block {
+    void* pointer;
+    std::size_t bytes;
+  };
+  std::vector<block> alive;
+  std::size_t bytes_alive = 0;
+  for (std::size_t i = 0; i < times || !alive.empty(); ++i) {
+    const std::size_t bytes =
+        1 + below(generator, most_bytes / (below(generator, 2) == 0 ? 4 : 400));
+    if (i < times && bytes_alive + bytes <= most_bytes) {
+      alive.push_back({resource.allocate(used, bytes), bytes});
+      bytes_alive += bytes;
+    } else {
+      std::swap(alive[below(generator, alive.size())], alive.back());
+      resource.deallocate(used, alive.back().pointer, alive.back().bytes);
+      bytes_alive -= alive.back().bytes;
+      alive.pop_back();
+    }
   }
 }
 
@@ -70,6 +102,64 @@ TEST_CASE("replay: each byte of blocks larger than the staging memory is looked 
   CHECK(result.failures.count() == 0);
   REQUIRE(result.checked.has_value());
   CHECK(result.checked->bytes_looked_at == bytes + 3);
+}
+
+TEST_CASE("replay: the log of a thread gives the memory that its run took") {
+  const temporary_folder folder;
+  const std::string path = folder.path() / "log.csv";
+  std::mt19937 generator = seeded_generator();
+  mr::vmm_pool_resource pool{device_ref{0}};
+  {
+    mr::logging_resource_adaptor logged{&pool, path};
+    const stream used{device_ref{0}};
+    allocate_at_random(logged, used, generator, 1000, 32 * MiB);
+  }
+  const std::size_t physical = pool.statistics().reserved_high;
+  const tool::trace recorded = tool::read_trace(path);
+  const auto subject = subject_named("pool");
+  const tool::replay_result result = tool::replay(recorded, *subject, {});
+  CHECK(result.failures.count() == 0);
+  CHECK(result.peak_requested <= physical);
+  CHECK(result.peak_physical == physical);
+}
+
+// What threads ask for at the same time comes in one order or another. So all of them begin by
+// holding together what is more than they ask for later, in any order: that is the peak, and as
+// whole chunks of an empty pool it takes the same memory in every order.
+TEST_CASE("replay: the log of threads gives the peak of their run") {
+  constexpr std::size_t threads = 4, held = 4 * MiB, peak = threads * held;
+  const temporary_folder folder;
+  const std::string path = folder.path() / "log.csv";
+  std::mt19937 generator = seeded_generator();
+  mr::vmm_pool_resource pool{device_ref{0}};
+  {
+    mr::logging_resource_adaptor logged{&pool, path};
+    std::barrier together{threads};
+    const auto work = [&](std::uint32_t seed) {
+      std::mt19937 own{seed};
+      const stream used{device_ref{0}};
+      void* const first = logged.allocate(used, held / 2);
+      void* const second = logged.allocate(used, held / 2);
+      together.arrive_and_wait();
+      logged.deallocate(used, first, held / 2);
+      logged.deallocate(used, second, held / 2);
+      allocate_at_random(logged, used, own, 400, 1 * MiB);
+    };
+    std::vector<std::future<void>> running;
+    for (std::size_t i = 0; i < threads; ++i)
+      running.push_back(std::async(std::launch::async, work, generator()));
+    for (auto& each : running) each.get();
+  }
+  const tool::trace recorded = tool::read_trace(path);
+  const auto subject = subject_named("pool");
+  const tool::replay_result result = tool::replay(recorded, *subject, {});
+  CHECK(result.failures.count() == 0);
+  CHECK(recorded.peak_requested == peak);
+  CHECK(result.peak_requested == peak);
+  if (!on_fallback()) {
+    CHECK(pool.statistics().reserved_high == peak);
+    CHECK(result.peak_physical == peak);
+  }
 }
 
 }  // namespace hipvmm::test
