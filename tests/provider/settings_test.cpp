@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -80,6 +81,7 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
            bad{"HIPVMM_HOST_ADDRESS_SPACE", "lots", "a number of bytes"},
            bad{"HIPVMM_HOST_ADDRESS_SPACE", "4096", "at least the granularity"},
            bad{"HIPVMM_HOST_LEAKS", "yes", "0 or 1"},
+           bad{"HIPVMM_HOST_PAGEABLE", "2", "0 or 1"},
            bad{"HIPVMM_HOST_CHECK", "yes", "0 or 1"},
            bad{"HIPVMM_HOST_CHECK", "", "0 or 1"},
        }) {
@@ -140,4 +142,27 @@ TEST_CASE("settings: the environment describes the devices") {
     CAPTURE(result.output);
     CHECK(passed(result));
   }
+}
+
+TEST_CASE("child: devices reach all memory of the host" * doctest::skip()) {
+  int reached = 0;
+  REQUIRE(hipDeviceGetAttribute(&reached, hipDeviceAttributePageableMemoryAccess, 0) == hipSuccess);
+  CHECK(reached == 1);
+  std::vector<std::byte> ordinary(4096);
+  CHECK(fill_and_wait(ordinary.data(), 7, ordinary.size()) == hipSuccess);
+  CHECK(ordinary == std::vector<std::byte>(4096, std::byte{7}));
+  CHECK(hipMemAdvise(ordinary.data(), 4096, hipMemAdviseSetPreferredLocation, 0) == hipSuccess);
+  CHECK(hipMemAdvise(ordinary.data(), 4096, hipMemAdviseSetPreferredLocation, 99) ==
+        hipErrorInvalidDevice);
+  CHECK(hipMemPrefetchAsync(ordinary.data(), 4096, 0, nullptr) == hipSuccess);
+  int place = 0;
+  CHECK(hipMemRangeGetAttribute(&place, sizeof(place), hipMemRangeAttributePreferredLocation,
+                                ordinary.data(), 4096) == hipErrorInvalidValue);
+}
+
+TEST_CASE("settings: devices may reach all memory of the host") {
+  const child_result child =
+      run_case_in_child("child: devices reach all memory of the host", {"HIPVMM_HOST_PAGEABLE=1"});
+  CAPTURE(child.output);
+  CHECK(passed(child));
 }

@@ -92,9 +92,10 @@ int attribute_of(const runtime& machine, int device, int attribute) {
       return 0;
     case hipDeviceAttributeComputeMode:
       return hipComputeModeDefault;
+    case hipDeviceAttributePageableMemoryAccess:
+      return machine.configuration().pageable_access ? 1 : 0;
     // Memory of the host's own, or none.
     case hipDeviceAttributeIntegrated:
-    case hipDeviceAttributePageableMemoryAccess:
     case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
     case hipDeviceAttributeHostNativeAtomicSupported:
     case hipDeviceAttributeEccEnabled:

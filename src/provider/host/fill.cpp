@@ -23,7 +23,7 @@ hipError_t fill(runtime& machine, const elements& what, hipStream_t stream, comp
   require(start != 0 && start % what.width == 0);
   require(what.count <= std::numeric_limits<std::size_t>::max() / what.width);
   const endpoint side{start, machine.addresses().classify(start), queue->device(), false};
-  require(side.where != memory_class::pageable);
+  require(side.where != memory_class::pageable || machine.configuration().pageable_access);
   require(allowed(machine, side, right::write, what.count * what.width));
   if (how == completion::synchronous) machine.captures().refuse_waiting_copy();
   // Only memory that the host may look at right away is worth waiting for.

@@ -32,6 +32,12 @@ region owner_of(const runtime& machine, const void* pointer, std::size_t bytes) 
   return found;
 }
 
+// Memory of the host that no function of HIP gave, where devices reach that: it stays where it is.
+bool is_reached(const runtime& machine, const void* pointer) {
+  return machine.configuration().pageable_access &&
+         machine.addresses().classify(address_of(pointer)) == memory_class::pageable;
+}
+
 void require_place(const runtime& machine, int place) {
   require(place == hipCpuDeviceId || machine.has_device(place), hipErrorInvalidDevice);
 }
@@ -171,6 +177,7 @@ hipError_t hipMemPrefetchAsync(const void* pointer, size_t bytes, int device, hi
     require_place(machine, device);
     const std::shared_ptr<stream_queue> queue =
         machine.stream(stream, machine.rules().bad_managed_stream);
+    if (is_reached(machine, pointer)) return hipSuccess;
     const address start = address_of(pointer);
     require(machine.addresses().classify(start) != memory_class::pageable, hipErrorNotSupported);
     const region owner = owner_of(machine, pointer, bytes);
@@ -190,6 +197,7 @@ hipError_t hipMemAdvise(const void* pointer, size_t bytes, hipMemoryAdvise advic
     const int wanted = value_of(advice);
     const std::function<void(page_state&)> change = change_for(wanted, device);
     if (names_a_place(wanted)) require_place(machine, device);
+    if (is_reached(machine, pointer)) return hipSuccess;
     owner_of(machine, pointer, bytes).pages->change(address_of(pointer), bytes, change);
     return hipSuccess;
   });

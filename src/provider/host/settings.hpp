@@ -25,6 +25,7 @@ struct settings {
   fault_settings faults;
   bool reports_leaks = false;
   bool check_order = false;
+  bool pageable_access = false;  ///< devices reach all memory of the host
   /// Of all that changes what devices do, in this process and in every other with the same.
   std::uint64_t fingerprint = 0;
 };
