@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <future>
 #include <initializer_list>
 #include <string>
@@ -12,9 +14,11 @@
 #include <hipvmm/mr/managed_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/pinned_host_resource.hpp>
+#include <hipvmm/mr/system_resource.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
+#include "support/host_provider.hpp"
 #include "support/is_ready.hpp"
 
 namespace hipvmm::test {
@@ -72,6 +76,41 @@ TEST_CASE("host resource: what comes back in a captured stream stays allocated a
     CHECK(hipGraphDestroy(graph) == hipSuccess);
     resource->deallocate_sync(block, 100);
   }
+}
+
+TEST_CASE("sam_headroom_resource: leaves so much of the device to others") {
+  constexpr device_ref device{0};
+  if (!device.supports_pageable_access()) {
+    MESSAGE("skipped: device 0 reaches no ordinary memory of the host");
+    return;
+  }
+  constexpr std::size_t bytes = MiB;
+  const std::size_t free = device.free_memory();
+  struct split {
+    std::size_t headroom;
+    std::uint64_t parts;  // of which one or two are advised about
+  };
+  for (const split each : {split{0, 1}, split{free, 1}, split{free + 1, 1}, split{free - 1, 1},
+                           split{free - bytes, 1}, split{free - bytes / 2, 2}}) {
+    CAPTURE(each.headroom);
+    mr::sam_headroom_resource resource{device, each.headroom};
+    CHECK(resource.headroom() == each.headroom);
+    const call_counter advice{"hipMemAdvise"};
+    void* const block = resource.allocate_sync(bytes - 1);
+    CHECK(advice.count() == each.parts);
+    resource.deallocate_sync(block, bytes - 1);
+    CHECK(advice.count() == each.parts + 1);
+  }
+}
+
+TEST_CASE("sam_headroom_resource: each HIP call that fails leaves nothing behind") {
+  if (!other_device.supports_pageable_access()) {
+    MESSAGE("skipped: device 1 reaches no ordinary memory of the host");
+    return;
+  }
+  mr::sam_headroom_resource resource{other_device, other_device.free_memory() - 4096};
+  fault_sweep{"an allocation in two parts"}.run(
+      [&] { resource.deallocate_sync(resource.allocate_sync(8192), 8192); });
 }
 
 }  // namespace hipvmm::test

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -19,6 +20,7 @@
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/pinned_host_resource.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
+#include <hipvmm/mr/system_resource.hpp>
 #include "support/device_bytes.hpp"
 
 namespace hipvmm::mr {
@@ -115,6 +117,34 @@ TEST_CASE("new_delete_resource: takes any alignment") {
     CHECK(reinterpret_cast<std::size_t>(block) % alignment == 0);
     resource.deallocate_sync(block, 10, alignment);
   }
+}
+
+TEST_CASE(
+    "system_resource: keeps the contract of a resource where devices reach the host's memory") {
+  if (!device.supports_pageable_access()) {
+    CHECK_THROWS_WITH_AS(system_resource{device}, doctest::Contains("HSA_XNACK=1"), unsupported);
+    CHECK_THROWS_AS(sam_headroom_resource(device, MiB), unsupported);
+    MESSAGE("refused: device 0 reaches no ordinary memory of the host");
+    return;
+  }
+  system_resource plain{device};
+  sam_headroom_resource all_on_host{device, device.total_memory()};
+  sam_headroom_resource all_on_device{device, 0};
+  for (memory_resource* resource :
+       std::initializer_list<memory_resource*>{&plain, &all_on_host, &all_on_device}) {
+    const contract_subject subject{*resource, device, 8 * MiB};
+    for (const contract_rule& rule : resource_contract()) {
+      CAPTURE(rule.name);
+      CHECK_NOTHROW(rule.verify(subject));
+    }
+  }
+  CHECK(plain.is_equal(system_resource{device}));
+  CHECK(all_on_device.is_equal(sam_headroom_resource{device, 0}));
+  CHECK_FALSE(all_on_device.is_equal(all_on_host));
+}
+
+TEST_CASE("system_resource: a device that does not exist is refused") {
+  CHECK_THROWS_AS(system_resource{device_ref{-1}}, std::invalid_argument);
 }
 
 }  // namespace hipvmm::mr
