@@ -3,8 +3,6 @@
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>
-#include <array>
-#include <future>
 #include <optional>
 #include <random>
 #include <string>
@@ -18,9 +16,9 @@
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "mr/random_program.hpp"
 #include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/device_memory.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
@@ -37,92 +35,6 @@ pool_options at_most(std::size_t bytes) {
   pool_options options;
   options.maximum_bytes = bytes;
   return options;
-}
-
-/// A pool whose every allocation is told to the checker.
-class noted_pool {
- public:
-  explicit noted_pool(const pool_options& options) : pool_{device, options} {}
-  void* allocate(stream_ref stream, std::size_t bytes) {
-    void* const pointer = pool_.allocate(stream, bytes);
-    static_cast<void>(hipvmm_host_note_allocate(pointer, bytes, stream.get()));
-    return pointer;
-  }
-  void deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
-    static_cast<void>(hipvmm_host_note_deallocate(pointer, bytes, stream.get()));
-    pool_.deallocate(stream, pointer, bytes);
-  }
-  vmm_pool_resource& pool() { return pool_; }
-
- private:
-  vmm_pool_resource pool_;
-};
-
-/// A random program of one thread over its own streams: fills each block, and looks before it gives
-/// it back that nobody else wrote there.
-void run_program(noted_pool& memory, std::uint32_t seed, int steps) {
-  struct owned {
-    void* pointer;
-    std::size_t bytes;
-    std::size_t stream;
-    unsigned char value;
-  };
-  // What blocks held when they were given back, copied there by their streams: nothing waits, so
-  // that memory goes from one to the next while work under way uses it.
-  constexpr std::size_t seen_bytes = 300;
-  struct looked_at {
-    std::size_t bytes;
-    unsigned char value;
-  };
-  const test::pinned_memory seen{static_cast<std::size_t>(steps) * seen_bytes};
-  std::vector<looked_at> looks;
-  std::mt19937 random{seed};
-  const auto any = [&random](std::size_t limit) { return test::below(random, limit); };
-  std::array<stream, 3> streams{stream{device}, stream{device}, stream{device}};
-  std::vector<owned> live;
-  const auto give_back = [&](std::size_t index) {
-    owned one = live[index];
-    live.erase(live.begin() + static_cast<std::ptrdiff_t>(index));
-    const std::size_t shown = std::min(one.bytes, seen_bytes);
-    copy_async(streams[one.stream], seen.get() + looks.size() * seen_bytes, one.pointer, shown);
-    looks.push_back({shown, one.value});
-    if (any(4) == 0) {
-      // Another stream takes it over.
-      const std::size_t next = any(streams.size());
-      event passed{device};
-      passed.record(streams[one.stream]);
-      streams[next].wait(passed);
-      one.stream = next;
-    }
-    memory.deallocate(streams[one.stream], one.pointer, one.bytes);
-  };
-  for (int i = 0; i < steps; ++i) {
-    if (live.size() < 12 && any(2) == 0) {
-      owned one{};
-      one.bytes = any(3) == 0 ? 1 + any(3 * MiB) : 1 + any(20000);
-      one.stream = any(streams.size());
-      one.value = static_cast<unsigned char>(any(256));
-      try {
-        one.pointer = memory.allocate(streams[one.stream], one.bytes);
-      } catch (const out_of_memory&) {
-        if (!live.empty()) give_back(any(live.size()));
-        continue;
-      }
-      fill_async(streams[one.stream], one.pointer, one.value, one.bytes);
-      live.push_back(one);
-    } else if (!live.empty()) {
-      give_back(any(live.size()));
-    }
-    if (any(100) == 0) memory.pool().trim_to(any(32 * MiB));
-  }
-  while (!live.empty()) give_back(0);
-  for (const stream& each : streams) memory.pool().forget_stream(each);
-  for (const stream& each : streams) each.synchronize();
-  for (std::size_t i = 0; i < looks.size(); ++i) {
-    const unsigned char* const first = seen.get() + i * seen_bytes;
-    const auto right = std::count(first, first + looks[i].bytes, looks[i].value);
-    REQUIRE(static_cast<std::size_t>(right) == looks[i].bytes);
-  }
 }
 
 }  // namespace
@@ -448,14 +360,10 @@ TEST_CASE("vmm_pool_resource: random programs of many threads and streams keep t
     options.reuse = reuse;
     // With the worker beside them, too.
     if (!reuse.follow_event_dependencies) options.release_threshold = 4 * MiB;
-    noted_pool memory{options};
-    std::vector<std::future<void>> running;
-    for (int thread = 0; thread < 4; ++thread)
-      running.push_back(std::async(std::launch::async, run_program, std::ref(memory),
-                                   static_cast<std::uint32_t>(seeds()), 150));
-    for (auto& each : running) each.get();
-    CHECK(memory.pool().statistics().used_current == 0);
-    CHECK(memory.pool().statistics().reserved_high <= 48 * MiB);
+    vmm_pool_resource memory{device, options};
+    test::run_random_programs(memory, device, {20000, 3 * MiB}, seeds, 150);
+    CHECK(memory.statistics().used_current == 0);
+    CHECK(memory.statistics().reserved_high <= 48 * MiB);
   }
   drain_retired_memory();
   CHECK(test::live_objects() == before);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <random>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include "support/device_memory.hpp"
+#include "support/host_provider.hpp"
+#include "support/random_seed.hpp"
+
+namespace hipvmm::test {
+
+/// What a random program asks for.
+struct program_sizes {
+  std::size_t small;  ///< most bytes of two thirds of its requests
+  std::size_t large;  ///< most bytes of the others
+};
+
+/// A random program of one thread over its own streams, whose every allocation is told to the order
+/// checker: fills each block, and looks before it gives it back that nobody else wrote there.
+template <typename Resource>
+void run_random_program(Resource& memory, device_ref device, program_sizes sizes,
+                        std::uint32_t seed, int steps) {
+  struct owned {
+    void* pointer;
+    std::size_t bytes;
+    std::size_t stream;
+    unsigned char value;
+  };
+  // What blocks held when they were given back, copied there by their streams: nothing waits, so
+  // that memory goes from one to the next while work under way uses it.
+  constexpr std::size_t seen_bytes = 300;
+  struct looked_at {
+    std::size_t bytes;
+    unsigned char value;
+  };
+  const pinned_memory seen{static_cast<std::size_t>(steps) * seen_bytes};
+  std::vector<looked_at> looks;
+  std::mt19937 random{seed};
+  const auto any = [&random](std::size_t limit) { return below(random, limit); };
+  std::array<stream, 3> streams{stream{device}, stream{device}, stream{device}};
+  std::vector<owned> live;
+  const auto give_back = [&](std::size_t index) {
+    owned one = live[index];
+    live.erase(live.begin() + static_cast<std::ptrdiff_t>(index));
+    const std::size_t shown = std::min(one.bytes, seen_bytes);
+    copy_async(streams[one.stream], seen.get() + looks.size() * seen_bytes, one.pointer, shown);
+    looks.push_back({shown, one.value});
+    if (any(4) == 0) {
+      // Another stream takes it over.
+      const std::size_t next = any(streams.size());
+      event passed{device};
+      passed.record(streams[one.stream]);
+      streams[next].wait(passed);
+      one.stream = next;
+    }
+    const stream_ref last = streams[one.stream];
+    static_cast<void>(hipvmm_host_note_deallocate(one.pointer, one.bytes, last.get()));
+    memory.deallocate(last, one.pointer, one.bytes);
+  };
+  for (int i = 0; i < steps; ++i) {
+    if (live.size() < 12 && any(2) == 0) {
+      owned one{};
+      one.bytes = 1 + any(any(3) == 0 ? sizes.large : sizes.small);
+      one.stream = any(streams.size());
+      one.value = static_cast<unsigned char>(any(256));
+      try {
+        one.pointer = memory.allocate(streams[one.stream], one.bytes);
+      } catch (const out_of_memory&) {
+        if (!live.empty()) give_back(any(live.size()));
+        continue;
+      }
+      static_cast<void>(
+          hipvmm_host_note_allocate(one.pointer, one.bytes, streams[one.stream].get()));
+      fill_async(streams[one.stream], one.pointer, one.value, one.bytes);
+      live.push_back(one);
+    } else if (!live.empty()) {
+      give_back(any(live.size()));
+    }
+    if constexpr (requires { memory.trim_to(std::size_t{0}); }) {
+      if (any(100) == 0) memory.trim_to(any(2) * any(32 * MiB));
+    }
+  }
+  while (!live.empty()) give_back(0);
+  if constexpr (requires { memory.forget_stream(streams[0]); }) {
+    for (const stream& each : streams) memory.forget_stream(each);
+  }
+  for (const stream& each : streams) each.synchronize();
+  for (std::size_t i = 0; i < looks.size(); ++i) {
+    const unsigned char* const first = seen.get() + i * seen_bytes;
+    const auto right = std::count(first, first + looks[i].bytes, looks[i].value);
+    REQUIRE(static_cast<std::size_t>(right) == looks[i].bytes);
+  }
+}
+
+/// The same in four threads at once.
+template <typename Resource>
+void run_random_programs(Resource& memory, device_ref device, program_sizes sizes,
+                         std::mt19937& seeds, int steps) {
+  std::vector<std::future<void>> running;
+  for (int thread = 0; thread < 4; ++thread)
+    running.push_back(std::async(std::launch::async, run_random_program<Resource>, std::ref(memory),
+                                 device, sizes, static_cast<std::uint32_t>(seeds()), steps));
+  for (auto& each : running) each.get();
+}
+
+}  // namespace hipvmm::test
