@@ -36,6 +36,7 @@
 #include <hipvmm/mr/polymorphic_allocator.hpp>
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_sharing.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>

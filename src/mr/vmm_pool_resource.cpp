@@ -1,37 +1,77 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 
+#include <algorithm>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
+#include "mr/pool/device_side.hpp"
 #include "mr/pool_report.hpp"
-#include "mr/vmm_pool_state.hpp"
+#include "mr/pool_state.hpp"
 
 namespace hipvmm::mr {
+namespace {
+
+// Moving chunks leaves holes of addresses behind, which are used again; with several times the
+// addresses they are long enough.
+constexpr std::size_t addresses_for_memory = 8;
+
+std::size_t wanted_maximum(device_ref device, const pool_options& options) {
+  require_device(device);
+  const std::size_t total = device.total_memory();
+  return options.maximum_bytes == 0 ? total : std::min(options.maximum_bytes, total);
+}
+
+/// What a pool may hold and begins with goes by whole granules.
+std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
+  const std::size_t maximum = align_down(wanted, granularity);
+  if (maximum == 0)
+    throw std::invalid_argument{"a pool that may hold " + format_bytes(wanted) +
+                                " holds nothing: memory comes in granules of " +
+                                format_bytes(granularity) + "; raise maximum_bytes"};
+  if (options.initial_bytes > maximum)
+    throw std::invalid_argument{"a pool that begins with " + format_bytes(options.initial_bytes) +
+                                " and may hold " + format_bytes(maximum) +
+                                ": initial_bytes must not exceed that"};
+  return maximum;
+}
+
+}  // namespace
+
+struct vmm_pool_resource::state : pool_state {
+  state(device_ref owner, std::unique_ptr<pool::device_side> from, std::size_t allowed,
+        const pool_options& options)
+      : pool_state{{"vmm_pool_resource", shortage_of}, owner, std::move(from), allowed, options} {}
+
+  [[nodiscard]] static std::unique_ptr<state> make(device_ref owner, const pool_options& options) {
+    const std::size_t wanted = wanted_maximum(owner, options);
+    auto from = pool::device_side::make(owner, addresses_for_memory * wanted, options.shareable,
+                                        options.fallback);
+    const std::size_t allowed = maximum_of(options, wanted, from->granularity());
+    return std::make_unique<state>(owner, std::move(from), allowed, options);
+  }
+
+  /// What device_side::make() gave.
+  [[nodiscard]] pool::device_side& rights() const noexcept {
+    return static_cast<pool::device_side&>(*memory);
+  }
+};
 
 vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)
-    : state_{std::make_unique<state>(device, options)} {
+    : state_{state::make(device, options)} {
   state_->books.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
   if (state_->books.counters().physical_bytes < options.initial_bytes)
     state_->fail(options.initial_bytes, std::nullopt);
 }
 
-vmm_pool_resource::~vmm_pool_resource() {
-  std::size_t used = 0;
-  detail::report_exceptions([&] { used = state_->books.look().used_bytes; });
-  if (used == 0) return;
-  detail::report_exceptions([used] {
-    throw std::logic_error{"vmm_pool_resource: it ends with " + format_bytes(used) +
-                           " still handed out, which go with it: give all back before"};
-  });
-}
+vmm_pool_resource::~vmm_pool_resource() { static_cast<void>(state_->ends_unused()); }
 
 void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  if (alignment <= pool::engine::unit && !state_->is_per_thread(stream))
-    return state_->allocate_cached(stream, bytes);
-  return state_->allocate(state_->ledger_of(stream), bytes, alignment);
+  return state_->allocate(stream, bytes, alignment);
 }
 
 void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
@@ -52,8 +92,7 @@ void vmm_pool_resource::deallocate(void* pointer) noexcept {
 }
 
 void vmm_pool_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
-  if (waiter == other) return;
-  state_->books.note_follows(state_->ledger_of(waiter), state_->ledger_of(other));
+  state_->note_stream_wait(waiter, other);
 }
 
 void vmm_pool_resource::forget_stream(stream_ref stream) { state_->books.forget(stream); }
@@ -82,12 +121,12 @@ std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
 void vmm_pool_resource::grant(device_ref device, access_right right) {
   const pool::engine::alone turn{state_->books};
   if (right != access_right::none) state_->marks.add(device);
-  state_->memory->grant(device, right);
+  state_->rights().grant(device, right);
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
   const pool::engine::alone turn{state_->books};
-  return state_->memory->access(device);
+  return state_->rights().access(device);
 }
 
 std::size_t vmm_pool_resource::trim_to(std::size_t bytes_to_keep,
@@ -112,9 +151,6 @@ std::optional<device_ref> vmm_pool_resource::do_device() const noexcept { return
 
 pool_statistics vmm_pool_resource::statistics() const { return state_->statistics(); }
 
-std::string vmm_pool_resource::report() const {
-  return report_of(state_->statistics(), state_->device, state_->maximum) + "memory: " + explain() +
-         "\n";
-}
+std::string vmm_pool_resource::report() const { return state_->report(); }
 
 }  // namespace hipvmm::mr

@@ -136,7 +136,9 @@ void engine::reserve(std::size_t bytes) {
 
 engine::trimmed engine::trim_some(std::size_t bytes_to_keep) {
   if (waiting_misses_.load(std::memory_order_relaxed) != 0) return {0, true};
-  return errand{*this, idle(), 0, unit}.trim(bytes_to_keep);
+  const trimmed some = errand{*this, idle(), 0, unit}.trim(bytes_to_keep);
+  memory_.give_back_lifted();
+  return some;
 }
 
 std::size_t engine::trim(std::size_t bytes_to_keep,
@@ -146,6 +148,7 @@ std::size_t engine::trim(std::size_t bytes_to_keep,
   for (auto pause = 20us;; pause = std::min(2 * pause, 1000us)) {
     while (waiting_misses_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
     const trimmed some = errand{*this, idle(), 0, unit}.trim(bytes_to_keep);
+    memory_.give_back_lifted();
     returned += some.bytes;
     if (!some.may_go_on) return returned;
     if (some.bytes != 0) {
@@ -160,6 +163,12 @@ std::size_t engine::trim(std::size_t bytes_to_keep,
 void engine::end_old_addresses() {
   const alone turn{*this};
   if (!aliases_.empty()) errand{*this, idle(), 0, unit}.end_old_addresses();
+}
+
+void engine::settle() {
+  empty_all_caches();
+  const alone turn{*this};
+  errand{*this, idle(), 0, unit}.wait_for_streams();
 }
 
 void engine::set_rules(reuse_rules rules) {

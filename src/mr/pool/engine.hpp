@@ -156,6 +156,8 @@ class engine {
   trimmed trim_some(std::size_t bytes_to_keep);
   /// Old addresses of moved chunks end whose work has passed.
   void end_old_addresses();
+  /// Waits until the work is over that uses what was given back; not where a capture hides it.
+  void settle();
   /// Backs at least `bytes` in all, for later.
   void reserve(std::size_t bytes);
   /// Keeps everybody from the sides while it lives. What fails meanwhile is told afterwards, for an

@@ -26,6 +26,8 @@ class errand {
   [[nodiscard]] engine::trimmed trim(std::size_t bytes_to_keep);
   /// Ends those that no work under way uses any more. Pre: the lock of misses is held.
   void end_old_addresses();
+  /// Waits for what streams have not passed yet. Pre: as above.
+  void wait_for_streams();
 
  private:
   using books_lock = engine::books_lock;
@@ -36,8 +38,6 @@ class errand {
   [[nodiscard]] std::optional<std::size_t> take_own(rung counted);
   [[nodiscard]] std::optional<std::size_t> take_run();
   [[nodiscard]] std::optional<std::size_t> grow();
-  /// Waits for what streams have not passed yet.
-  void wait_for_streams();
 
   /// Which memory of other streams becomes the user's as it is.
   enum class gathered { followed, passed };
@@ -97,6 +97,8 @@ class errand {
   [[nodiscard]] engine::chunk_map::node_type note_moved(growth& work, std::size_t source) noexcept;
   void note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept;
   [[nodiscard]] std::size_t granule() const noexcept;
+  /// Of a chunk that never joins with others.
+  [[nodiscard]] std::size_t slab_bytes_for(std::size_t missing) const;
   /// The stamp of memory that becomes the user's by another way than being given back. A thread's
   /// default stream gets only what has passed, for other threads could not mark it.
   [[nodiscard]] std::uint64_t stamp_of_gain() const noexcept {

@@ -68,6 +68,12 @@ std::size_t errand::hand_out(block& first, std::size_t end, rung counted) noexce
   return first.offset;
 }
 
+std::size_t errand::slab_bytes_for(std::size_t missing) const {
+  const std::size_t least = all_.memory_.least_slab();
+  if (least == 0) return align_up(missing, granules_per_chunk * granule());
+  return align_up(std::max(missing, least), all_.memory_.granularity());
+}
+
 bool errand::plan_for(const place& target, const survey& found, growth& work) const {
   work.target = target;
   work.sources.clear();
@@ -82,9 +88,8 @@ bool errand::plan_for(const place& target, const survey& found, growth& work) co
       std::min(all_.limit_ - std::min(all_.limit_, held), target.map_room - moved);
   if (missing > allowed) return false;
   // What never joins with others should be large.
-  const std::size_t rounded = all_.memory_.moves_chunks()
-                                  ? align_up(missing, granule())
-                                  : align_up(missing, granules_per_chunk * granule());
+  const std::size_t rounded =
+      all_.memory_.moves_chunks() ? align_up(missing, granule()) : slab_bytes_for(missing);
   work.least = moved + missing;
   work.wanted = moved + (rounded <= allowed ? rounded : missing);
   return true;

@@ -32,6 +32,9 @@ class region_memory final : public device_side {
     return region_.access(device);
   }
   [[nodiscard]] std::string explain() const override;
+  [[nodiscard]] std::size_t available_bytes() const override {
+    return region_.device().free_memory();
+  }
   [[nodiscard]] std::uintptr_t base() const noexcept override {
     return reinterpret_cast<std::uintptr_t>(region_.base());
   }

@@ -21,6 +21,8 @@ class physical_side {
   /// Whether a chunk may leave its address for another. Else each stays apart from all others,
   /// with unbacked addresses between them, and goes back to the device from where it was created.
   [[nodiscard]] virtual bool moves_chunks() const { return true; }
+  /// Least bytes of a new chunk where chunks lie apart; 0: the books choose.
+  [[nodiscard]] virtual std::size_t least_slab() const { return 0; }
   /// Whether one chunk may be used at two addresses.
   [[nodiscard]] virtual bool has_aliases() const = 0;
 
@@ -32,6 +34,8 @@ class physical_side {
   virtual void lift(std::size_t offset, std::size_t bytes) = 0;
   /// Gives what is lifted back to the device.
   virtual void drop_lifted() noexcept = 0;
+  /// The same, called without a lock, for what goes back by calls of others.
+  virtual void give_back_lifted() noexcept {}
   /// Backs [to, to + bytes) with the chunk at `from`, which keeps that address too until
   /// end_alias(from). Pre: has_aliases(). Throws: hip_error; then nothing changed.
   virtual void alias(std::size_t from, std::size_t to, std::size_t bytes) = 0;

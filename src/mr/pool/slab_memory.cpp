@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/slab_memory.hpp"
 
-#include <iterator>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -31,7 +29,7 @@ slab_memory::slab_memory(device_ref device, std::size_t address_bytes, handle_ty
 
 slab_memory::~slab_memory() {
   try {
-    for (auto& entry : slabs_) {
+    for (auto& entry : slabs_.all()) {
       detail::device_list users = detail::devices_of(rights_.rights());
       detail::give_back(std::move(entry.second.memory), std::move(users));
     }
@@ -61,22 +59,11 @@ void slab_memory::create(std::size_t offset, std::size_t bytes) {
   device_allocation memory = allocate(bytes);
   const std::uintptr_t start =
       align_up(reinterpret_cast<std::uintptr_t>(memory.get()), granularity());
-  std::map<std::size_t, slab> made;
-  made.try_emplace(offset, slab{std::move(memory), start, bytes});
-  std::map<std::uintptr_t, std::size_t> at;
-  at.try_emplace(start, offset);
-  const std::unique_lock lock{mutex_};
-  slabs_.merge(made);
-  starts_.merge(at);
+  slabs_.add(offset, memory, start, bytes);
 }
 
 void slab_memory::lift(std::size_t offset, std::size_t) {
-  std::map<std::size_t, slab>::node_type lifted;
-  {
-    const std::unique_lock lock{mutex_};
-    lifted = slabs_.extract(offset);
-    starts_.erase(lifted.mapped().start);
-  }
+  auto lifted = slabs_.take(offset);
   detail::give_back(std::move(lifted.mapped().memory));
 }
 
@@ -88,21 +75,6 @@ std::string slab_memory::explain() const {
   return "slabs of hipMalloc, for " + capability_of(device_).why_fallback() +
          ": free memory of different slabs serves no request together, and only whole slabs go "
          "back to the device";
-}
-
-std::uintptr_t slab_memory::address_of(std::size_t offset) const noexcept {
-  const std::shared_lock lock{mutex_};
-  const auto& [first, around] = *std::prev(slabs_.upper_bound(offset));
-  return around.start + (offset - first);
-}
-
-std::size_t slab_memory::offset_of(std::uintptr_t address) const noexcept {
-  const std::shared_lock lock{mutex_};
-  auto at = starts_.upper_bound(address);
-  if (at == starts_.begin()) return address_bytes_;
-  --at;
-  const std::size_t inside = address - at->first;
-  return inside < slabs_.find(at->second)->second.bytes ? at->second + inside : address_bytes_;
 }
 
 }  // namespace hipvmm::mr::pool

@@ -3,14 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device_allocation.hpp>
-#include <map>
-#include <shared_mutex>
 #include <string>
 
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/vmm/region.hpp>
 #include "mr/pool/device_side.hpp"
+#include "mr/pool/slab_table.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -39,17 +38,16 @@ class slab_memory final : public device_side {
     return rights_.access(device);
   }
   [[nodiscard]] std::string explain() const override;
+  [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
   [[nodiscard]] std::uintptr_t base() const noexcept override { return 0; }
-  [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override;
-  [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override;
+  [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
+    return slabs_.address_of(offset);
+  }
+  [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override {
+    return slabs_.offset_of(address, address_bytes_);
+  }
 
  private:
-  struct slab {
-    device_allocation memory;
-    std::uintptr_t start;
-    std::size_t bytes;
-  };
-
   /// Memory in which `bytes` bytes begin at a multiple of the granularity.
   [[nodiscard]] device_allocation allocate(std::size_t bytes);
 
@@ -59,9 +57,7 @@ class slab_memory final : public device_side {
   region rights_;
   // As long as hipMalloc was not seen to do less, which costs a granule for each slab.
   bool is_aligned_ = true;
-  mutable std::shared_mutex mutex_;
-  std::map<std::size_t, slab> slabs_;             // by offset
-  std::map<std::uintptr_t, std::size_t> starts_;  // offset of each by where it starts
+  slab_table<device_allocation> slabs_;
 };
 
 }  // namespace hipvmm::mr::pool

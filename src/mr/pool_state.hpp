@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
@@ -19,9 +20,16 @@
 
 namespace hipvmm::mr {
 
+/// What a pool is called in messages, and why it says that it refuses a request.
+struct pool_texts {
+  const char* name;
+  std::string (*why_short)(const pool_statistics& now, std::size_t bytes, std::size_t maximum);
+};
+
 /// What a pool is made of: memory, marks, the books of both, and what its user has set.
-struct vmm_pool_resource::state {
-  state(device_ref owner, const pool_options& options);
+struct pool_state {
+  pool_state(const pool_texts& texts, device_ref owner, std::unique_ptr<pool::addressed_side> from,
+             std::size_t maximum_bytes, const pool_options& options);
 
   [[nodiscard]] pool::reuse_rules rules() const {
     return {reuse.follow_event_dependencies, reuse.allow_opportunistic,
@@ -33,6 +41,11 @@ struct vmm_pool_resource::state {
   [[nodiscard]] pool::stream_ledger& ledger_of(stream_ref stream) {
     return is_per_thread(stream) ? books.ledger_of_thread(stream) : books.ledger_of(stream);
   }
+  void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+    if (alignment <= pool::engine::unit && !is_per_thread(stream))
+      return allocate_cached(stream, bytes);
+    return allocate(ledger_of(stream), bytes, alignment);
+  }
   void* allocate(pool::stream_ledger& user, std::size_t bytes, std::size_t alignment);
   /// By way of the caches.
   void* allocate_cached(stream_ref stream, std::size_t bytes);
@@ -42,7 +55,10 @@ struct vmm_pool_resource::state {
   template <typename Allocate>
   void* serve(std::size_t bytes, Allocate allocate);
   [[noreturn]] void fail(std::size_t bytes, const std::optional<out_of_memory>& cause);
+  /// Tells the error handler of memory that was not taken back.
+  void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
   [[nodiscard]] pool_statistics statistics();
+  [[nodiscard]] std::string report();
   /// Where in the pool's addresses it lies; nullopt for what is none of them.
   [[nodiscard]] std::optional<std::size_t> offset_of(const void* pointer) const noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
@@ -56,15 +72,25 @@ struct vmm_pool_resource::state {
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
   /// By address alone.
   void deallocate(void* pointer);
+  void note_stream_wait(stream_ref waiter, stream_ref other) {
+    if (waiter != other) books.note_follows(ledger_of(waiter), ledger_of(other));
+  }
   /// Has what is held beyond the threshold given back when its last use is over, by the library's
   /// background worker; where there is none, what can go goes now.
   void release_excess();
   /// The worker's part of that, a few chunks at a time.
   void release_some() noexcept;
+  /// Streams of any device may use the memory, as far as the program lets them.
+  void expect_all_devices();
+  /// Tells the error handler of memory that is still handed out; false when there is some.
+  bool ends_unused() noexcept;
+  /// The same, and waits for all that may still use the memory, which then may go.
+  void finish() noexcept;
 
+  const pool_texts texts;
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();
-  std::unique_ptr<pool::device_side> memory;
+  std::unique_ptr<pool::addressed_side> memory;
   std::size_t maximum;
   pool::event_marks marks;
   std::uintptr_t base;
@@ -76,7 +102,7 @@ struct vmm_pool_resource::state {
 
   std::mutex settings;
   pool_reuse reuse;
-  std::shared_ptr<const out_of_memory_callback> callback;
+  std::shared_ptr<const vmm_pool_resource::out_of_memory_callback> callback;
 
   std::chrono::microseconds pause{0};  // of the worker, before it looks again
   // Settled before anything that it uses ends.

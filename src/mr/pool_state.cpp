@@ -1,62 +1,34 @@
 // SPDX-License-Identifier: MIT
-#include "mr/vmm_pool_state.hpp"
+#include "mr/pool_state.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
+#include "mr/pool/upstream_memory.hpp"
 #include "mr/pool_report.hpp"
 
 namespace hipvmm::mr {
 namespace {
-
-// Moving chunks leaves holes of addresses behind, which are used again; with several times the
-// addresses they are long enough.
-constexpr std::size_t addresses_for_memory = 8;
 
 /// Pre: less than any device's memory.
 constexpr std::size_t in_units(std::size_t bytes) noexcept {
   return (bytes + pool::engine::unit - 1) & ~(pool::engine::unit - 1);
 }
 
-std::size_t wanted_maximum(device_ref device, const pool_options& options) {
-  require_device(device);
-  const std::size_t total = device.total_memory();
-  return options.maximum_bytes == 0 ? total : std::min(options.maximum_bytes, total);
-}
-
-/// What a pool may hold and begins with goes by whole granules.
-std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
-  const std::size_t maximum = align_down(wanted, granularity);
-  if (maximum == 0)
-    throw std::invalid_argument{"a pool that may hold " + format_bytes(wanted) +
-                                " holds nothing: memory comes in granules of " +
-                                format_bytes(granularity) + "; raise maximum_bytes"};
-  if (options.initial_bytes > maximum)
-    throw std::invalid_argument{"a pool that begins with " + format_bytes(options.initial_bytes) +
-                                " and may hold " + format_bytes(maximum) +
-                                ": initial_bytes must not exceed that"};
-  return maximum;
-}
-
-void refuse(const void* pointer, std::size_t bytes, const std::string& why) noexcept {
-  detail::report_exceptions([&] {
-    throw std::invalid_argument{"vmm_pool_resource: " + std::to_string(bytes) + " bytes at " +
-                                std::to_string(reinterpret_cast<std::uintptr_t>(pointer)) +
-                                " were not taken back: " + why};
-  });
-}
-
 }  // namespace
 
-vmm_pool_resource::state::state(device_ref owner, const pool_options& options)
-    : device{owner},
-      memory{pool::device_side::make(owner, addresses_for_memory * wanted_maximum(owner, options),
-                                     options.shareable, options.fallback)},
-      maximum{maximum_of(options, wanted_maximum(owner, options), memory->granularity())},
+pool_state::pool_state(const pool_texts& names, device_ref owner,
+                       std::unique_ptr<pool::addressed_side> from, std::size_t maximum_bytes,
+                       const pool_options& options)
+    : texts{names},
+      device{owner},
+      memory{std::move(from)},
+      maximum{maximum_bytes},
       marks{owner},
       base{memory->base()},
       address_bytes{memory->address_bytes()},
@@ -69,17 +41,24 @@ vmm_pool_resource::state::state(device_ref owner, const pool_options& options)
 }
 
 template <typename Allocate>
-void* vmm_pool_resource::state::serve(std::size_t bytes, Allocate allocate) {
+void* pool_state::serve(std::size_t bytes, Allocate allocate) {
+  pool::slab_supply supply;
   for (;;) {
     std::optional<out_of_memory> cause;
     try {
       if (const std::optional<std::size_t> at = allocate()) return address_of(*at);
+    } catch (const pool::slab_wanted& wanted) {
+      supply.bring(wanted, device);
+      continue;
     } catch (const out_of_memory& error) {
       cause.emplace(error);
     }
     // Idle slabs of other sizes are of no use to it.
-    if (on_slabs && bytes <= maximum && books.trim(0, {}) != 0) continue;
-    std::shared_ptr<const out_of_memory_callback> asked;
+    if (on_slabs && bytes <= maximum && books.trim(0, {}) != 0) {
+      supply.forget_refusal();
+      continue;
+    }
+    std::shared_ptr<const vmm_pool_resource::out_of_memory_callback> asked;
     {
       const std::lock_guard lock{settings};
       asked = callback;
@@ -87,16 +66,16 @@ void* vmm_pool_resource::state::serve(std::size_t bytes, Allocate allocate) {
     if (!asked) fail(bytes, cause);
     ++callbacks;
     if (!(*asked)(bytes)) fail(bytes, cause);
+    supply.forget_refusal();
   }
 }
 
-void* vmm_pool_resource::state::allocate(pool::stream_ledger& user, std::size_t bytes,
-                                         std::size_t alignment) {
+void* pool_state::allocate(pool::stream_ledger& user, std::size_t bytes, std::size_t alignment) {
   constexpr std::size_t unit = pool::engine::unit;
   if (on_slabs && alignment > memory->granularity())
     throw unsupported{
-        "vmm_pool_resource: an alignment of " + std::to_string(alignment) +
-        " bytes, more than the slabs of hipMalloc have that its memory consists of: " +
+        texts.name + (": an alignment of " + std::to_string(alignment)) +
+        " bytes, more than the slabs have that its memory consists of: ask for at most " +
         std::to_string(memory->granularity())};
   return serve(bytes, [&]() -> std::optional<std::size_t> {
     // More than the addresses hold is not asked of the books, whose sums would overflow.
@@ -105,13 +84,13 @@ void* vmm_pool_resource::state::allocate(pool::stream_ledger& user, std::size_t 
   });
 }
 
-void vmm_pool_resource::state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
-  const std::string why = shortage_of(statistics(), bytes, maximum);
+void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
+  const std::string why = texts.why_short(statistics(), bytes, maximum);
   if (cause) throw out_of_memory{*cause, why};
   throw out_of_memory{exhausted::device_memory, device.ordinal(), bytes, device.free_memory(), why};
 }
 
-pool_statistics vmm_pool_resource::state::statistics() {
+pool_statistics pool_state::statistics() {
   books.end_old_addresses();
   const pool::engine_counters counted = books.counters();
   const pool::telemetry seen = books.look();
@@ -125,8 +104,9 @@ pool_statistics vmm_pool_resource::state::statistics() {
   result.largest_now = seen.largest_run;
   result.largest_moved = seen.largest_moved;
   const std::size_t allowed = maximum - std::min(maximum, seen.physical_bytes);
-  result.largest_possible = seen.largest_moved + align_down(std::min(allowed, device.free_memory()),
-                                                            memory->granularity());
+  result.largest_possible =
+      seen.largest_moved +
+      align_down(std::min(allowed, memory->available_bytes()), memory->granularity());
   result.chunks_created = counted.chunks_created;
   result.chunks_moved = counted.chunks_moved;
   result.callbacks = callbacks;
@@ -135,8 +115,47 @@ pool_statistics vmm_pool_resource::state::statistics() {
   return result;
 }
 
-void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* pointer,
-                                          std::size_t bytes) {
+void pool_state::refuse(const void* pointer, std::size_t bytes,
+                        const std::string& why) const noexcept {
+  detail::report_exceptions([&] {
+    throw std::invalid_argument{texts.name + (": " + std::to_string(bytes)) + " bytes at " +
+                                std::to_string(reinterpret_cast<std::uintptr_t>(pointer)) +
+                                " were not taken back: " + why};
+  });
+}
+
+std::string pool_state::report() {
+  return report_of(statistics(), device, maximum) + "memory: " + memory->explain() + "\n";
+}
+
+void pool_state::expect_all_devices() {
+  const int count = device_count();
+  for (int ordinal = 0; ordinal < count; ++ordinal) marks.add(device_ref{ordinal});
+}
+
+bool pool_state::ends_unused() noexcept {
+  std::size_t used = 0;
+  detail::report_exceptions([&] { used = books.look().used_bytes; });
+  if (used != 0)
+    detail::report_exceptions([&] {
+      throw std::logic_error{texts.name + (": it ends with " + format_bytes(used)) +
+                             " still handed out, which go with it: give all back before"};
+    });
+  return used == 0;
+}
+
+void pool_state::finish() noexcept {
+  bool settled = false;
+  if (ends_unused())
+    detail::report_exceptions([&] {
+      books.settle();
+      settled = true;
+    });
+  // What callers have left behind may be in use anywhere.
+  if (!settled) detail::report_exceptions([this] { marks.synchronize(); });
+}
+
+void pool_state::deallocate(pool::stream_ledger& user, void* pointer, std::size_t bytes) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (!offset) return refuse(pointer, bytes, "the address is none of this pool's");
   const std::size_t held = align_up(bytes, pool::engine::unit);
@@ -164,7 +183,7 @@ void vmm_pool_resource::state::deallocate(pool::stream_ledger& user, void* point
     release_excess();
 }
 
-void vmm_pool_resource::state::deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
+void pool_state::deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
   pool::stream_ledger* user = nullptr;
   try {
     if (deallocate_cached(stream, pointer, bytes)) return;
@@ -177,7 +196,7 @@ void vmm_pool_resource::state::deallocate(stream_ref stream, void* pointer, std:
   deallocate(*user, pointer, bytes);
 }
 
-void vmm_pool_resource::state::deallocate(void* pointer) {
+void pool_state::deallocate(void* pointer) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (!offset) return refuse(pointer, 0, "the address is none of this pool's");
   const auto found = books.find(*offset);
@@ -192,7 +211,7 @@ void vmm_pool_resource::state::deallocate(void* pointer) {
   deallocate(found->user->stream(), pointer, found->bytes);
 }
 
-void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t bytes) {
+void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
   const pool::engine::small_user user = books.small_user_of(stream);
   if (bytes <= pool::largest_piece) {
     const std::size_t index = pool::classes.of(bytes);
@@ -210,8 +229,7 @@ void* vmm_pool_resource::state::allocate_cached(stream_ref stream, std::size_t b
   });
 }
 
-bool vmm_pool_resource::state::deallocate_cached(stream_ref stream, void* pointer,
-                                                 std::size_t bytes) {
+bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (bytes == 0 || bytes > maximum || !offset || is_per_thread(stream)) return false;
   const pool::engine::small_user user = books.small_user_of(stream);
@@ -222,14 +240,14 @@ bool vmm_pool_resource::state::deallocate_cached(stream_ref stream, void* pointe
          books.deallocate_block(*user.ledger, *user.cache, *offset, in_units(bytes));
 }
 
-void vmm_pool_resource::state::release_excess() {
+void pool_state::release_excess() {
   const std::size_t keep = threshold.load(std::memory_order_relaxed);
   const pool::engine_counters now = books.counters();
   if (now.physical_bytes <= std::max(keep, now.used_bytes)) return;
   if (!releasing.request()) books.trim(keep, std::chrono::steady_clock::time_point{});
 }
 
-void vmm_pool_resource::state::release_some() noexcept {
+void pool_state::release_some() noexcept {
   using namespace std::chrono_literals;
   constexpr std::chrono::microseconds shortest = 20us;
   constexpr std::chrono::microseconds longest = 1000us;
