@@ -23,6 +23,10 @@
 #include <hipvmm/core/stream_pool.hpp>
 #include <hipvmm/mr/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
+#include <hipvmm/mr/arena_resource.hpp>
+#include <hipvmm/mr/binning_resource.hpp>
+#include <hipvmm/mr/callback_resource.hpp>
+#include <hipvmm/mr/fixed_size_resource.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/binning_resource.hpp>
+
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+
+namespace hipvmm::mr {
+namespace {
+
+void require_same_device(const memory_resource& upstream, const memory_resource& bin) {
+  const std::optional<device_ref> ours = upstream.device();
+  const std::optional<device_ref> theirs = bin.device();
+  if (ours && theirs && *ours != *theirs)
+    throw std::invalid_argument{"binning_resource::add_bin: the bin's memory is of device " +
+                                std::to_string(theirs->ordinal()) + ", the upstream's of device " +
+                                std::to_string(ours->ordinal()) + "; use one device for both"};
+}
+
+}  // namespace
+
+binning_resource::binning_resource(memory_resource* upstream)
+    : resource_adaptor{"binning_resource", upstream} {}
+
+binning_resource::binning_resource(memory_resource* upstream, std::int8_t min_size_exponent,
+                                   std::int8_t max_size_exponent)
+    : binning_resource{upstream} {
+  constexpr int largest = 40;
+  if (min_size_exponent < 0 || min_size_exponent > max_size_exponent || max_size_exponent > largest)
+    throw std::invalid_argument{
+        "binning_resource: bins of 2^" + std::to_string(min_size_exponent) + " to 2^" +
+        std::to_string(max_size_exponent) +
+        " bytes; the exponents must be 0 <= min <= max <= " + std::to_string(largest)};
+  for (int exponent = min_size_exponent; exponent <= max_size_exponent; ++exponent)
+    add_bin(std::size_t{1} << exponent);
+}
+
+binning_resource::~binning_resource() = default;
+
+void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin_resource) {
+  if (allocation_size == 0 || allocation_size > TiB)
+    throw std::invalid_argument{"binning_resource::add_bin: a bin for requests of up to " +
+                                std::to_string(allocation_size) +
+                                " bytes; it must be some, and at most 1 TiB"};
+  if (bin_resource != nullptr) require_same_device(*get_upstream_resource(), *bin_resource);
+  const std::size_t bytes = align_up(allocation_size, default_alignment);
+  {
+    const std::shared_lock lock{mutex_};
+    if (bins_.count(bytes) != 0) return;
+  }
+  // Made and, where another thread was first, ended without the lock, for both call the upstream.
+  std::unique_ptr<fixed_size_resource> made;
+  if (bin_resource == nullptr) {
+    made = std::make_unique<fixed_size_resource>(get_upstream_resource(), bytes);
+    bin_resource = made.get();
+  }
+  const std::unique_lock lock{mutex_};
+  if (bins_.count(bytes) != 0) return;
+  if (const std::size_t count = handed_out_; count != 0)
+    throw std::logic_error{"binning_resource::add_bin: " + std::to_string(count) +
+                           " allocations are handed out, which a new bin of " +
+                           format_bytes(bytes) +
+                           " could get back from the wrong resource: add bins before"};
+  owned_.reserve(owned_.size() + 1);
+  bins_.emplace(bytes, bin_resource);
+  if (made) owned_.push_back(std::move(made));
+}
+
+memory_resource& binning_resource::resource_for(std::size_t bytes, std::size_t alignment) const {
+  const auto bin = alignment <= default_alignment ? bins_.lower_bound(bytes) : bins_.end();
+  return bin != bins_.end() ? *bin->second : *get_upstream_resource();
+}
+
+memory_resource& binning_resource::owner_of(std::size_t bytes, std::size_t alignment) const {
+  const std::shared_lock lock{mutex_};
+  return resource_for(bytes, alignment);
+}
+
+template <typename Allocate>
+void* binning_resource::take(std::size_t bytes, std::size_t alignment, Allocate allocate) {
+  memory_resource* chosen = nullptr;
+  {
+    // Counted before another thread can add a bin.
+    const std::shared_lock lock{mutex_};
+    chosen = &resource_for(bytes, alignment);
+    ++handed_out_;
+  }
+  try {
+    return allocate(*chosen);
+  } catch (...) {
+    --handed_out_;
+    throw;
+  }
+}
+
+void* binning_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  return take(bytes, alignment,
+              [&](memory_resource& chosen) { return chosen.allocate(stream, bytes, alignment); });
+}
+
+void binning_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                     std::size_t alignment) noexcept {
+  owner_of(bytes, alignment).deallocate(stream, pointer, bytes, alignment);
+  --handed_out_;
+}
+
+void* binning_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  return take(bytes, alignment,
+              [&](memory_resource& chosen) { return chosen.allocate_sync(bytes, alignment); });
+}
+
+void binning_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                          std::size_t alignment) noexcept {
+  owner_of(bytes, alignment).deallocate_sync(pointer, bytes, alignment);
+  --handed_out_;
+}
+
+}  // namespace hipvmm::mr

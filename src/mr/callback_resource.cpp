@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/callback_resource.hpp>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm::mr {
+
+callback_resource::callback_resource(allocate_callback_t allocate, deallocate_callback_t deallocate,
+                                     void* allocate_args, void* deallocate_args)
+    : allocate_{std::move(allocate)},
+      deallocate_{std::move(deallocate)},
+      allocate_args_{allocate_args},
+      deallocate_args_{deallocate_args} {
+  if (!allocate_ || !deallocate_)
+    throw std::invalid_argument{std::string{"callback_resource: the callback to "} +
+                                (allocate_ ? "deallocate" : "allocate") +
+                                " is empty; pass a function"};
+}
+
+void* callback_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  void* const pointer = allocate_(bytes, stream, allocate_args_);
+  if (pointer == nullptr)
+    throw out_of_memory{exhausted::device_memory, sync_stream_.device().ordinal(), bytes,
+                        sync_stream_.device().free_memory(),
+                        "callback_resource: the callback gave nullptr"};
+  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0) return pointer;
+  do_deallocate(stream, pointer, bytes, alignment);
+  throw std::invalid_argument{
+      "callback_resource: the callback gave an address that is no multiple of the alignment " +
+      std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment)};
+}
+
+void callback_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                      std::size_t) noexcept {
+  detail::report_exceptions([&] { deallocate_(pointer, bytes, stream, deallocate_args_); });
+}
+
+void* callback_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  void* const pointer = do_allocate(sync_stream_, bytes, alignment);
+  try {
+    sync_stream_.synchronize();
+  } catch (...) {
+    do_deallocate(sync_stream_, pointer, bytes, alignment);
+    throw;
+  }
+  return pointer;
+}
+
+void callback_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                           std::size_t alignment) noexcept {
+  do_deallocate(sync_stream_, pointer, bytes, alignment);
+}
+
+}  // namespace hipvmm::mr

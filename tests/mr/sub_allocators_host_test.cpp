@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/arena_resource.hpp>
+#include <hipvmm/mr/binning_resource.hpp>
+#include <hipvmm/mr/fixed_size_resource.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/vmm/retirement.hpp>
+#include "mr/random_program.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/host_provider.hpp"
+#include "support/random_seed.hpp"
+
+// What only the host provider can tell of arena_resource, binning_resource and fixed_size_resource:
+// calls, held streams, calls that fail in turn, and the order of all uses, which the checker judges
+// where HIPVMM_HOST_CHECK=1 switches it on.
+namespace hipvmm::mr {
+namespace {
+
+const device_ref device{0};
+constexpr std::size_t block = 64 * KiB;
+
+std::unique_ptr<memory_resource> one_block_of(memory_resource* upstream, bool fixed) {
+  if (fixed) return std::make_unique<fixed_size_resource>(upstream, block, 1);
+  return std::make_unique<arena_resource>(upstream, block);
+}
+
+void verify_hand_over(memory_resource& resource) {
+  const stream first{device};
+  const stream second{device};
+  void* const one = resource.allocate(first, block);
+  test::held_streams held;
+  fill_async(first, one, 1, block);
+  resource.deallocate(first, one, block);
+  const test::calls_of waits{test::waiting_functions};
+  void* const two = resource.allocate(second, block);
+  CHECK(two == one);
+  CHECK(waits.count() == 0);
+  fill_async(second, two, 2, block);
+  held.release();
+  std::vector<unsigned char> seen(block);
+  copy(second, seen.data(), two, seen.size());
+  CHECK(std::count(seen.begin(), seen.end(), 2) == static_cast<std::ptrdiff_t>(block));
+  resource.deallocate(second, two, block);
+}
+
+/// Blocks of one size on hipMalloc, or an arena on a pool, with one block handed out.
+struct worn {
+  explicit worn(bool fixed) : first{device}, second{device} {
+    pool_options options;
+    options.maximum_bytes = 32 * MiB;
+    if (!fixed)
+      upstream = std::make_unique<vmm_pool_resource>(device, options);
+    else
+      upstream = std::make_unique<hip_resource>(device);
+    if (fixed)
+      resource = std::make_unique<fixed_size_resource>(upstream.get(), block, 2);
+    else
+      resource = std::make_unique<arena_resource>(upstream.get(), 24 * MiB);
+    kept = resource->allocate(first, block);
+    fill_async(first, kept, 7, block);
+  }
+  ~worn() { resource->deallocate(first, kept, block); }
+  void use() const {
+    std::vector<void*> out;
+    const auto give_back = [&] {
+      for (std::size_t i = 0; i < out.size(); ++i)
+        resource->deallocate(i % 2 == 0 ? first : second, out[i], block);
+    };
+    try {
+      for (int i = 0; i < 4; ++i)
+        out.push_back(resource->allocate(i % 2 == 0 ? first : second, block));
+    } catch (...) {
+      give_back();
+      throw;
+    }
+    give_back();
+    resource->deallocate_sync(resource->allocate_sync(block), block);
+    if (auto* const arena = dynamic_cast<arena_resource*>(resource.get())) arena->trim_to(0);
+    if (auto* const fixed = dynamic_cast<fixed_size_resource*>(resource.get())) fixed->trim_to(0);
+  }
+  void verify() const {
+    std::vector<unsigned char> seen(block);
+    copy(first, seen.data(), kept, seen.size());
+    CHECK(std::count(seen.begin(), seen.end(), 7) == static_cast<std::ptrdiff_t>(block));
+    use();
+  }
+
+  stream first;
+  stream second;
+  std::unique_ptr<memory_resource> upstream;
+  std::unique_ptr<memory_resource> resource;
+  void* kept = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("sub-allocators: memory goes to another stream behind its work, and nothing waits") {
+  hip_resource below{device};
+  verify_hand_over(*one_block_of(&below, true));
+  verify_hand_over(*one_block_of(&below, false));
+}
+
+TEST_CASE("sub-allocators: a stream that waited for an event takes what was given back before") {
+  for (const bool fixed : {true, false}) {
+    hip_resource below{device};
+    const auto resource = one_block_of(&below, fixed);
+    test::blocked_stream first{device};
+    const stream second{device};
+    void* const one = resource->allocate(first, block);
+    resource->deallocate(first, one, block);
+    event given_back{device};
+    given_back.record(first);
+    second.wait(given_back);
+    const test::call_counter records{"hipEventRecord"};
+    void* const two = resource->allocate(second, block);
+    CHECK(two == one);
+    CHECK(records.count() == 0);
+    resource->deallocate(second, two, block);
+  }
+}
+
+TEST_CASE("sub-allocators: a stream of another device is waited for as any other") {
+  for (const bool fixed : {true, false}) {
+    vmm_pool_resource pool{device};
+    pool.grant(device_ref{1});
+    const auto resource = one_block_of(&pool, fixed);
+    test::blocked_stream far{device_ref{1}};
+    const stream near{device};
+    void* const one = resource->allocate(far, block);
+    resource->deallocate(far, one, block);
+    REQUIRE(resource->allocate(near, block) == one);
+    CHECK_FALSE(near.is_done());
+    far.release();
+    near.synchronize();
+    resource->deallocate(near, one, block);
+  }
+}
+
+TEST_CASE("sub-allocators: reuse in the same stream makes no HIP call") {
+  hip_resource below{device};
+  for (const bool fixed : {true, false}) {
+    const auto resource = one_block_of(&below, fixed);
+    const stream used{device};
+    resource->deallocate(used, resource->allocate(used, block), block);
+    const test::call_counter calls{nullptr};
+    for (int i = 0; i < 100; ++i)
+      resource->deallocate(used, resource->allocate(used, block), block);
+    CHECK(calls.count() == 0);
+  }
+}
+
+TEST_CASE("sub-allocators: trim takes nothing away that work under way uses") {
+  hip_resource below{device};
+  arena_resource arena{&below, 8 * MiB};
+  const stream used{device};
+  void* const one = arena.allocate(used, block);
+  test::held_streams held;
+  fill_async(used, one, 1, block);
+  arena.deallocate(used, one, block);
+  CHECK(arena.trim_to(0) == 0);
+  held.release();
+  used.synchronize();
+  CHECK(arena.trim_to(0) == 8 * MiB);
+}
+
+TEST_CASE("sub-allocators: their end waits for their own streams, and gives all back") {
+  for (const bool fixed : {true, false}) {
+    vmm_pool_resource pool{device};
+    test::blocked_stream unrelated{device};
+    const stream used{device};
+    {
+      const auto resource = one_block_of(&pool, fixed);
+      void* const one = resource->allocate(used, block);
+      fill_async(used, one, 1, block);
+      resource->deallocate(used, one, block);
+    }
+    CHECK(used.is_done());
+    CHECK_FALSE(unrelated.is_done());
+    CHECK(pool.statistics().used_current == 0);
+  }
+}
+
+TEST_CASE("sub-allocators: construction that fails leaves nothing behind") {
+  test::fault_sweep{"fixed_size_resource"}.run([] {
+    hip_resource below{device};
+    const fixed_size_resource blocks{&below, block, 4};
+  });
+  test::fault_sweep{"binning_resource"}.run([] {
+    hip_resource below{device};
+    const binning_resource bins{&below, 8, 9};
+  });
+  test::fault_sweep{"arena_resource"}.run([] {
+    hip_resource below{device};
+    const arena_resource arena{&below};
+  });
+}
+
+TEST_CASE("sub-allocators: a call that fails leaves them to be used") {
+  for (const bool fixed : {true, false}) {
+    test::fault_sweep{fixed ? "fixed_size_resource" : "arena_resource",
+                      test::after_failure::capacity}
+        .run([=] { return std::make_unique<worn>(fixed); },
+             [](const std::unique_ptr<worn>& subject) { subject->use(); },
+             [](const std::unique_ptr<worn>& subject) { subject->verify(); },
+             [](const std::unique_ptr<worn>& subject) { subject->verify(); });
+  }
+}
+
+TEST_CASE("sub-allocators: random programs of many threads and streams keep their bytes") {
+  std::mt19937 seeds = test::seeded_generator();
+  const hipvmm_host_counters before = test::live_objects();
+  {
+    hip_resource below{device};
+    arena_resource arena{&below, 48 * MiB};
+    fixed_size_resource large{&arena, block, 8};
+    fixed_size_resource small{&below, 4096, 16};
+    binning_resource bins{&arena};
+    bins.add_bin(4096, &small);
+    bins.add_bin(block, &large);
+    test::run_random_programs(arena, device, {20000, 3 * MiB}, seeds, 100);
+    test::run_random_programs(large, device, {20000, block}, seeds, 100);
+    test::run_random_programs(small, device, {4096, 4096}, seeds, 100);
+    test::run_random_programs(bins, device, {20000, 3 * MiB}, seeds, 100);
+    CHECK(large.statistics().used + small.statistics().used == 0);
+    CHECK(arena.statistics().used_current == large.statistics().held * block);
+    CHECK(arena.statistics().reserved_high <= 48 * MiB);
+  }
+  drain_retired_memory();
+  CHECK(test::live_objects() == before);
+}
+
+}  // namespace hipvmm::mr
