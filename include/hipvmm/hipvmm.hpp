@@ -41,6 +41,9 @@
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_sharing.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
+#include <hipvmm/mr/per_device_resource.hpp>
+#include <hipvmm/mr/polymorphic_allocator.hpp>
+#include <hipvmm/mr/prefetch_resource_adaptor.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>

@@ -5,22 +5,28 @@
 #include <cstddef>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>
+#include <hipvmm/mr/managed_resource.hpp>
+#include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/owning_wrapper.hpp>
+#include <hipvmm/mr/prefetch_resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "support/error_recorder.hpp"
+#include "support/paper_resource.hpp"
 #include "support/random_seed.hpp"
 
 namespace hipvmm::mr {
@@ -34,6 +40,7 @@ using owned_resource = std::unique_ptr<memory_resource>;
 struct adaptor_kind {
   const char* name;
   owned_resource (*over)(memory_resource* upstream);
+  bool is_for_managed_memory = false;
 };
 
 // A new adaptor is a line here.
@@ -58,6 +65,11 @@ const std::array adaptor_kinds{
                    using wrapper = owning_wrapper<thread_safe_resource_adaptor, memory_resource>;
                    return std::make_unique<wrapper>(std::make_tuple(std::move(shared)));
                  }},
+    adaptor_kind{"prefetch",
+                 [](memory_resource* upstream) -> owned_resource {
+                   return std::make_unique<prefetch_resource_adaptor>(upstream);
+                 },
+                 true},
     adaptor_kind{"statistics",
                  [](memory_resource* upstream) -> owned_resource {
                    return std::make_unique<statistics_resource_adaptor>(upstream);
@@ -67,6 +79,10 @@ const std::array adaptor_kinds{
                    return std::make_unique<thread_safe_resource_adaptor>(upstream);
                  }},
 };
+
+bool managed_memory_moves() {
+  return device.supports_managed_memory() && device.supports_concurrent_managed_access();
+}
 
 // Whether adaptors, the first of them lowest, keep the contract over `base`, have nothing out there
 // behind it, and told the error handler nothing.
@@ -82,12 +98,12 @@ void keep_contract(memory_resource& base, const std::vector<const adaptor_kind*>
   }
   INFO("adaptors, from the lowest to the uppermost:" << order);
   const test::error_recorder told;
-  const contract_subject subject{*top, device, 128 * KiB};
+  const contract_subject subject{*top, device, 16 * KiB};
   for (const contract_rule& rule : resource_contract()) {
     INFO(rule.name);
     CHECK_NOTHROW(rule.verify(subject));
   }
-  CHECK(top->device() == device);
+  CHECK(top->device() == base.device());
   CHECK(top->is_device_accessible() == base.is_device_accessible());
   CHECK(top->is_host_accessible() == base.is_host_accessible());
   while (!layers.empty()) layers.pop_back();
@@ -99,9 +115,16 @@ void keep_contract(memory_resource& base, const std::vector<const adaptor_kind*>
 }  // namespace
 
 TEST_CASE("adaptors: each keeps the contract of a resource") {
-  hip_resource base{device};
+  hip_resource plain{device};
+  managed_resource managed{device};
   for (const adaptor_kind& kind : adaptor_kinds) {
-    SUBCASE(kind.name) { keep_contract(base, {&kind}); }
+    if (kind.is_for_managed_memory && !managed_memory_moves()) {
+      MESSAGE("skipped: managed memory does not move here: ", kind.name);
+      continue;
+    }
+    memory_resource* const base =
+        kind.is_for_managed_memory ? static_cast<memory_resource*>(&managed) : &plain;
+    SUBCASE(kind.name) { keep_contract(*base, {&kind}); }
   }
 }
 
@@ -111,16 +134,65 @@ TEST_CASE("adaptors: ten random stacks of three to six keep the contract") {
   options.maximum_bytes = 64 * MiB;
   vmm_pool_resource pool{device, options};
   hip_resource plain{device};
-  for (int round = 0; round < 10; ++round) {
-    std::vector<const adaptor_kind*> kinds(3 + test::below(generator, 4));
-    for (const adaptor_kind*& kind : kinds)
-      kind = &adaptor_kinds[test::below(generator, adaptor_kinds.size())];
-    const bool on_pool = round % 2 == 0;
-    INFO("over a " << (on_pool ? "vmm_pool_resource" : "hip_resource"));
-    memory_resource& base =
-        on_pool ? static_cast<memory_resource&>(pool) : static_cast<memory_resource&>(plain);
-    keep_contract(base, kinds);
+  managed_resource managed{device};
+  new_delete_resource host;
+  std::vector<memory_resource*> bases{&pool, &plain, &host};
+  if (managed_memory_moves()) bases.push_back(&managed);
+  for (std::size_t round = 0; round < 10; ++round) {
+    memory_resource* const base = bases[round % bases.size()];
+    INFO("base " << round % bases.size() << " of pool, hipMalloc, host and managed memory");
+    std::vector<const adaptor_kind*> kinds;
+    for (std::size_t layer = 3 + test::below(generator, 4); layer > 0; --layer) {
+      const adaptor_kind* kind = nullptr;
+      do kind = &adaptor_kinds[test::below(generator, adaptor_kinds.size())];
+      while (kind->is_for_managed_memory && base != &managed);
+      kinds.push_back(kind);
+    }
+    keep_contract(*base, kinds);
   }
+}
+
+TEST_CASE("owning_wrapper: keeps its upstreams until what stands on them is gone") {
+  struct upper final : resource_adaptor {
+    upper(memory_resource* lower, test::paper_resource* other, std::size_t& seen)
+        : resource_adaptor{"upper", lower}, other_{other}, seen_{seen} {}
+    ~upper() override { seen_ = other_->bytes_out(); }
+    test::paper_resource* other_;
+    std::size_t& seen_;
+  };
+  auto lower = std::make_shared<test::paper_resource>();
+  auto other = std::make_shared<test::paper_resource>();
+  const std::weak_ptr<test::paper_resource> lower_life{lower};
+  const std::weak_ptr<test::paper_resource> other_life{other};
+  CHECK(other->allocate_sync(KiB) != nullptr);
+  std::size_t seen = 0;
+  auto wrapper = make_owning_wrapper<upper>(std::make_tuple(lower, other), seen);
+  lower.reset();
+  other.reset();
+  wrapper->deallocate_sync(wrapper->allocate_sync(KiB), KiB);
+  CHECK_FALSE(lower_life.expired());
+  wrapper.reset();
+  CHECK(seen == KiB);
+  CHECK(lower_life.expired());
+  CHECK(other_life.expired());
+}
+
+TEST_CASE("owning_wrapper: wraps wrappers, one upstream and none, and gives what it wraps") {
+  const auto plain = make_owning_wrapper<hip_resource>(std::tuple<>{}, device);
+  const auto limited = make_owning_wrapper<limiting_resource_adaptor>(plain, KiB);
+  CHECK(limited->device() == device);
+  CHECK(limited->wrapped().get_allocation_limit() == KiB);
+  CHECK(limited->get_upstream_resource() == &limited->wrapped());
+  void* const block = limited->allocate_sync(KiB);
+  CHECK(limited->wrapped().get_allocated_bytes() == KiB);
+  CHECK_THROWS_AS(static_cast<void>(limited->allocate_sync(1)), out_of_memory);
+  limited->deallocate_sync(block, KiB);
+}
+
+TEST_CASE("owning_wrapper: an upstream that is empty is refused by what would stand on it") {
+  CHECK_THROWS_WITH_AS(static_cast<void>(make_owning_wrapper<limiting_resource_adaptor>(
+                           std::shared_ptr<hip_resource>{}, KiB)),
+                       doctest::Contains("limiting_resource_adaptor"), std::invalid_argument);
 }
 
 }  // namespace hipvmm::mr

@@ -5,29 +5,32 @@
 #include <barrier>
 #include <cstddef>
 #include <future>
-#include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>
-#include <hipvmm/mr/owning_wrapper.hpp>
+#include <hipvmm/mr/managed_resource.hpp>
+#include <hipvmm/mr/prefetch_resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
 #include "support/allocation_failure.hpp"
 #include "support/error_recorder.hpp"
 #include "support/paper_resource.hpp"
+#include "support/pretending_resource.hpp"
 #include "support/scripted_resource.hpp"
 
 namespace hipvmm::mr {
@@ -137,7 +140,7 @@ TEST_CASE("aligned_resource_adaptor: keeps the contract at alignments its upstre
   statistics_resource_adaptor upstream{&memory};
   {
     aligned_resource_adaptor aligned{&upstream, 4 * KiB};
-    CHECK_NOTHROW(verify_resource({aligned, device, 128 * KiB, 4 * MiB}));
+    CHECK_NOTHROW(verify_resource({aligned, device, 16 * KiB, 4 * MiB}));
   }
   CHECK(upstream.get_bytes_counter().value == 0);
 }
@@ -249,47 +252,41 @@ TEST_CASE("thread_safe_resource_adaptor: what its upstream calls back may use it
   guarded.deallocate_sync(second, KiB);
 }
 
-TEST_CASE("owning_wrapper: keeps its upstreams until what stands on them is gone") {
-  struct upper final : resource_adaptor {
-    upper(memory_resource* lower, test::paper_resource* other, std::size_t& seen)
-        : resource_adaptor{"upper", lower}, other_{other}, seen_{seen} {}
-    ~upper() override { seen_ = other_->bytes_out(); }
-    test::paper_resource* other_;
-    std::size_t& seen_;
-  };
-  auto lower = std::make_shared<test::paper_resource>();
-  auto other = std::make_shared<test::paper_resource>();
-  const std::weak_ptr<test::paper_resource> lower_life{lower};
-  const std::weak_ptr<test::paper_resource> other_life{other};
-  CHECK(other->allocate_sync(KiB) != nullptr);
-  std::size_t seen = 0;
-  auto wrapper = make_owning_wrapper<upper>(std::make_tuple(lower, other), seen);
-  lower.reset();
-  other.reset();
-  wrapper->deallocate_sync(wrapper->allocate_sync(KiB), KiB);
-  CHECK_FALSE(lower_life.expired());
-  wrapper.reset();
-  CHECK(seen == KiB);
-  CHECK(lower_life.expired());
-  CHECK(other_life.expired());
+TEST_CASE(
+    "prefetch_resource_adaptor: moves what it gives to the upstream's device or the current") {
+  if (!device.supports_managed_memory() || !device.supports_concurrent_managed_access()) {
+    MESSAGE("skipped: managed memory does not move here");
+    return;
+  }
+  managed_resource managed{device};
+  const device_ref last{device_count() - 1};
+  for (const bool is_of_last : {false, true}) {
+    test::pretending_resource upstream{&managed, is_of_last ? std::optional{last} : std::nullopt};
+    prefetch_resource_adaptor ahead{&upstream};
+    const stream used{device};
+    void* const ordered = ahead.allocate(used, KiB);
+    void* const at_once = ahead.allocate_sync(KiB);
+    used.synchronize();
+    const memory_location target = is_of_last ? last : device_ref::current();
+    CHECK(last_prefetch_location(ordered, KiB) == target);
+    CHECK(last_prefetch_location(at_once, KiB) == target);
+    ahead.deallocate(used, ordered, KiB);
+    ahead.deallocate_sync(at_once, KiB);
+  }
 }
 
-TEST_CASE("owning_wrapper: wraps wrappers, one upstream and none, and gives what it wraps") {
-  const auto plain = make_owning_wrapper<hip_resource>(std::tuple<>{}, device);
-  const auto limited = make_owning_wrapper<limiting_resource_adaptor>(plain, KiB);
-  CHECK(limited->device() == device);
-  CHECK(limited->wrapped().get_allocation_limit() == KiB);
-  CHECK(limited->get_upstream_resource() == &limited->wrapped());
-  void* const block = limited->allocate_sync(KiB);
-  CHECK(limited->wrapped().get_allocated_bytes() == KiB);
-  CHECK_THROWS_AS(static_cast<void>(limited->allocate_sync(1)), out_of_memory);
-  limited->deallocate_sync(block, KiB);
-}
-
-TEST_CASE("owning_wrapper: an upstream that is empty is refused by what would stand on it") {
-  CHECK_THROWS_WITH_AS(static_cast<void>(make_owning_wrapper<limiting_resource_adaptor>(
-                           std::shared_ptr<hip_resource>{}, KiB)),
-                       doctest::Contains("limiting_resource_adaptor"), std::invalid_argument);
+TEST_CASE("prefetch_resource_adaptor: memory that does not move is refused and given back") {
+  hip_resource plain{device};
+  CHECK_THROWS_WITH_AS(prefetch_resource_adaptor{&plain}, doctest::Contains("managed_resource"),
+                       std::invalid_argument);
+  statistics_resource_adaptor counted{&plain};
+  test::pretending_resource upstream{&counted, device};
+  prefetch_resource_adaptor ahead{&upstream};
+  const stream used{device};
+  CHECK_THROWS_AS(static_cast<void>(ahead.allocate(used, KiB)), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(ahead.allocate_sync(KiB)), std::invalid_argument);
+  CHECK(counted.get_allocations_counter().value == 0);
+  CHECK(counted.get_allocations_counter().total == 2);
 }
 
 }  // namespace hipvmm::mr
