@@ -1,35 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_buffer.hpp>
 
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <hipvmm/core/copy.hpp>
-#include <hipvmm/mr/resource_adaptor.hpp>
-#include "core/check.hpp"
 
 namespace hipvmm {
-namespace {
-
-/// The current device, which must be the one whose memory `resource` gives.
-device_ref device_for(const mr::memory_resource* resource) {
-  const device_ref current = device_ref::current();
-  const std::optional<device_ref> of_resource = resource->device();
-  if (of_resource && *of_resource != current)
-    throw std::invalid_argument{
-        "device_buffer: the resource gives memory of device " +
-        std::to_string(of_resource->ordinal()) + ", and device " +
-        std::to_string(current.ordinal()) + " is current; make device " +
-        std::to_string(of_resource->ordinal()) +
-        " current for the construction (hipvmm::scoped_device, hipSetDevice), or pass a resource "
-        "of device " +
-        std::to_string(current.ordinal())};
-  return current;
-}
-
-}  // namespace
 
 device_buffer::device_buffer()
     : device_{device_ref::current()},
@@ -37,7 +15,7 @@ device_buffer::device_buffer()
       resource_{mr::get_per_device_resource(device_)} {}
 
 device_buffer::device_buffer(std::size_t bytes, stream_ref stream, mr::memory_resource* resource)
-    : device_buffer{device_for(mr::require_resource("device_buffer", resource)), bytes, stream,
+    : device_buffer{mr::require_current_device("device_buffer", resource), bytes, stream,
                     resource} {}
 
 device_buffer::device_buffer(const void* source, std::size_t bytes, stream_ref stream,
@@ -86,11 +64,7 @@ device_buffer& device_buffer::operator=(device_buffer&& other) noexcept {
 }
 
 device_buffer::~device_buffer() {
-  if (data_ == nullptr) return;
-  // What cannot be made current is told, and the memory goes back all the same.
-  std::optional<scoped_device> scope;
-  detail::report_exceptions([&] { scope.emplace(device_); });
-  resource_->deallocate(stream_, data_, capacity_);
+  if (data_ != nullptr) mr::deallocate_under(device_, resource_, stream_, data_, capacity_);
 }
 
 void device_buffer::reserve(std::size_t bytes, stream_ref stream) {

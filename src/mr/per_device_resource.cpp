@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
 #include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/resource_adaptor.hpp>
+#include "core/check.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -54,6 +57,27 @@ memory_resource* get_current_device_resource() {
 
 memory_resource* set_current_device_resource(memory_resource* resource) {
   return set_per_device_resource(device_ref::current(), resource);
+}
+
+device_ref require_current_device(const char* user, memory_resource* resource) {
+  const device_ref current = device_ref::current();
+  const std::optional<device_ref> owner = require_resource(user, resource)->device();
+  if (owner && *owner != current)
+    throw std::invalid_argument{
+        std::string{user} + ": the resource gives memory of device " +
+        std::to_string(owner->ordinal()) + ", and device " + std::to_string(current.ordinal()) +
+        " is current; make device " + std::to_string(owner->ordinal()) +
+        " current for the construction (hipvmm::scoped_device, hipSetDevice), or pass a resource "
+        "of device " +
+        std::to_string(current.ordinal())};
+  return current;
+}
+
+void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
+                      void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
+  std::optional<scoped_device> scope;
+  detail::report_exceptions([&] { scope.emplace(device); });
+  resource->deallocate(stream, pointer, bytes, alignment);
 }
 
 }  // namespace hipvmm::mr

@@ -13,8 +13,8 @@ namespace hipvmm::test {
 class watched_resource final : public mr::memory_resource {
  public:
   struct call {
-    ihipStream_t* stream;
-    device_ref current;  // the thread's device during the call
+    ihipStream_t* stream;  // null for those of no stream, too
+    device_ref current;    // the thread's device during the call
     std::size_t bytes;
   };
 
@@ -38,10 +38,13 @@ class watched_resource final : public mr::memory_resource {
     memory_.deallocate(stream, pointer, bytes, alignment);
   }
   void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override {
-    return memory_.allocate_sync(bytes, alignment);
+    void* const pointer = memory_.allocate_sync(bytes, alignment);
+    allocations.push_back({nullptr, device_ref::current(), bytes});
+    return pointer;
   }
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override {
+    deallocations.push_back({nullptr, device_ref::current(), bytes});
     memory_.deallocate_sync(pointer, bytes, alignment);
   }
   std::optional<device_ref> do_device() const noexcept override { return told_; }

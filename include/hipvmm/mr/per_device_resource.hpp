@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
+
 #include <hipvmm/core/device.hpp>
+#include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 
 // The resource that each device's memory comes from where a container is told no other. At first it
@@ -21,5 +24,15 @@ memory_resource* set_per_device_resource(device_ref device, memory_resource* res
 [[nodiscard]] memory_resource* get_current_device_resource();
 /// As set_per_device_resource() for the calling thread's current device.
 memory_resource* set_current_device_resource(memory_resource* resource);
+
+/// The current device, for `user`, which shall take memory from `resource` and remember both.
+/// Throws: std::invalid_argument, naming `user`, when `resource` is nullptr or gives memory of a
+/// device that is not the current one.
+device_ref require_current_device(const char* user, memory_resource* resource);
+/// memory_resource::deallocate() with `device` current. What fails goes to the error handler, and
+/// the memory goes back even where its device cannot be made current.
+void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
+                      void* pointer, std::size_t bytes,
+                      std::size_t alignment = memory_resource::default_alignment) noexcept;
 
 }  // namespace hipvmm::mr
