@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "contract/owner_contract.hpp"
 
-#include <hipvmm/container/device_uvector.hpp>
+#include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
@@ -64,10 +64,8 @@ struct vector_owner {
   }
 };
 
-/// A buffer, or what stands on one.
-template <typename Owner>
 struct buffer_owner {
-  using owner_type = Owner;
+  using owner_type = device_buffer;
 
   hipvmm::stream stream;
   mr::hip_resource resource{first_device};
@@ -87,8 +85,7 @@ struct buffer_owner {
   static std::uint64_t freed() { return hipvmm_host_call_count("hipFree"); }
 };
 
-HIPVMM_OWNER_CONTRACT(storage_owner, vector_owner, buffer_owner<device_buffer>,
-                      buffer_owner<device_uvector<int>>);
+HIPVMM_OWNER_CONTRACT(storage_owner, vector_owner, buffer_owner);
 
 }  // namespace
 }  // namespace hipvmm::test

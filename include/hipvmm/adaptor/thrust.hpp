@@ -130,11 +130,11 @@ using device_vector = thrust::device_vector<T, mr::thrust_allocator<T>>;
 
 namespace detail {
 
+// Each policy keeps a copy of the allocator: it would refer to one with a name.
 #ifdef HIPVMM_THRUST_ON_HOST
 inline auto thrust_policy(stream_ref stream, mr::memory_resource* resource) {
-  const mr::thrust_allocator<char> allocator{stream, resource};
   stream.synchronize();
-  return thrust::cpp::par(allocator);
+  return thrust::cpp::par(mr::thrust_allocator<char>{stream, resource});
 }
 inline auto thrust_policy_nosync(stream_ref stream, mr::memory_resource* resource) {
   return thrust_policy(stream, resource);
@@ -148,13 +148,13 @@ namespace thrust_system = thrust::hip;
 using thrust_stream = hipStream_t;
 #endif
 inline auto thrust_policy(stream_ref stream, mr::memory_resource* resource) {
-  const mr::thrust_allocator<char> allocator{stream, resource};
-  return thrust_system::par(allocator).on(reinterpret_cast<thrust_stream>(stream.get()));
+  return thrust_system::par(mr::thrust_allocator<char>{stream, resource})
+      .on(reinterpret_cast<thrust_stream>(stream.get()));
 }
 inline auto thrust_policy_nosync(stream_ref stream, mr::memory_resource* resource) {
 #if THRUST_VERSION >= 101600
-  const mr::thrust_allocator<char> allocator{stream, resource};
-  return thrust_system::par_nosync(allocator).on(reinterpret_cast<thrust_stream>(stream.get()));
+  return thrust_system::par_nosync(mr::thrust_allocator<char>{stream, resource})
+      .on(reinterpret_cast<thrust_stream>(stream.get()));
 #else
   return thrust_policy(stream, resource);
 #endif
