@@ -19,6 +19,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/managed_memory.hpp>
+#include <hipvmm/core/logger.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/core/stream_pool.hpp>
 #include <hipvmm/mr/aligned_resource_adaptor.hpp>

@@ -11,6 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/capability.hpp>
 #include "core/descriptors.hpp"
+#include "core/log.hpp"
 #include "vmm/region_allocation.hpp"
 
 namespace hipvmm {
@@ -153,7 +154,7 @@ void growable_storage::add(std::size_t bytes) {
     if (copies && commit_more(bytes, 2, unlimited)) return;
     if (commit_more(bytes, 8, step_limit())) return;
   }
-  commit(exact_for(bytes));
+  commit_exactly(bytes);
 }
 
 // Returns false, nothing done, where that is no more than what is asked for, or where there is no
@@ -173,7 +174,7 @@ bool growable_storage::commit_more(std::size_t bytes, std::size_t share, std::si
 void growable_storage::reserve(std::size_t bytes) {
   if (bytes <= capacity_bytes()) return;
   require_room(bytes);
-  commit(exact_for(bytes));
+  commit_exactly(bytes);
 }
 
 // Whether the address must not change though memory cannot be added at its end.
@@ -186,6 +187,15 @@ std::size_t growable_storage::exact_for(std::size_t bytes) const {
   if (is_pinned()) return max_bytes();
   const std::size_t exact = align_up(bytes, granule_);
   return bytes <= max_bytes() ? std::min(exact, max_bytes()) : exact;
+}
+
+void growable_storage::commit_exactly(std::size_t bytes) {
+  try {
+    commit(exact_for(bytes));
+  } catch (const out_of_memory& error) {
+    detail::log<log_level::error>([&] { return std::string{"a vector: "} + error.what(); });
+    throw;
+  }
 }
 
 void growable_storage::commit(std::size_t bytes) {
@@ -201,6 +211,11 @@ void growable_storage::commit(std::size_t bytes) {
   if (options_.grow_ahead.prepare != ahead::off) ++(is_ready ? ahead_hits_ : ahead_misses_);
   note_move(before, backed);
   peak_bytes_ = std::max(peak_bytes_, capacity_bytes());
+  detail::log<log_level::debug>([&] {
+    return "a vector grew from " + format_bytes(backed) + " to " + format_bytes(capacity_bytes()) +
+           " of device " + std::to_string(device_.ordinal()) +
+           (data() == before ? "" : ", to another address");
+  });
 }
 
 // Getting an address is no move, and losing it none either. Mappings move without a copy; an

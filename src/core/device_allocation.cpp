@@ -4,8 +4,10 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "core/log.hpp"
 
 namespace hipvmm {
 
@@ -20,12 +22,20 @@ device_allocation::device_allocation(device_ref device, std::size_t bytes)
       detail::timed(detail::memory_call::malloc, [&] { return hipMalloc(&pointer, bytes); }),
       "hipMalloc", device, bytes);
   pointer_ = pointer;
+  detail::log<log_level::trace>([&] {
+    return "hipMalloc gave " + format_bytes(bytes) + " of device " +
+           std::to_string(device.ordinal());
+  });
 }
 
 device_allocation::~device_allocation() {
-  if (pointer_ != nullptr)
-    detail::report(detail::timed(detail::memory_call::free, [&] { return hipFree(pointer_); }),
-                   "hipFree");
+  if (pointer_ == nullptr) return;
+  detail::report(detail::timed(detail::memory_call::free, [&] { return hipFree(pointer_); }),
+                 "hipFree");
+  detail::log<log_level::trace>([&] {
+    return "hipFree took " + format_bytes(bytes_) + " of device " +
+           std::to_string(device_.ordinal()) + " back";
+  });
 }
 
 device_allocation& device_allocation::operator=(device_allocation&& other) noexcept {

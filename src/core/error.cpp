@@ -13,6 +13,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
+#include "core/log.hpp"
 
 namespace hipvmm {
 namespace {
@@ -65,8 +66,13 @@ std::atomic<error_handler> current_handler{write_to_stderr};
 thread_local detail::held_reports* waiting_place = nullptr;
 
 void tell(const char* call, int code, const char* message) noexcept {
-  if (waiting_place == nullptr || !waiting_place->add(call, code, message))
-    current_handler.load()(call, code, message);
+  if (waiting_place != nullptr && waiting_place->add(call, code, message)) return;
+  const error_handler handler = current_handler.load();
+  // What stands on standard error already is not logged there as well.
+  if (handler != write_to_stderr || !detail::logs_to_stderr())
+    detail::log<log_level::error>(
+        [&] { return std::string{call} + ": " + message + " (" + std::to_string(code) + ")"; });
+  handler(call, code, message);
 }
 
 }  // namespace
@@ -155,6 +161,7 @@ reports_wait::~reports_wait() { waiting_place = before_; }
 void check(hipError_t result, const char* call, std::source_location where) {
   if (result == hipSuccess) return;
   clear_last_error();
+  log<log_level::debug>([&] { return std::string{call} + " returned " + hipGetErrorName(result); });
   throw hip_error{static_cast<int>(result), call, where.file_name(), where.line()};
 }
 
@@ -184,6 +191,10 @@ void check_resources(hipError_t result, const char* call, device_ref device, std
   const std::size_t left = free_descriptors(limit, enough);
   if (result != hipErrorOutOfMemory && left == enough) check(result, call, where);
   clear_last_error();
+  log<log_level::debug>([&] {
+    return std::string{call} + " returned " + hipGetErrorName(result) + " for " +
+           format_bytes(bytes) + " of device " + std::to_string(device.ordinal());
+  });
   if (left == enough)
     throw out_of_memory{
         exhausted::device_memory, device.ordinal(), bytes, device.free_memory(), {}};

@@ -9,6 +9,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
+#include "core/log.hpp"
 #include "mr/pool/upstream_memory.hpp"
 #include "mr/pool_report.hpp"
 
@@ -38,6 +39,10 @@ pool_state::pool_state(const pool_texts& names, device_ref owner,
       reuse{options.reuse} {
   books.set_limit(maximum);
   books.set_rules(rules());
+  detail::log<log_level::info>([&] {
+    return books.name() + " has at most " + format_bytes(maximum) + " of device " +
+           std::to_string(device.ordinal()) + ": " + memory->explain();
+  });
 }
 
 template <typename Allocate>
@@ -86,8 +91,11 @@ void* pool_state::allocate(pool::stream_ledger& user, std::size_t bytes, std::si
 
 void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
   const std::string why = texts.why_short(statistics(), bytes, maximum);
-  if (cause) throw out_of_memory{*cause, why};
-  throw out_of_memory{exhausted::device_memory, device.ordinal(), bytes, device.free_memory(), why};
+  const out_of_memory failure = cause ? out_of_memory{*cause, why}
+                                      : out_of_memory{exhausted::device_memory, device.ordinal(),
+                                                      bytes, device.free_memory(), why};
+  detail::log<log_level::error>([&] { return books.name() + ": " + failure.what(); });
+  throw failure;
 }
 
 pool_statistics pool_state::statistics() {

@@ -12,6 +12,7 @@
 #include "core/check.hpp"
 #include "core/device_identity.hpp"
 #include "core/hip_compat.hpp"
+#include "core/log.hpp"
 #include "vmm/capability_file.hpp"
 #include "vmm/capability_pause.hpp"
 #include "vmm/capability_record.hpp"
@@ -129,6 +130,16 @@ std::shared_ptr<const record> finish(record found, const capability_request& req
   return std::make_shared<const record>(std::move(found));
 }
 
+void log_path(device_ref device, const record& found) {
+  log<log_level::info>([&] {
+    std::string text = "device " + std::to_string(device.ordinal()) + ": memory by ";
+    text += found.path == memory_path::fallback ? "hipMalloc alone, for " + found.why_fallback
+                                                : std::string{"chunks that are mapped"};
+    for (const quirk each : found.quirks) text.append("; works around ").append(name_of(each));
+    return text + "; " + found.origin;
+  });
+}
+
 record first_record(device_ref device, const capability_request& request) {
   const std::string subject = subject_of(device);
   std::string path;
@@ -202,6 +213,7 @@ capability capability_of(device_ref device) {
     capability::record found = place.found ? *place.found : detail::first_record(device, request);
     if (place.found) detail::complete(device, found);
     place.put(std::move(found), request);
+    detail::log_path(device, *place.given);
   }
   return capability{place.given};
 }

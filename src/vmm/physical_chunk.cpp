@@ -5,9 +5,11 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "core/log.hpp"
 
 namespace hipvmm {
 
@@ -68,13 +70,21 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, handle_type
   detail::check_resources(result, "hipMemCreate", device, bytes);
   handle_ = handle;
   creation_index_ = next_creation_index();
+  detail::log<log_level::trace>([&] {
+    return "hipMemCreate gave chunk " + std::to_string(creation_index_) + ", " +
+           format_bytes(bytes) + " of device " + std::to_string(device.ordinal());
+  });
 }
 
 physical_chunk::~physical_chunk() {
-  if (handle_ != nullptr)
-    detail::report(
-        detail::timed(detail::memory_call::release, [&] { return hipMemRelease(handle_); }),
-        "hipMemRelease");
+  if (handle_ == nullptr) return;
+  detail::report(
+      detail::timed(detail::memory_call::release, [&] { return hipMemRelease(handle_); }),
+      "hipMemRelease");
+  detail::log<log_level::trace>([&] {
+    return "hipMemRelease took chunk " + std::to_string(creation_index_) + ", " +
+           format_bytes(bytes_) + " of device " + std::to_string(device_.ordinal()) + ", back";
+  });
 }
 
 physical_chunk& physical_chunk::operator=(physical_chunk&& other) noexcept {

@@ -62,6 +62,8 @@ library nor of hipvmm"
   case $header in
     hip/*) return ;;
     cuda*) [[ $layer == provider/cuda ]] && return ;;
+    # Others log by core/log.hpp.
+    spdlog/*) [[ $file == src/core/logger.cpp ]] && return ;;
     boost/stacktrace/*) [[ $layer == provider/host ]] && return ;;
     boost/*) [[ $layer != provider/* ]] && return ;;
     CLI/* | libfccp/* | nlohmann/*) [[ $layer == tool ]] && return ;;

@@ -76,6 +76,10 @@ case $breakage in
     append src/core/bytes.cpp '#include <nlohmann/json.hpp>'
     rejects '<nlohmann/json.hpp> belongs to no known library' includes
     ;;
+  second_file_with_spdlog)
+    append src/core/error.cpp '#include <spdlog/logger.h>'
+    rejects '<spdlog/logger.h> belongs to no known library' includes
+    ;;
   version_asked_elsewhere)
     append src/vmm/region.cpp '#if HIP_VERSION_MAJOR >= 6
 #endif'

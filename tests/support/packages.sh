@@ -19,6 +19,7 @@ libcli11-dev header CLI/CLI.hpp
 nlohmann-json3-dev header nlohmann/json.hpp
 zlib1g-dev header zlib.h
 libfccp-dev header libfccp/csv.h
+libspdlog-dev header spdlog/logger.h
 END
 }
 

@@ -138,6 +138,7 @@ class growable_storage {
   void add(std::size_t bytes);
   bool commit_more(std::size_t bytes, std::size_t share, std::size_t limit);
   void commit(std::size_t bytes);
+  void commit_exactly(std::size_t bytes);
   void note_move(const void* before, std::size_t backed) noexcept;
   void move_to_hold(std::size_t bytes);
   void look_ahead(std::size_t bytes);

@@ -2,6 +2,8 @@
 #include "mr/pool/engine.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <thread>
 
 #include "mr/pool/errand.hpp"
@@ -15,6 +17,13 @@ engine::engine(physical_side& memory, stream_side& order, std::uintptr_t base)
       pieces_{memory.address_bytes()},
       space_{memory.address_bytes()} {
   ledgers_.emplace_back(stream_ref::legacy_default(), 0);
+}
+
+std::string engine::name() const {
+  if (base_ == 0) return "a pool on slabs";
+  std::array<char, 40> text;
+  std::snprintf(text.data(), text.size(), "the pool at %#zx", base_);
+  return text.data();
 }
 
 block* engine::best_fit(stream_ledger& from, std::size_t bytes,

@@ -78,6 +78,8 @@ class engine {
   /// `base` is where the addresses begin.
   engine(physical_side& memory, stream_side& order, std::uintptr_t base);
 
+  /// What the debug log calls the pool, by where its addresses begin.
+  [[nodiscard]] std::string name() const;
   /// The ledger of `stream`, made at first use. It is the stream's until that is forgotten.
   [[nodiscard]] stream_ledger& ledger_of(stream_ref stream);
   /// The ledger of a name that means another stream in each thread.

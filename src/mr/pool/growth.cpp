@@ -4,6 +4,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include "core/log.hpp"
 #include "mr/pool/errand.hpp"
 
 namespace hipvmm::mr::pool {
@@ -254,6 +255,10 @@ std::optional<std::size_t> errand::grow() {
     throw;
   }
 
+  detail::log<log_level::debug>([&] {
+    return all_.name() + " took " + format_bytes(work.created) + " from the device and moved " +
+           std::to_string(work.sources.size()) + " chunks for a request of " + format_bytes(bytes_);
+  });
   const books_lock lock{all_.books_};
   if (work.mapped < work.hole->bytes) all_.make_unmapped(all_.space_.cut(*work.hole, work.mapped));
   // What is backed before or behind the request stays free, the user's.

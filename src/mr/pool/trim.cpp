@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include <hipvmm/core/bytes.hpp>
+
+#include "core/log.hpp"
 #include "mr/pool/errand.hpp"
 
 namespace hipvmm::mr::pool {
@@ -75,6 +78,9 @@ engine::trimmed errand::trim(std::size_t bytes_to_keep) {
     returned += chosen[i].bytes;
   }
   all_.memory_.drop_lifted();
+  if (returned != 0)
+    detail::log<log_level::debug>(
+        [&] { return all_.name() + " gave " + format_bytes(returned) + " back to the device"; });
   return {returned, more, !all_.aliases_.empty()};
 }
 

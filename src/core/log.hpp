@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <type_traits>
+
+#include <hipvmm/core/logger.hpp>
+
+// CMake's HIPVMM_LOGGING_LEVEL in small letters: the least level that is compiled in.
+#ifndef HIPVMM_LOGGING_LEVEL
+#define HIPVMM_LOGGING_LEVEL info
+#endif
+
+namespace hipvmm::detail {
+
+/// The level of default_logger(); the least one before that was made, so that whoever logs first
+/// makes it.
+extern std::atomic<log_level> least_logged;
+
+/// Whether lines of the debug log go where the default error handler writes.
+bool logs_to_stderr() noexcept;
+
+/// Writes what `make(argument)` returns if the level is on.
+void log_line(log_level level, std::string (*make)(void*), void* argument) noexcept;
+
+/// Writes the text that `make()` returns to the debug log. Where `level` is not compiled in, there
+/// is no code; where it is off, one load and no call of `make`. Nothing thrown gets out.
+template <log_level level, log_level compiled = log_level::HIPVMM_LOGGING_LEVEL, typename Make>
+void log([[maybe_unused]] Make make) noexcept {
+  // So that a build with another HIPVMM_LOGGING_LEVEL compiles too.
+  static_assert(std::is_constructible_v<std::string, std::invoke_result_t<Make&>>);
+  if constexpr (level >= compiled) {
+    if (level >= least_logged.load(std::memory_order_relaxed))
+      log_line(
+          level, [](void* argument) { return std::string{(*static_cast<Make*>(argument))()}; },
+          &make);
+  }
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/core/logger.hpp>
+
+#include <stdlib.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/check.hpp"
+#include "core/log.hpp"
+
+// A program may have a spdlog of another version, whose functions have the same names but other
+// insides. A linker that finds both takes one for both: so that of the library has a name of its
+// own.
+#define spdlog hipvmm_spdlog
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+namespace hipvmm {
+namespace detail {
+
+std::atomic<log_level> least_logged{log_level::trace};
+
+}  // namespace detail
+
+namespace {
+
+std::atomic<bool> has_file{false};
+
+// hipMM's, so that what reads its logs reads these.
+constexpr const char* pattern = "[%6t][%H:%M:%S:%f][%-6l] %v";
+
+spdlog::level::level_enum level_of(log_level level) {
+  return static_cast<spdlog::level::level_enum>(level);
+}
+static_assert(static_cast<int>(log_level::trace) == spdlog::level::trace &&
+              static_cast<int>(log_level::critical) == spdlog::level::critical);
+
+void tell_once(std::atomic<bool>& told, const std::string& sentence) {
+  if (!told.exchange(true)) detail::warn("the debug log", sentence);
+}
+
+}  // namespace
+
+struct logger::state {
+  std::string why_no_file;  // the one that was wished for
+  std::atomic<bool> no_file_told = false;
+  std::atomic<bool> failure_told = false;
+  spdlog::logger lines{"hipvmm", {}};
+
+  state() {
+    if (const char* const name = ::secure_getenv("HIPVMM_DEBUG_LOG_FILE"); name && *name != '\0')
+      open(name);
+    if (!has_file) lines.sinks().push_back(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    lines.set_pattern(pattern);
+    lines.set_level(spdlog::level::trace);
+    lines.flush_on(spdlog::level::trace);
+    lines.set_error_handler([this](const std::string& what) {
+      tell_once(failure_told, "lines are missing from it: " + what);
+    });
+  }
+
+ private:
+  // Not emptied: processes that the program starts, hipvmm-probe among them, have the same name
+  // for theirs.
+  void open(const std::string& name) {
+    try {
+      lines.sinks().push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(name));
+      has_file = true;
+    } catch (const spdlog::spdlog_ex& error) {
+      why_no_file =
+          std::string{
+              "the file that HIPVMM_DEBUG_LOG_FILE names cannot be written, and "
+              "standard error is used instead: "} +
+          error.what();
+    }
+  }
+};
+
+logger::logger() : state_{std::make_unique<state>()} {
+  const bool is_wished_for = has_file || !state_->why_no_file.empty();
+  detail::least_logged = is_wished_for ? log_level::info : log_level::off;
+}
+
+logger::~logger() = default;
+
+void logger::set_level(log_level least) noexcept { detail::least_logged = least; }
+
+log_level logger::level() const noexcept { return detail::least_logged; }
+
+void logger::log(log_level line, std::string_view text) {
+  if (should_log(line)) state_->lines.log(level_of(line), {text.data(), text.size()});
+}
+
+void logger::flush() { state_->lines.flush(); }
+
+logger& default_logger() {
+  // Never destroyed: threads of the library and static objects log until the end.
+  static logger& only = *new logger;
+  if (!only.state_->why_no_file.empty())
+    tell_once(only.state_->no_file_told, only.state_->why_no_file);
+  return only;
+}
+
+namespace detail {
+
+bool logs_to_stderr() noexcept { return !has_file; }
+
+void log_line(log_level level, std::string (*make)(void*), void* argument) noexcept {
+  try {
+    logger& lines = default_logger();
+    if (lines.should_log(level)) lines.log(level, make(argument));
+  } catch (const std::exception&) {
+    // The host has no memory for a line, and none to say so.
+  }
+}
+
+}  // namespace detail
+}  // namespace hipvmm

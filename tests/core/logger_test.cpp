@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// The log is one for a process: cases that look at its file begin as children do, with an
+// environment of their own.
+#include <hipvmm/core/logger.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <regex>
+#include <string>
+
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "core/check.hpp"
+#include "core/log.hpp"
+#include "support/child_process.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace hipvmm {
+namespace {
+
+std::size_t count_of(const std::string& text, const std::string& regex) {
+  const std::regex wanted{regex};
+  return static_cast<std::size_t>(
+      std::distance(std::sregex_iterator{text.begin(), text.end(), wanted}, {}));
+}
+
+/// What a child that runs this case logs to a file, and writes otherwise.
+struct logged {
+  std::string file;
+  std::string output;
+};
+
+logged run_with_file(const std::string& test_case) {
+  const test::temporary_folder folder;
+  const std::string path = folder.path() / "debug.log";
+  const test::child_result child =
+      test::run_case_in_child(test_case, {"HIPVMM_DEBUG_LOG_FILE=" + path});
+  INFO(child.output);
+  CHECK(passed(child));
+  std::ifstream file{path};
+  return {{std::istreambuf_iterator<char>{file}, {}}, child.output};
+}
+
+std::string run_without_file(const std::string& test_case, const std::string& name = {}) {
+  const test::child_result child =
+      test::run_case_in_child(test_case, {"HIPVMM_DEBUG_LOG_FILE=" + name});
+  INFO(child.output);
+  CHECK(passed(child));
+  return child.output;
+}
+
+void run_out_of_memory() {
+  mr::vmm_pool_resource pool{device_ref{0}};
+  CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(SIZE_MAX)), std::bad_alloc);
+}
+
+}  // namespace
+
+TEST_CASE("logger: a line that is not compiled in, or is off, is not even made") {
+  const log_level before = default_logger().level();
+  default_logger().set_level(log_level::trace);
+  int made = 0;
+  const auto make = [&made] {
+    ++made;
+    return "made";
+  };
+  detail::log<log_level::debug, log_level::info>(make);
+  detail::log<log_level::critical, log_level::off>(make);
+  default_logger().set_level(log_level::error);
+  detail::log<log_level::warn, log_level::trace>(make);
+  default_logger().set_level(before);
+  CHECK(made == 0);
+}
+
+TEST_CASE("child: the log has a file" * doctest::skip()) {
+  CHECK(default_logger().level() == log_level::info);
+  CHECK(default_logger().should_log(log_level::info));
+  CHECK_FALSE(default_logger().should_log(log_level::debug));
+  CHECK_FALSE(default_logger().should_log(log_level::off));
+  run_out_of_memory();
+  default_logger().set_level(log_level::warn);
+  default_logger().log(log_level::info, "too little");
+  default_logger().log(log_level::warn, "100 % of {} is \\n");
+  default_logger().set_level(log_level::trace);
+  detail::log<log_level::trace, log_level::trace>([] { return "as little as can be"; });
+  default_logger().set_level(log_level::off);
+  default_logger().log(log_level::critical, "too late");
+  default_logger().flush();
+}
+TEST_CASE("logger: the file has what the level lets through, in hipMM's form") {
+  const logged seen = run_with_file("child: the log has a file");
+  INFO(seen.file);
+  const std::string front = R"((^|\n)\[ *\d+\]\[\d\d:\d\d:\d\d:\d{6}\])";
+  CHECK(count_of(seen.file, front + R"(\[info  \] device 0: memory by )") == 1);
+  CHECK(count_of(seen.file, front + R"(\[info  \] \S+ pool .* has at most .* of device 0: )") == 1);
+  CHECK(count_of(seen.file, front + R"(\[error \] \S+ pool .*: out of device memory: )") == 1);
+  CHECK(count_of(seen.file, front + R"(\[warning\] 100 % of \{\} is \\n)") == 1);
+  CHECK(count_of(seen.file, front + R"(\[trace \] as little as can be)") == 1);
+  CHECK(count_of(seen.file, "too l") == 0);
+  CHECK(count_of(seen.output, "pool") == 0);
+}
+
+TEST_CASE("child: nobody asks for the log" * doctest::skip()) {
+  CHECK(default_logger().level() == log_level::off);
+  run_out_of_memory();
+}
+TEST_CASE("child: the log is asked for without a file" * doctest::skip()) {
+  default_logger().set_level(log_level::error);
+  run_out_of_memory();
+}
+TEST_CASE("logger: without a file standard error has what is asked for, else nothing") {
+  const std::string line = R"(\[error \] \S+ pool .*: out of device memory: )";
+  CHECK(count_of(run_without_file("child: nobody asks for the log"), line) == 0);
+  CHECK(count_of(run_without_file("child: the log is asked for without a file"), line) == 1);
+}
+
+TEST_CASE("child: something fails where nothing can be thrown" * doctest::skip()) {
+  default_logger().set_level(log_level::info);
+  detail::warn("the subject", "a whole sentence");
+}
+TEST_CASE("logger: what the error handler is told is logged, on standard error only once") {
+  const std::string sentence = "a whole sentence";
+  CHECK(count_of(run_without_file("child: something fails where nothing can be thrown"),
+                 sentence) == 1);
+  const logged seen = run_with_file("child: something fails where nothing can be thrown");
+  CHECK(count_of(seen.file, R"(\[error \] the subject: a whole sentence)") == 1);
+  CHECK(count_of(seen.output, sentence) == 1);
+}
+
+TEST_CASE("child: three lines are logged" * doctest::skip()) {
+  CHECK(default_logger().level() == log_level::info);
+  for (int i = 0; i < 3; ++i) default_logger().log(log_level::info, "a line");
+}
+TEST_CASE("logger: a file that cannot be written is told once, and standard error has the lines") {
+  const std::string output =
+      run_without_file("child: three lines are logged", "/dev/null/debug.log");
+  CHECK(count_of(output, "HIPVMM_DEBUG_LOG_FILE names.*/dev/null/debug.log") == 1);
+  CHECK(count_of(output, "a line") == 3);
+}
+TEST_CASE("logger: a full disk is told once") {
+  const std::string output = run_without_file("child: three lines are logged", "/dev/full");
+  CHECK(count_of(output, "lines are missing from it.*No space left on device") == 1);
+}
+
+}  // namespace hipvmm
