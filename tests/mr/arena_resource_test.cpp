@@ -131,6 +131,19 @@ TEST_CASE("arena_resource: its upstream may call back into it") {
   arena.deallocate_sync(one, 12 * MiB);
 }
 
+TEST_CASE("arena_resource: a superblock that is not needed any more goes back") {
+  counted_upstream upstream;
+  arena_resource arena{upstream.get(), 64 * MiB};
+  void* const kept = arena.allocate_sync(8 * MiB);
+  upstream.meanwhile = [&] { arena.deallocate_sync(kept, 8 * MiB); };
+  void* const one = arena.allocate_sync(8 * MiB);
+  upstream.meanwhile = [] {};
+  CHECK(one == kept);
+  CHECK(upstream.calls() == 2);
+  CHECK(upstream.held() == 8 * MiB);
+  arena.deallocate_sync(one, 8 * MiB);
+}
+
 TEST_CASE("arena_resource: an exception of its upstream comes through and changes nothing") {
   counted_upstream upstream;
   arena_resource arena{upstream.get(), 64 * MiB};
