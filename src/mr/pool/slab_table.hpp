@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -12,7 +13,8 @@
 namespace hipvmm::mr::pool {
 
 /// Which address each offset of a pool has whose memory is slabs that lie anywhere, and who owns
-/// them. Thread-safe.
+/// them. Thread-safe. Each thread remembers the slab that it asked for last, for even a lock that
+/// is shared costs as much as all else that serves a request from a cache.
 template <typename Owner>
 class slab_table {
  public:
@@ -33,12 +35,14 @@ class slab_table {
     const std::unique_lock lock{mutex_};
     slabs_.merge(made);
     starts_.merge(at);
+    state_.store(next_state(), std::memory_order_release);
   }
   /// Takes out the slab that begins at `offset`. Pre: there is one.
   [[nodiscard]] typename slab_map::node_type take(std::size_t offset) noexcept {
     const std::unique_lock lock{mutex_};
     auto taken = slabs_.extract(offset);
     starts_.erase(taken.mapped().start);
+    state_.store(next_state(), std::memory_order_release);
     return taken;
   }
   /// All that is left, by offset. Pre: no other thread uses the table.
@@ -46,24 +50,61 @@ class slab_table {
 
   /// Pre: a slab has it.
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept {
+    const remembered& known = last();
+    if (is_present(known) && offset - known.offset < known.bytes)
+      return known.start + (offset - known.offset);
     const std::shared_lock lock{mutex_};
     const auto& [first, around] = *std::prev(slabs_.upper_bound(offset));
+    remember(first, around);
     return around.start + (offset - first);
   }
   /// `none` where no slab has the address.
   [[nodiscard]] std::size_t offset_of(std::uintptr_t address, std::size_t none) const noexcept {
+    const remembered& known = last();
+    if (is_present(known) && address - known.start < known.bytes)
+      return known.offset + (address - known.start);
     const std::shared_lock lock{mutex_};
     auto at = starts_.upper_bound(address);
     if (at == starts_.begin()) return none;
     --at;
     const std::size_t inside = address - at->first;
-    return inside < slabs_.find(at->second)->second.bytes ? at->second + inside : none;
+    const slab& around = slabs_.find(at->second)->second;
+    if (inside >= around.bytes) return none;
+    remember(at->second, around);
+    return at->second + inside;
   }
 
  private:
+  struct remembered {
+    std::uint64_t state = 0;
+    std::size_t offset = 0;
+    std::uintptr_t start = 0;
+    std::size_t bytes = 0;
+  };
+
+  [[nodiscard]] static remembered& last() noexcept {
+    thread_local constinit remembered one;
+    return one;
+  }
+  /// No two states of any tables have the same number.
+  [[nodiscard]] static std::uint64_t next_state() noexcept {
+    static std::atomic<std::uint64_t> made{0};
+    return ++made;
+  }
+  // Who has memory of a slab has it from the books, behind the change that added the slab: an older
+  // state is not seen then.
+  [[nodiscard]] bool is_present(const remembered& known) const noexcept {
+    return known.state == state_.load(std::memory_order_acquire);
+  }
+  /// Pre: the lock is held.
+  void remember(std::size_t offset, const slab& one) const noexcept {
+    last() = {state_.load(std::memory_order_relaxed), offset, one.start, one.bytes};
+  }
+
   mutable std::shared_mutex mutex_;
   slab_map slabs_;
   std::map<std::uintptr_t, std::size_t> starts_;  // offset of each by where it starts
+  std::atomic<std::uint64_t> state_{next_state()};
 };
 
 }  // namespace hipvmm::mr::pool
