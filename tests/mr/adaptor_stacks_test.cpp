@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -17,6 +18,7 @@
 #include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>
+#include <hipvmm/mr/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/managed_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/owning_wrapper.hpp>
@@ -43,6 +45,17 @@ struct adaptor_kind {
   bool is_for_managed_memory = false;
 };
 
+/// Logs to memory.
+class logging_kept final : public resource_adaptor {
+ public:
+  explicit logging_kept(memory_resource* upstream)
+      : resource_adaptor{"logging_kept", &log_}, log_{upstream, rows_} {}
+
+ private:
+  std::ostringstream rows_;
+  logging_resource_adaptor log_;
+};
+
 // A new adaptor is a line here.
 const std::array adaptor_kinds{
     adaptor_kind{"aligned",
@@ -57,6 +70,10 @@ const std::array adaptor_kinds{
     adaptor_kind{"limiting",
                  [](memory_resource* upstream) -> owned_resource {
                    return std::make_unique<limiting_resource_adaptor>(upstream, 64 * MiB);
+                 }},
+    adaptor_kind{"logging",
+                 [](memory_resource* upstream) -> owned_resource {
+                   return std::make_unique<logging_kept>(upstream);
                  }},
     adaptor_kind{"owning_wrapper",
                  [](memory_resource* upstream) -> owned_resource {
