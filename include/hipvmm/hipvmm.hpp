@@ -18,15 +18,15 @@
 #include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
-#include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/core/logger.hpp>
+#include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/core/stream_pool.hpp>
 #include <hipvmm/mr/aligned_resource_adaptor.hpp>
-#include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/arena_resource.hpp>
 #include <hipvmm/mr/binning_resource.hpp>
 #include <hipvmm/mr/callback_resource.hpp>
+#include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/fixed_size_resource.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
@@ -42,8 +42,6 @@
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_sharing.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
-#include <hipvmm/mr/per_device_resource.hpp>
-#include <hipvmm/mr/polymorphic_allocator.hpp>
 #include <hipvmm/mr/prefetch_resource_adaptor.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
