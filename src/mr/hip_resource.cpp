@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/check.hpp"
+
 namespace hipvmm::mr {
 
 hip_resource::hip_resource(device_ref device) : device_{device} { require_device(device); }
@@ -13,9 +15,13 @@ void* hip_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t align
   return do_allocate_sync(bytes, alignment);
 }
 
-// hipFree waits for all work of the device, so that no work in any stream uses the memory any more.
-void hip_resource::do_deallocate(stream_ref, void* pointer, std::size_t bytes,
+// hipFree waits for all work of the device, but the stream may be a peer's. One that is captured is
+// left to hipFree, which refuses or does not mind.
+void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                  std::size_t alignment) noexcept {
+  detail::report_exceptions([=] {
+    if (!stream.is_capturing()) stream.synchronize();
+  });
   do_deallocate_sync(pointer, bytes, alignment);
 }
 

@@ -16,7 +16,8 @@ void require_possible(std::size_t bytes, const char* call);
 void free_on_host(void* pointer, std::size_t alignment) noexcept;
 
 /// Waits for `stream`, whose work may use memory of the host, before that is freed: nobody else
-/// keeps it until then, and what hipFree and hipHostFree wait for differs. Throws: std::logic_error
+/// keeps that of operator new until then, and hipFree and hipHostFree may wait for one device only
+/// (AMD: the one that was current at the allocation). Throws: std::logic_error
 /// in a stream that is being captured, whose graph may use the memory, with the memory's fate: it
 /// stays allocated; hip_error.
 void wait_before_free(stream_ref stream, const void* pointer);

@@ -10,7 +10,9 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/managed_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/pinned_host_resource.hpp>
@@ -111,6 +113,24 @@ TEST_CASE("sam_headroom_resource: each HIP call that fails leaves nothing behind
   mr::sam_headroom_resource resource{other_device, other_device.free_memory() - 4096};
   fault_sweep{"an allocation in two parts"}.run(
       [&] { resource.deallocate_sync(resource.allocate_sync(8192), 8192); });
+}
+
+TEST_CASE("hip_resource: what a peer's stream gives back stays until that stream has passed") {
+  const device_ref owner{0};
+  const device_ref peer{1};
+  peer.enable_peer_access(owner);
+  mr::hip_resource resource{owner};
+  blocked_stream busy{peer};
+  void* const block = resource.allocate(busy, MiB);
+  fill_async(busy, block, 7, MiB);
+  bool passed = false;
+  REQUIRE(hipLaunchHostFunc(
+              stream_ref{busy}.get(), [](void* flag) { *static_cast<bool*>(flag) = true; },
+              &passed) == hipSuccess);
+  auto opened = std::async(std::launch::async, [&] { busy.release(); });
+  resource.deallocate(busy, block, MiB);
+  CHECK(passed);
+  opened.get();
 }
 
 }  // namespace hipvmm::test
