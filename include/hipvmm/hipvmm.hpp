@@ -49,6 +49,7 @@
 #include <hipvmm/mr/stream_allocator_adaptor.hpp>
 #include <hipvmm/mr/system_resource.hpp>
 #include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
+#include <hipvmm/mr/tracking_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/version.hpp>
 #include <hipvmm/vmm/access.hpp>

@@ -64,7 +64,9 @@ library nor of hipvmm"
     cuda*) [[ $layer == provider/cuda ]] && return ;;
     # Others log by core/log.hpp.
     spdlog/*) [[ $file == src/core/logger.cpp ]] && return ;;
-    boost/stacktrace/*) [[ $layer == provider/host ]] && return ;;
+    boost/stacktrace/*)
+      [[ $layer == provider/host || $file == src/core/call_stack.cpp ]] && return
+      ;;
     boost/*) [[ $layer != provider/* ]] && return ;;
     CLI/* | libfccp/* | nlohmann/*) [[ $layer == tool ]] && return ;;
   esac

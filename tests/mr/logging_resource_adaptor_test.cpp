@@ -104,7 +104,7 @@ TEST_CASE("logging_resource_adaptor: keeps the contract of a resource") {
   hip_resource upstream{device};
   std::ostringstream text;
   logging_resource_adaptor logged{&upstream, text};
-  const contract_subject subject{logged, device, 64 * MiB};
+  const contract_subject subject{logged, device, 1 * MiB};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }
