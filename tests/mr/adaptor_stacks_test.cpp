@@ -26,6 +26,7 @@
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
+#include <hipvmm/mr/tracking_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "support/error_recorder.hpp"
 #include "support/paper_resource.hpp"
@@ -94,6 +95,10 @@ const std::array adaptor_kinds{
     adaptor_kind{"thread_safe",
                  [](memory_resource* upstream) -> owned_resource {
                    return std::make_unique<thread_safe_resource_adaptor>(upstream);
+                 }},
+    adaptor_kind{"tracking",
+                 [](memory_resource* upstream) -> owned_resource {
+                   return std::make_unique<tracking_resource_adaptor>(upstream, true);
                  }},
 };
 
