@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <hipvmm/adaptor/hipmm_thrust.hpp>
 #include <hipvmm/adaptor/thrust.hpp>
 
 #include <doctest/doctest.h>
@@ -113,6 +114,24 @@ TEST_CASE("device_vector: what moves and swaps goes back where it came from") {
   CHECK(other.allocations.size() == 2);
   REQUIRE(other.deallocations.size() == 2);
   CHECK(other.deallocations[0].bytes + other.deallocations[1].bytes == 200);
+}
+
+TEST_CASE("hipmm: a device_vector of a thrust_allocator ends under another device") {
+  namespace rmm = hipvmm::hipmm;
+  rmm::mr::cuda_memory_resource device;
+  rmm::mr::statistics_resource_adaptor mr{&device};
+  {
+    const rmm::mr::thrust_allocator<int> allocator(rmm::cuda_stream_default, &mr);
+    std::optional<rmm::device_vector<int>> vec_owner{std::in_place, 16, allocator};
+    rmm::device_vector<int>& vec = *vec_owner;
+    thrust::sequence(vec.begin(), vec.end());
+    thrust::sort(rmm::exec_policy(rmm::cuda_stream_default), vec.begin(), vec.end());
+    CHECK(vec[15] == 15);
+    HIPVMM_REQUIRE_DEVICE(second, second_device(), "second device");
+    const scoped_device scope{second};
+    vec_owner.reset();
+  }
+  CHECK(mr.get_bytes_counter().value == 0);
 }
 
 TEST_CASE_TEMPLATE("exec_policy: algorithms take temporary memory from the resource, in the stream",

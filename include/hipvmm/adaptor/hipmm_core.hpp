@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/logger.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/core/stream_pool.hpp>
+
+// hipMM's devices, streams, errors and debug log over ours; part of <hipvmm/adaptor/hipmm.hpp>.
+namespace hipvmm::hipmm {
+
+/// A device_ref with hipMM's names; without a number it is the current device.
+class cuda_device_id : public device_ref {
+ public:
+  using value_type = int;
+
+  cuda_device_id() : device_ref{device_ref::current()} {}
+  explicit constexpr cuda_device_id(value_type id) noexcept : device_ref{id} {}
+  // NOLINTNEXTLINE(google-explicit-constructor): ours passes where hipMM's is asked
+  constexpr cuda_device_id(device_ref device) noexcept : device_ref{device} {}
+
+  [[nodiscard]] constexpr value_type value() const noexcept { return ordinal(); }
+};
+
+[[nodiscard]] inline cuda_device_id get_current_cuda_device() { return {}; }
+[[nodiscard]] inline int get_num_cuda_devices() { return device_count(); }
+using cuda_set_device_raii = scoped_device;
+using hipvmm::available_device_memory;
+using hipvmm::percent_of_free_device_memory;
+
+/// A stream_ref with hipMM's names; without a stream it is the legacy default one.
+class cuda_stream_view : public stream_ref {
+ public:
+  using stream_ref::stream_ref;
+  cuda_stream_view() noexcept : stream_ref{stream_ref::legacy_default()} {}
+  // NOLINTNEXTLINE(google-explicit-constructor): ours passes where hipMM's is asked
+  cuda_stream_view(stream_ref stream) noexcept : stream_ref{stream} {}
+
+  [[nodiscard]] ihipStream_t* value() const noexcept { return get(); }
+  // NOLINTNEXTLINE(google-explicit-constructor): hipMM's passes where HIP asks for a stream
+  operator ihipStream_t*() const noexcept { return get(); }
+};
+
+inline const cuda_stream_view cuda_stream_default{};
+inline const cuda_stream_view cuda_stream_legacy{};
+inline const cuda_stream_view cuda_stream_per_thread{stream_ref::per_thread_default()};
+
+/// A stream with hipMM's names, which waits for the null stream unless told otherwise, as there.
+class cuda_stream {
+ public:
+  enum class flags { sync_default, non_blocking };
+
+  explicit cuda_stream(flags chosen = flags::sync_default) : stream_{kind(chosen)} {}
+
+  [[nodiscard]] static constexpr stream_kind kind(flags chosen) noexcept {
+    return chosen == flags::sync_default ? stream_kind::blocking : stream_kind::non_blocking;
+  }
+  /// False when moved from.
+  [[nodiscard]] bool is_valid() const noexcept { return !stream_.empty(); }
+  [[nodiscard]] ihipStream_t* value() const noexcept { return stream_.get(); }
+  explicit operator ihipStream_t*() const noexcept { return value(); }
+  /// Throws: std::invalid_argument when moved from.
+  [[nodiscard]] cuda_stream_view view() const { return stream_.ref(); }
+  // NOLINTNEXTLINE(google-explicit-constructor): an owner passes where a view is asked
+  operator cuda_stream_view() const { return view(); }
+  void synchronize() const { stream_.synchronize(); }
+  void synchronize_no_throw() const noexcept {
+    if (is_valid()) stream_ref{value()}.synchronize_no_throw();
+  }
+
+ private:
+  stream stream_;
+};
+
+/// A stream_pool with hipMM's names.
+class cuda_stream_pool {
+ public:
+  static constexpr std::size_t default_size = stream_pool::default_size;
+
+  explicit cuda_stream_pool(std::size_t pool_size = default_size,
+                            cuda_stream::flags flags = cuda_stream::flags::sync_default)
+      : pool_{pool_size, cuda_stream::kind(flags)} {}
+
+  [[nodiscard]] cuda_stream_view get_stream() const { return pool_.get_stream(); }
+  [[nodiscard]] cuda_stream_view get_stream(std::size_t id) const { return pool_.get_stream(id); }
+  [[nodiscard]] std::size_t get_pool_size() const noexcept { return pool_.size(); }
+
+ private:
+  stream_pool pool_;
+};
+
+// The classes that are caught where hipMM's are: hipvmm throws what derives from them.
+using logic_error = std::logic_error;
+using out_of_range = std::out_of_range;
+using bad_alloc = std::bad_alloc;
+using out_of_memory = hipvmm::out_of_memory;
+using cuda_error = hip_error;
+
+using level_enum = log_level;
+using hipvmm::default_logger;
+using hipvmm::logger;
+
+namespace detail {
+
+/// Throws: hip_error unless `code`, a hipError_t, is success; `call` is what was called.
+inline void require_success(int code, const char* call, const char* file, unsigned line) {
+  if (code != 0) throw hip_error{code, call, file, line};
+}
+
+}  // namespace detail
+}  // namespace hipvmm::hipmm
+
+/// Throws hip_error, hipMM's cuda_error, when a HIP call of the program fails.
+#ifndef RMM_CUDA_TRY
+#define RMM_CUDA_TRY(call) \
+  ::hipvmm::hipmm::detail::require_success(static_cast<int>(call), #call, __FILE__, __LINE__)
+#endif

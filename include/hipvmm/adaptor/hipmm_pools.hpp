@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/adaptor/hipmm_resources.hpp>
+#include <hipvmm/mr/arena_resource.hpp>
+#include <hipvmm/mr/binning_resource.hpp>
+#include <hipvmm/mr/callback_resource.hpp>
+#include <hipvmm/mr/fixed_size_resource.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+
+// hipMM's pools, which are templates over their upstream; part of <hipvmm/adaptor/hipmm.hpp>. An
+// upstream may be any of our resources, too.
+namespace hipvmm::hipmm::mr {
+
+/// One of our resources over an upstream.
+template <typename Resource, typename Upstream>
+class adaptor_of : public resource_of<Resource> {
+ public:
+  template <typename... Args>
+  explicit adaptor_of(Upstream* upstream, Args&&... args)
+      : resource_of<Resource>{std::in_place, upstream, std::forward<Args>(args)...},
+        upstream_{upstream} {}
+
+  [[nodiscard]] Upstream* get_upstream_resource() const noexcept { return upstream_; }
+
+ private:
+  Upstream* upstream_;
+};
+
+/// arena_resource over its upstream, which holds `initial_pool_size` bytes from the start.
+template <typename Upstream>
+class pool_memory_resource final : public adaptor_of<hipvmm::mr::arena_resource, Upstream> {
+ public:
+  explicit pool_memory_resource(Upstream* upstream, std::size_t initial_pool_size = 0,
+                                std::optional<std::size_t> maximum_pool_size = std::nullopt)
+      : adaptor_of<hipvmm::mr::arena_resource, Upstream>{
+            upstream, maximum_pool_size.value_or(std::numeric_limits<std::size_t>::max())} {
+    this->deallocate_sync(this->allocate_sync(initial_pool_size), initial_pool_size);
+  }
+  [[nodiscard]] std::size_t pool_size() const {
+    return this->wrapped().statistics().reserved_current;
+  }
+};
+
+/// vmm_pool_resource on its upstream's device. Differs from hipMM's in taking no memory from the
+/// upstream: it maps the device's own where it is needed, and gives it back.
+template <>
+class pool_memory_resource<cuda_memory_resource> final
+    : public resource_of<hipvmm::mr::vmm_pool_resource> {
+ public:
+  explicit pool_memory_resource(cuda_memory_resource* upstream, std::size_t initial_pool_size = 0,
+                                std::optional<std::size_t> maximum_pool_size = std::nullopt);
+
+  [[nodiscard]] cuda_memory_resource* get_upstream_resource() const noexcept { return upstream_; }
+  [[nodiscard]] std::size_t pool_size() const { return wrapped().statistics().reserved_current; }
+
+ private:
+  cuda_memory_resource* upstream_;
+};
+
+template <typename Upstream>
+class arena_memory_resource final : public adaptor_of<hipvmm::mr::arena_resource, Upstream> {
+ public:
+  explicit arena_memory_resource(Upstream* upstream,
+                                 std::optional<std::size_t> arena_size = std::nullopt,
+                                 bool dump_log_on_failure = false)
+      : adaptor_of<hipvmm::mr::arena_resource, Upstream>{upstream, arena_size,
+                                                         dump_log_on_failure} {}
+};
+
+template <typename Upstream>
+class fixed_size_memory_resource final
+    : public adaptor_of<hipvmm::mr::fixed_size_resource, Upstream> {
+ public:
+  explicit fixed_size_memory_resource(
+      Upstream* upstream,
+      std::size_t block_size = hipvmm::mr::fixed_size_resource::default_block_size,
+      std::size_t blocks_to_preallocate =
+          hipvmm::mr::fixed_size_resource::default_blocks_to_preallocate)
+      : adaptor_of<hipvmm::mr::fixed_size_resource, Upstream>{upstream, block_size,
+                                                              blocks_to_preallocate} {}
+  [[nodiscard]] std::size_t get_block_size() const noexcept {
+    return this->wrapped().get_block_size();
+  }
+};
+
+template <typename Upstream>
+class binning_memory_resource final : public adaptor_of<hipvmm::mr::binning_resource, Upstream> {
+ public:
+  explicit binning_memory_resource(Upstream* upstream)
+      : adaptor_of<hipvmm::mr::binning_resource, Upstream>{upstream} {}
+  binning_memory_resource(Upstream* upstream, std::int8_t min_size_exponent,
+                          std::int8_t max_size_exponent)
+      : adaptor_of<hipvmm::mr::binning_resource, Upstream>{upstream, min_size_exponent,
+                                                           max_size_exponent} {}
+  void add_bin(std::size_t allocation_size, hipvmm::mr::memory_resource* bin_resource = nullptr) {
+    this->wrapped().add_bin(allocation_size, bin_resource);
+  }
+};
+
+using hipvmm::mr::allocate_callback_t;
+using hipvmm::mr::deallocate_callback_t;
+
+class callback_memory_resource final : public resource_of<hipvmm::mr::callback_resource> {
+ public:
+  callback_memory_resource(allocate_callback_t allocate, deallocate_callback_t deallocate,
+                           void* allocate_args = nullptr, void* deallocate_args = nullptr)
+      : resource_of{std::in_place, std::move(allocate), std::move(deallocate), allocate_args,
+                    deallocate_args} {}
+};
+
+}  // namespace hipvmm::hipmm::mr

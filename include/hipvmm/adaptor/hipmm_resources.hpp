@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/adaptor/hipmm_core.hpp>
+#include <hipvmm/adaptor/std_pmr.hpp>
+#include <hipvmm/mr/hip_async_resource.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/managed_resource.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/new_delete_resource.hpp>
+#include <hipvmm/mr/pinned_host_resource.hpp>
+#include <hipvmm/mr/system_resource.hpp>
+
+// hipMM's resources without an upstream, its base class and the default resource; part of
+// <hipvmm/adaptor/hipmm.hpp>. Three namespaces deep, because programs write rmm::mr.
+namespace hipvmm::hipmm::mr {
+
+/// hipMM's interface as one of our resources: programs derive from it, override do_allocate() and
+/// do_deallocate(), and pass it wherever a resource is asked. Sizes come first here, then streams.
+/// allocate_sync() uses the null stream and waits for it.
+class device_memory_resource : public hipvmm::mr::memory_resource {
+ public:
+  using memory_resource::allocate;
+  using memory_resource::deallocate;
+  using memory_resource::is_equal;
+
+  /// `bytes` bytes at a multiple of 256. Stream, Throws: as memory_resource::allocate.
+  void* allocate(std::size_t bytes, cuda_stream_view stream = {}) {
+    return memory_resource::allocate(stream, bytes);
+  }
+  void deallocate(void* pointer, std::size_t bytes, cuda_stream_view stream = {}) noexcept {
+    memory_resource::deallocate(stream, pointer, bytes);
+  }
+
+ protected:
+  virtual void* do_allocate(std::size_t bytes, cuda_stream_view stream) = 0;
+  /// What it throws goes to the error handler.
+  virtual void do_deallocate(void* pointer, std::size_t bytes, cuda_stream_view stream) = 0;
+  [[nodiscard]] virtual bool do_is_equal(const device_memory_resource& other) const noexcept {
+    return this == &other;
+  }
+
+ private:
+  /// Throws: unsupported beyond 256, for hipMM's interface knows no alignment.
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override;
+};
+
+/// One of our resources under hipMM's interface: all it is asked it asks of that.
+class forwarding_resource : public device_memory_resource {
+ protected:
+  [[nodiscard]] virtual memory_resource& target() const noexcept = 0;
+
+  void* do_allocate(std::size_t bytes, cuda_stream_view stream) final;
+  void do_deallocate(void* pointer, std::size_t bytes, cuda_stream_view stream) final;
+  [[nodiscard]] bool do_is_equal(const device_memory_resource& other) const noexcept final;
+
+ private:
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) final;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept final;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) final;
+  void do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t alignment) noexcept final;
+  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept final;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept final;
+  [[nodiscard]] bool do_is_device_accessible() const noexcept final;
+  [[nodiscard]] bool do_is_host_accessible() const noexcept final;
+};
+
+/// The same with the resource in it, which wrapped() shows with all it can do.
+template <typename Resource>
+class resource_of : public forwarding_resource {
+ public:
+  template <typename... Args>
+  explicit resource_of(std::in_place_t, Args&&... args) : resource_{std::forward<Args>(args)...} {}
+
+  [[nodiscard]] Resource& wrapped() const noexcept { return resource_; }
+
+ private:
+  [[nodiscard]] memory_resource& target() const noexcept final { return resource_; }
+
+  mutable Resource resource_;
+};
+
+/// hip_resource of the device that is current when it is made.
+class cuda_memory_resource final : public resource_of<hipvmm::mr::hip_resource> {
+ public:
+  cuda_memory_resource() : resource_of{std::in_place, device_ref::current()} {}
+};
+
+/// managed_resource, made with the current device.
+class managed_memory_resource final : public resource_of<hipvmm::mr::managed_resource> {
+ public:
+  managed_memory_resource() : resource_of{std::in_place, device_ref::current()} {}
+};
+
+/// system_resource of the current device. Throws: unsupported where kernels do not reach it.
+class system_memory_resource final : public resource_of<hipvmm::mr::system_resource> {
+ public:
+  system_memory_resource() : resource_of{std::in_place, device_ref::current()} {}
+};
+class sam_headroom_memory_resource final : public resource_of<hipvmm::mr::sam_headroom_resource> {
+ public:
+  explicit sam_headroom_memory_resource(std::size_t headroom)
+      : resource_of{std::in_place, device_ref::current(), headroom} {}
+};
+
+/// hip_async_resource of the current device. Differs from hipMM's in taking nothing at first unless
+/// told; there it is half of the free memory.
+class cuda_async_memory_resource final : public resource_of<hipvmm::mr::hip_async_resource> {
+ public:
+  enum class allocation_handle_type { none, posix_file_descriptor };
+
+  explicit cuda_async_memory_resource(std::optional<std::size_t> initial_pool_size = {},
+                                      std::optional<std::size_t> release_threshold = {},
+                                      std::optional<allocation_handle_type> handle = {});
+  [[nodiscard]] ihipMemPoolHandle_t* pool_handle() const noexcept { return wrapped().get(); }
+};
+
+/// hip_async_resource as a view of a pool on the current device.
+class cuda_async_view_memory_resource final : public resource_of<hipvmm::mr::hip_async_resource> {
+ public:
+  explicit cuda_async_view_memory_resource(ihipMemPoolHandle_t* pool)
+      : resource_of{std::in_place, device_ref::current(), pool} {}
+  [[nodiscard]] ihipMemPoolHandle_t* pool_handle() const noexcept { return wrapped().get(); }
+};
+
+using host_memory_resource = std::pmr::memory_resource;
+
+/// One of our resources of the host's memory as one of the standard library. Two are equal.
+template <typename Resource>
+class host_resource_of final : public host_memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    return adaptor_.allocate(bytes, alignment);
+  }
+  void do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) override {
+    adaptor_.deallocate(pointer, bytes, alignment);
+  }
+  [[nodiscard]] bool do_is_equal(const host_memory_resource& other) const noexcept override {
+    return dynamic_cast<const host_resource_of*>(&other) != nullptr;
+  }
+
+  Resource resource_;
+  hipvmm::mr::std_pmr_adaptor adaptor_{&resource_};
+};
+using new_delete_resource = host_resource_of<hipvmm::mr::new_delete_resource>;
+using pinned_memory_resource = host_resource_of<hipvmm::mr::pinned_host_resource>;
+
+/// pinned_host_resource, for kernels too.
+class pinned_host_memory_resource final : public resource_of<hipvmm::mr::pinned_host_resource> {
+ public:
+  pinned_host_memory_resource() : resource_of{std::in_place} {}
+};
+
+/// As those of hipvmm::mr. A resource that does not have hipMM's interface, such as the one from
+/// the start, is told as one that forwards to it and lives as long as the process.
+[[nodiscard]] device_memory_resource* get_per_device_resource(cuda_device_id device);
+device_memory_resource* set_per_device_resource(cuda_device_id device,
+                                                hipvmm::mr::memory_resource* resource);
+[[nodiscard]] device_memory_resource* get_current_device_resource();
+device_memory_resource* set_current_device_resource(hipvmm::mr::memory_resource* resource);
+
+}  // namespace hipvmm::hipmm::mr
