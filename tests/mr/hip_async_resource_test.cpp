@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <stdexcept>
 #include <utility>
 
@@ -63,6 +64,27 @@ TEST_CASE("hip_async_resource: tells what the pool holds and has handed out") {
   CHECK(after.reserved_high == with_block.reserved_high);
   // AMD may give back more than the threshold asks for (ROCm/rocm-systems#11690).
   CHECK(after.reserved_current <= after.reserved_high);
+}
+
+TEST_CASE("hip_async_resource: a loop in one stream takes memory from the device once") {
+  if (pools_are_missing()) return;
+  const stream used{device_ref{0}};
+  hip_async_resource resource{device_ref{0}};
+  resource.deallocate(used, resource.allocate(used, MiB), MiB);
+  const std::size_t once = resource.statistics().reserved_high;
+  for (int turn = 0; turn < 100; ++turn)
+    resource.deallocate(used, resource.allocate(used, MiB), MiB);
+  CHECK(resource.statistics().reserved_high == once);
+}
+
+TEST_CASE("hip_async_resource: beyond the threshold idle memory goes when a stream is waited for") {
+  if (pools_are_missing()) return;
+  const stream used{device_ref{0}};
+  hip_async_resource resource{device_ref{0}};
+  resource.set_release_threshold(0);
+  resource.deallocate(used, resource.allocate(used, 3 * MiB), 3 * MiB);
+  used.synchronize();
+  CHECK(resource.statistics().reserved_current == 0);
 }
 
 TEST_CASE("hip_async_resource: what one gave belongs to it alone") {
