@@ -16,11 +16,12 @@ void* hip_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t align
 }
 
 // hipFree waits for all work of the device, but the stream may be a peer's. One that is captured is
-// left to hipFree, which refuses or does not mind.
+// left to hipFree, which refuses or does not mind. Without peers the stream is not touched:
+// programs that destroy it first, as hipMM's cuda_memory_resource lets them, go on.
 void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                  std::size_t alignment) noexcept {
   detail::report_exceptions([=] {
-    if (!stream.is_capturing()) stream.synchronize();
+    if (device_count() > 1 && !stream.is_capturing()) stream.synchronize();
   });
   do_deallocate_sync(pointer, bytes, alignment);
 }

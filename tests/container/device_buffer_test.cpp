@@ -30,6 +30,7 @@ struct passing_adaptor final : mr::resource_adaptor {
 };
 
 TEST_CASE("device_buffer: one without arguments owns nothing and uses the device's resource") {
+  const stream stream;
   device_buffer buffer;
   CHECK(buffer.data() == nullptr);
   CHECK(buffer.is_empty());
@@ -37,7 +38,6 @@ TEST_CASE("device_buffer: one without arguments owns nothing and uses the device
   CHECK(buffer.stream().is_default());
   CHECK(buffer.device() == first_device);
   CHECK(buffer.memory_resource() == mr::get_current_device_resource());
-  const stream stream;
   buffer.resize(KiB, stream);
   CHECK(buffer.size() == KiB);
 }
@@ -189,10 +189,10 @@ TEST_CASE("device_buffer: growth keeps the bytes and holds no more than asked") 
 
 TEST_CASE("device_buffer: within the capacity nothing is copied nor allocated") {
   const stream stream;
+  const hipvmm::stream other;
   watched_resource resource{first_device};
   device_buffer buffer{1000, stream, &resource};
   const void* const data = buffer.data();
-  const hipvmm::stream other;
   buffer.resize(10, other);
   buffer.resize(1000, other);
   buffer.reserve(500, other);

@@ -80,8 +80,10 @@ TEST_CASE("arena_resource: by default it may hold half of what the device has fr
   hip_resource below{device};
   const std::size_t before = device.free_memory() / 2;
   const arena_resource arena{&below};
-  CHECK(arena.arena_size() <= before);
-  CHECK(arena.arena_size() > before / 2);
+  CHECK(arena.arena_size() > 0);
+  CHECK(arena.arena_size() <= device.total_memory() / 2);
+  // Other programs may use the same GPU.
+  if (!HIPVMM_TEST_ON_CUDA) CHECK(arena.arena_size() == before);
 }
 
 TEST_CASE("arena_resource: a refusal is dumped where that was asked for") {
