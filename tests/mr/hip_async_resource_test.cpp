@@ -33,7 +33,7 @@ bool pools_are_missing() {
 TEST_CASE("hip_async_resource: keeps the contract of a resource") {
   if (pools_are_missing()) return;
   hip_async_resource resource{device_ref{0}};
-  const contract_subject subject{resource, resource.device(), 64 * MiB};
+  const contract_subject subject{resource, resource.device(), 1 * MiB};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }

@@ -12,7 +12,7 @@ namespace hipvmm::mr {
 
 TEST_CASE("hip_resource: keeps the contract of a resource with and without virtual memory") {
   hip_resource resource{device_ref{0}};
-  const contract_subject subject{resource, resource.device(), 64 * MiB};
+  const contract_subject subject{resource, resource.device(), 1 * MiB};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }

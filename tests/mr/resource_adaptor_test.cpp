@@ -22,7 +22,7 @@ struct passing_adaptor final : resource_adaptor {
 TEST_CASE("resource_adaptor: keeps the contract when it changes nothing") {
   hip_resource upstream{device_ref{0}};
   passing_adaptor adaptor{&upstream};
-  const contract_subject subject{adaptor, device_ref{0}, 64 * MiB};
+  const contract_subject subject{adaptor, device_ref{0}, 1 * MiB};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }
