@@ -18,11 +18,12 @@ namespace hipvmm::mr {
 /// what is too much is not counted. Any number of threads may use it.
 class statistics_resource_adaptor final : public resource_adaptor {
  public:
-  /// A number in time: bytes, or allocations.
+  /// A number in time: bytes, or allocations. Without initialisers, with which Clang refuses pairs
+  /// of it within this class.
   struct counter {
-    std::int64_t value = 0;  ///< what came minus what went
-    std::int64_t peak = 0;   ///< most that `value` was
-    std::int64_t total = 0;  ///< all that came
+    std::int64_t value;  ///< what came minus what went
+    std::int64_t peak;   ///< most that `value` was
+    std::int64_t total;  ///< all that came
   };
   /// Bytes first, then allocations.
   using counters = std::pair<counter, counter>;
