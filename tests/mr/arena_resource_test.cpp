@@ -83,7 +83,7 @@ TEST_CASE("arena_resource: by default it may hold half of what the device has fr
   CHECK(arena.arena_size() > 0);
   CHECK(arena.arena_size() <= device.total_memory() / 2);
   // Other programs may use the same GPU.
-  if (!HIPVMM_TEST_ON_CUDA) CHECK(arena.arena_size() == before);
+  if (!HIPVMM_TEST_ON_CUDA) CHECK(before - arena.arena_size() < KiB);
 }
 
 TEST_CASE("arena_resource: a refusal is dumped where that was asked for") {

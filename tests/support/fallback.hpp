@@ -3,6 +3,7 @@
 
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
 
 namespace hipvmm::test {
@@ -16,6 +17,8 @@ inline access_right peer_right() {
 /// does not depend on addresses.
 inline address_reservation block_addresses_at(const void* end) {
   if (on_fallback()) return {};
+  // What is there now must not go, and leave room, while the test runs.
+  drain_retired_memory();
   return address_reservation{granule(), 0, const_cast<void*>(end)};
 }
 
