@@ -19,8 +19,7 @@ namespace {
 // What HIP lacks where it says "not supported".
 constexpr const char* no_xnack =
     "it moves no memory of the host's own here; use managed memory, or HSA_XNACK=1 where an AMD "
-    "GPU "
-    "can";
+    "GPU can";
 constexpr const char* amd_alone = "coherency is a property of AMD's memory alone";
 
 void check_range(hipError_t result, const char* call, const void* pointer, std::size_t bytes,

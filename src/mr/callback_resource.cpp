@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/callback_resource.hpp>
 
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "mr/misaligned.hpp"
 
 namespace hipvmm::mr {
 
@@ -29,11 +29,9 @@ void* callback_resource::do_allocate(stream_ref stream, std::size_t bytes, std::
     throw out_of_memory{exhausted::device_memory, sync_stream_.device().ordinal(), bytes,
                         sync_stream_.device().free_memory(),
                         "callback_resource: the callback gave nullptr"};
-  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0) return pointer;
+  if (detail::is_aligned(pointer, alignment)) return pointer;
   do_deallocate(stream, pointer, bytes, alignment);
-  throw std::invalid_argument{
-      "callback_resource: the callback gave an address that is no multiple of the alignment " +
-      std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment)};
+  detail::throw_misaligned("callback_resource", "the callback", alignment);
 }
 
 void callback_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,

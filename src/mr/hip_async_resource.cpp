@@ -11,6 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "mr/hip_pool.hpp"
+#include "mr/misaligned.hpp"
 
 namespace hipvmm::mr {
 
@@ -167,12 +168,9 @@ void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std:
   void* pointer = nullptr;
   detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get()),
                           "hipMallocFromPoolAsync", device(), bytes);
-  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0) return pointer;
+  if (detail::is_aligned(pointer, alignment)) return pointer;
   do_deallocate(stream, pointer, bytes, alignment);
-  throw std::invalid_argument{
-      "hip_async_resource: hipMallocFromPoolAsync gave an address that is no multiple of the "
-      "alignment " +
-      std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment)};
+  detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
 }
 
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,

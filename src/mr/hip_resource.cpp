@@ -2,10 +2,9 @@
 #include <hipvmm/mr/hip_resource.hpp>
 
 #include <hipvmm/core/device_allocation.hpp>
-#include <stdexcept>
-#include <string>
 
 #include "core/check.hpp"
+#include "mr/misaligned.hpp"
 
 namespace hipvmm::mr {
 
@@ -28,11 +27,8 @@ void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t b
 
 void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
   device_allocation memory{device_, bytes};
-  if (reinterpret_cast<std::size_t>(memory.get()) % alignment != 0)
-    throw std::invalid_argument{
-        "hip_resource: hipMalloc gave an address that is no multiple of the alignment " +
-        std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment) +
-        ", or use a pool, which aligns by itself"};
+  if (!detail::is_aligned(memory.get(), alignment))
+    detail::throw_misaligned("hip_resource", "hipMalloc", alignment);
   return memory.release();
 }
 

@@ -3,13 +3,12 @@
 
 #include <hip/hip_runtime_api.h>
 
-#include <cstdint>
 #include <stdexcept>
-#include <string>
 
 #include <hipvmm/core/device_allocation.hpp>
 #include "core/check.hpp"
 #include "mr/host_memory.hpp"
+#include "mr/misaligned.hpp"
 
 namespace hipvmm::mr {
 
@@ -41,10 +40,8 @@ void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignmen
   const unsigned flags = first_ == attachment::host ? hipMemAttachHost : hipMemAttachGlobal;
   detail::check_host_memory(hipMallocManaged(&pointer, bytes, flags), "hipMallocManaged", bytes);
   device_allocation memory{pointer, device_, bytes};
-  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0)
-    throw std::invalid_argument{
-        "managed_resource: hipMallocManaged gave an address that is no multiple of the alignment " +
-        std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment)};
+  if (!detail::is_aligned(pointer, alignment))
+    detail::throw_misaligned("managed_resource", "hipMallocManaged", alignment);
   return memory.release();
 }
 

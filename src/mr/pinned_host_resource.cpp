@@ -3,12 +3,9 @@
 
 #include <hip/hip_runtime_api.h>
 
-#include <cstdint>
-#include <stdexcept>
-#include <string>
-
 #include "core/check.hpp"
 #include "mr/host_memory.hpp"
+#include "mr/misaligned.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -41,11 +38,9 @@ void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alig
   void* pointer = nullptr;
   detail::check_host_memory(hipHostMalloc(&pointer, bytes, flags_of(options_)), "hipHostMalloc",
                             bytes);
-  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0) return pointer;
+  if (detail::is_aligned(pointer, alignment)) return pointer;
   do_deallocate_sync(pointer, bytes, alignment);
-  throw std::invalid_argument{
-      "pinned_host_resource: hipHostMalloc gave an address that is no multiple of the alignment " +
-      std::to_string(alignment) + "; ask for at most " + std::to_string(default_alignment)};
+  detail::throw_misaligned("pinned_host_resource", "hipHostMalloc", alignment);
 }
 
 void pinned_host_resource::do_deallocate_sync(void* pointer, std::size_t, std::size_t) noexcept {

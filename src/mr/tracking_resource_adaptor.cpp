@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -18,12 +17,6 @@ namespace hipvmm::mr {
 namespace {
 
 constexpr const char* adaptor_name = "tracking_resource_adaptor";
-
-std::string place_of(const void* pointer) {
-  std::array<char, 24> text;
-  std::snprintf(text.data(), text.size(), "0x%zx", reinterpret_cast<std::uintptr_t>(pointer));
-  return text.data();
-}
 
 /// Tells of a use that is wrong. Pre: no lock is held.
 template <typename Sentence>
@@ -72,7 +65,7 @@ struct tracking_resource_adaptor::table {
     bytes -= forgotten;
     if (forgotten != 0)
       warn_of([&] {
-        return "the upstream gave " + place_of(pointer) + " again, of which " +
+        return "the upstream gave " + detail::address_text(pointer) + " again, of which " +
                format_bytes(forgotten) +
                " are out: they went back past the adaptor; free what it gave by it";
       });
@@ -89,7 +82,7 @@ struct tracking_resource_adaptor::table {
     }
     if (node.empty()) {
       warn_of([&] {
-        return std::to_string(size) + " bytes at " + place_of(pointer) +
+        return std::to_string(size) + " bytes at " + detail::address_text(pointer) +
                " come back that are not out: they came back before, or are from elsewhere";
       });
       return size;
@@ -98,8 +91,8 @@ struct tracking_resource_adaptor::table {
     bytes -= right;
     if (right != size)
       warn_of([&] {
-        return std::to_string(size) + " bytes come back at " + place_of(pointer) + ", where " +
-               std::to_string(right) + " were allocated; these are given back";
+        return std::to_string(size) + " bytes come back at " + detail::address_text(pointer) +
+               ", where " + std::to_string(right) + " were allocated; these are given back";
       });
     return right;
   }
@@ -143,7 +136,7 @@ tracking_resource_adaptor::get_outstanding_allocations() const {
 std::string tracking_resource_adaptor::get_outstanding_allocations_str() const {
   std::string text;
   for (const auto& [pointer, block] : get_outstanding_allocations())
-    text += place_of(pointer) + ": " + std::to_string(block.allocation_size) + " B\n" +
+    text += detail::address_text(pointer) + ": " + std::to_string(block.allocation_size) + " B\n" +
             detail::text_of_stack(block.strace, {"hipvmm::mr::tracking_resource_adaptor::",
                                                  "hipvmm::mr::memory_resource::"});
   return text;
