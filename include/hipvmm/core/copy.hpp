@@ -23,7 +23,8 @@ void copy_peer_async(stream_ref stream, void* destination, device_ref destinatio
 void fill_async(stream_ref stream, void* destination, unsigned char value, std::size_t bytes);
 
 /// Writes `count` copies of the `pattern_bytes` bytes at `pattern` (host memory), back to back, in
-/// the order of `stream`. `pattern` has been read when the call returns.
+/// the order of `stream`. `pattern` has been read when the call returns, unless it lies in pinned
+/// memory or the stream is captured: then it must outlive the copy.
 /// Cost: one fill when the pattern allows it, else O(log count) copies on the device.
 void fill_pattern_async(stream_ref stream, void* destination, const void* pattern,
                         std::size_t pattern_bytes, std::size_t count);
