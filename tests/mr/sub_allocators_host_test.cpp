@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -21,6 +23,7 @@
 #include <hipvmm/vmm/retirement.hpp>
 #include "mr/random_program.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/host_provider.hpp"
 #include "support/random_seed.hpp"
@@ -37,6 +40,15 @@ constexpr std::size_t block = 64 * KiB;
 std::unique_ptr<memory_resource> one_block_of(memory_resource* upstream, bool fixed) {
   if (fixed) return std::make_unique<fixed_size_resource>(upstream, block, 1);
   return std::make_unique<arena_resource>(upstream, block);
+}
+
+void end_capture(stream_ref captured, std::size_t expected_nodes) {
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+  std::size_t nodes = 0;
+  CHECK(hipGraphGetNodes(graph, nullptr, &nodes) == hipSuccess);
+  CHECK(nodes == expected_nodes);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
 }
 
 void verify_hand_over(memory_resource& resource) {
@@ -192,6 +204,59 @@ TEST_CASE("sub-allocators: their end waits for their own streams, and gives all 
     CHECK(used.is_done());
     CHECK_FALSE(unrelated.is_done());
     CHECK(pool.statistics().used_current == 0);
+  }
+}
+
+TEST_CASE("sub-allocators: they serve a captured stream and others beside it") {
+  for (const auto mode :
+       {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal, hipStreamCaptureModeRelaxed}) {
+    for (const bool fixed : {true, false}) {
+      CAPTURE(mode);
+      CAPTURE(fixed);
+      hip_resource below{device};
+      // Each of these requests takes a slab of its own.
+      const std::size_t bytes = fixed ? block : 8 * MiB;
+      fixed_size_resource blocks{&below, block, 1};
+      arena_resource arena{&below, 64 * MiB};
+      memory_resource& resource = fixed ? static_cast<memory_resource&>(blocks) : arena;
+      const stream captured{device};
+      const stream other{device};
+      for (const stream& each : {std::cref(captured), std::cref(other)})
+        resource.deallocate(each, resource.allocate(each, bytes), bytes);
+      const test::error_recorder reported;
+      REQUIRE(hipStreamBeginCapture(captured.get(), mode) == hipSuccess);
+      // Of its own, of another stream, new.
+      std::vector<void*> of_graph;
+      for (int i = 0; i < 3; ++i) {
+        of_graph.push_back(resource.allocate(captured, bytes));
+        fill_async(captured, of_graph.back(), 1, bytes);
+      }
+      void* const beside = resource.allocate(other, bytes);
+      fill_async(other, beside, 2, bytes);
+      resource.deallocate(other, beside, bytes);
+      fixed ? blocks.trim_to(0) : arena.trim_to(0);
+      CHECK(stream_ref{captured}.is_capturing());
+      end_capture(captured, of_graph.size());
+      for (void* const each : of_graph) resource.deallocate(captured, each, bytes);
+      CHECK(reported.count() == 0);
+    }
+  }
+}
+
+TEST_CASE("sub-allocators: a thread's default stream gives nothing back while it is captured") {
+  hip_resource below{device};
+  for (const bool fixed : {true, false}) {
+    const auto resource = one_block_of(&below, fixed);
+    const stream_ref own = stream_ref::per_thread_default();
+    void* const one = resource->allocate(own, block);
+    const test::error_recorder reported;
+    REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+    resource->deallocate(own, one, block);
+    end_capture(own, 0);
+    REQUIRE(reported.count() == 1);
+    CHECK(reported.errors()[0].message.find("being captured") != std::string::npos);
+    resource->deallocate(own, one, block);
+    CHECK(reported.count() == 1);
   }
 }
 

@@ -5,8 +5,18 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
 
 namespace hipvmm::mr::pool {
+
+// Captures go on while the upstream is called, for slabs are no part of them.
+
+void to_upstream::operator()(void* memory) const noexcept {
+  std::optional<detail::relaxed_captures> relaxed;
+  detail::report_exceptions([&] { relaxed.emplace(); });
+  upstream->deallocate_sync(memory, bytes);
+}
 
 slab_supply*& slab_supply::current() noexcept {
   thread_local constinit slab_supply* innermost = nullptr;
@@ -16,6 +26,7 @@ slab_supply*& slab_supply::current() noexcept {
 void slab_supply::bring(const slab_wanted& wanted, device_ref device) {
   // One of another size, for others changed the pool meanwhile, is of no use.
   slab_.reset();
+  const detail::relaxed_captures relaxed;
   try {
     void* const memory = wanted.upstream->allocate_sync(wanted.bytes);
     slab_ = upstream_slab{memory, {wanted.upstream, wanted.bytes}};

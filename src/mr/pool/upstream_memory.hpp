@@ -20,7 +20,7 @@ namespace hipvmm::mr::pool {
 struct to_upstream {
   memory_resource* upstream = nullptr;
   std::size_t bytes = 0;
-  void operator()(void* memory) const noexcept { upstream->deallocate_sync(memory, bytes); }
+  void operator()(void* memory) const noexcept;
 };
 using upstream_slab = std::unique_ptr<void, to_upstream>;
 
