@@ -20,8 +20,8 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
-#include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "support/child_process.hpp"
 #include "support/error_recorder.hpp"
 #include "support/temporary_folder.hpp"
@@ -178,25 +178,35 @@ TEST_CASE("logging_resource_adaptor: a file that cannot be a log is refused by i
   CHECK_THROWS_WITH_AS(logging_resource_adaptor(&upstream, folder.path().string()),
                        doctest::Contains("cannot be opened: Is a directory"), std::system_error);
   CHECK_THROWS_WITH_AS(logging_resource_adaptor(&upstream, "/dev/full"),
+                       doctest::Contains("/dev/full' ends here"), std::system_error);
+  CHECK_THROWS_WITH_AS(logging_resource_adaptor(&upstream, "/dev/full"),
                        doctest::Contains("No space left on device"), std::system_error);
   CHECK_THROWS_WITH_AS(logging_resource_adaptor(nullptr, path + "2"),
                        doctest::Contains("logging_resource_adaptor"), std::invalid_argument);
 }
 
 TEST_CASE("logging_resource_adaptor: a full disk ends the log with a whole row, and is told once") {
-  // The host provider's devices are files, which the limit is for as well.
-  new_delete_resource upstream;
+  pool_options options;
+  options.maximum_bytes = 16 * MiB;
+  vmm_pool_resource pool{device, options};
+  // The host provider's devices are files, which the limit is for as well: the pool has its memory.
+  allocate_and_free(pool, 1);
   const test::temporary_folder folder;
   const std::string path = folder.path() / "log.csv";
   const test::error_recorder told;
   {
     const file_size_limit limit{5000};
-    logging_resource_adaptor logged{&upstream, path};
+    logging_resource_adaptor logged{&pool, path};
+    void* const kept = logged.allocate_sync(1 * KiB);
     allocate_and_free(logged, 3000);
+    CHECK(pool.statistics().used_current == 1 * KiB);
     REQUIRE(told.count() == 1);
     CHECK(told.errors()[0].message.find("log.csv' ends here") != std::string::npos);
+    CHECK(told.errors()[0].message.find("make room") != std::string::npos);
     CHECK(told.errors()[0].message.find("File too large") != std::string::npos);
     CHECK_THROWS_AS(logged.flush(), std::system_error);
+    logged.deallocate_sync(kept, 1 * KiB);
+    CHECK(pool.statistics().used_current == 0);
   }
   CHECK(told.count() == 1);
   const std::string text = contents_of(path);
