@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/aligned_resource_adaptor.hpp>
-#include <hipvmm/mr/failure_callback_resource_adaptor.hpp>
+#include <hipvmm/mr/arena_resource.hpp>
+#include <hipvmm/mr/binning_resource.hpp>
+#include <hipvmm/mr/fixed_size_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>
-#include <hipvmm/mr/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/managed_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/owning_wrapper.hpp>
-#include <hipvmm/mr/prefetch_resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
-#include <hipvmm/mr/tracking_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "mr/adaptor_kinds.hpp"
 #include "support/error_recorder.hpp"
 #include "support/paper_resource.hpp"
 #include "support/random_seed.hpp"
@@ -37,83 +38,18 @@ namespace {
 
 const device_ref device{0};
 
-using owned_resource = std::unique_ptr<memory_resource>;
-
-/// A kind of adaptor, with arguments that do not stand in the way of the contract.
-struct adaptor_kind {
-  const char* name;
-  owned_resource (*over)(memory_resource* upstream);
-  bool is_for_managed_memory = false;
-};
-
-/// Logs to memory.
-class logging_kept final : public resource_adaptor {
- public:
-  explicit logging_kept(memory_resource* upstream)
-      : resource_adaptor{"logging_kept", &log_}, log_{upstream, rows_} {}
-
- private:
-  std::ostringstream rows_;
-  logging_resource_adaptor log_;
-};
-
-// A new adaptor is a line here.
-const std::array adaptor_kinds{
-    adaptor_kind{"aligned",
-                 [](memory_resource* upstream) -> owned_resource {
-                   return std::make_unique<aligned_resource_adaptor>(upstream, 4 * KiB, 1000);
-                 }},
-    adaptor_kind{"failure_callback",
-                 [](memory_resource* upstream) -> owned_resource {
-                   return std::make_unique<failure_callback_resource_adaptor>(
-                       upstream, [](std::size_t, void*) { return false; });
-                 }},
-    adaptor_kind{"limiting",
-                 [](memory_resource* upstream) -> owned_resource {
-                   return std::make_unique<limiting_resource_adaptor>(upstream, 64 * MiB);
-                 }},
-    adaptor_kind{"logging",
-                 [](memory_resource* upstream) -> owned_resource {
-                   return std::make_unique<logging_kept>(upstream);
-                 }},
-    adaptor_kind{"owning_wrapper",
-                 [](memory_resource* upstream) -> owned_resource {
-                   // Owns nothing here.
-                   std::shared_ptr<memory_resource> shared{std::shared_ptr<void>{}, upstream};
-                   using wrapper = owning_wrapper<thread_safe_resource_adaptor, memory_resource>;
-                   return std::make_unique<wrapper>(std::make_tuple(std::move(shared)));
-                 }},
-    adaptor_kind{"prefetch",
-                 [](memory_resource* upstream) -> owned_resource {
-                   return std::make_unique<prefetch_resource_adaptor>(upstream);
-                 },
-                 true},
-    adaptor_kind{"statistics",
-                 [](memory_resource* upstream) -> owned_resource {
-                   return std::make_unique<statistics_resource_adaptor>(upstream);
-                 }},
-    adaptor_kind{"thread_safe",
-                 [](memory_resource* upstream) -> owned_resource {
-                   return std::make_unique<thread_safe_resource_adaptor>(upstream);
-                 }},
-    adaptor_kind{"tracking",
-                 [](memory_resource* upstream) -> owned_resource {
-                   return std::make_unique<tracking_resource_adaptor>(upstream, true);
-                 }},
-};
-
 bool managed_memory_moves() {
   return device.supports_managed_memory() && device.supports_concurrent_managed_access();
 }
 
 // Whether adaptors, the first of them lowest, keep the contract over `base`, have nothing out there
 // behind it, and told the error handler nothing.
-void keep_contract(memory_resource& base, const std::vector<const adaptor_kind*>& kinds) {
+void keep_contract(memory_resource& base, const std::vector<const test::adaptor_kind*>& kinds) {
   statistics_resource_adaptor below{&base};
-  std::vector<owned_resource> layers;
+  std::vector<test::owned_resource> layers;
   memory_resource* top = &below;
   std::string order;
-  for (const adaptor_kind* kind : kinds) {
+  for (const test::adaptor_kind* kind : kinds) {
     layers.push_back(kind->over(top));
     top = layers.back().get();
     order += std::string{" "} + kind->name;
@@ -139,7 +75,7 @@ void keep_contract(memory_resource& base, const std::vector<const adaptor_kind*>
 TEST_CASE("adaptors: each keeps the contract of a resource") {
   hip_resource plain{device};
   managed_resource managed{device};
-  for (const adaptor_kind& kind : adaptor_kinds) {
+  for (const test::adaptor_kind& kind : test::adaptor_kinds) {
     if (kind.is_for_managed_memory && !managed_memory_moves()) {
       MESSAGE("skipped: managed memory does not move here: ", kind.name);
       continue;
@@ -163,15 +99,52 @@ TEST_CASE("adaptors: ten random stacks of three to six keep the contract") {
   for (std::size_t round = 0; round < 10; ++round) {
     memory_resource* const base = bases[round % bases.size()];
     INFO("base " << round % bases.size() << " of pool, hipMalloc, host and managed memory");
-    std::vector<const adaptor_kind*> kinds;
+    std::vector<const test::adaptor_kind*> kinds;
     for (std::size_t layer = 3 + test::below(generator, 4); layer > 0; --layer) {
-      const adaptor_kind* kind = nullptr;
-      do kind = &adaptor_kinds[test::below(generator, adaptor_kinds.size())];
+      const test::adaptor_kind* kind = nullptr;
+      do kind = &test::adaptor_kinds[test::below(generator, test::adaptor_kinds.size())];
       while (kind->is_for_managed_memory && base != &managed);
       kinds.push_back(kind);
     }
     keep_contract(*base, kinds);
   }
+}
+
+TEST_CASE("aligned_resource_adaptor: gives every sub-allocator alignments up to 2 MiB") {
+  pool_options options;
+  options.maximum_bytes = 64 * MiB;
+  vmm_pool_resource pool{device, options};
+  hip_resource plain{device};
+  arena_resource arena{&plain, 64 * MiB};
+  fixed_size_resource fixed{&plain, 6 * MiB, 2};
+  binning_resource bins{&arena};
+  bins.add_bin(16 * KiB);
+  bins.add_bin(6 * MiB, &fixed);
+  const stream used{device};
+  const test::error_recorder told;
+  for (memory_resource* const upstream :
+       std::initializer_list<memory_resource*>{&pool, &arena, &fixed, &bins}) {
+    statistics_resource_adaptor below{upstream};
+    for (const std::size_t alignment : {4 * KiB, 64 * KiB, 2 * MiB}) {
+      // By the adaptor for all requests, and by the request.
+      aligned_resource_adaptor all{&below, alignment};
+      aligned_resource_adaptor some{&below};
+      for (const std::size_t bytes : {std::size_t{1}, std::size_t{5000}, alignment + 1}) {
+        CAPTURE(alignment);
+        CAPTURE(bytes);
+        void* const one = all.allocate(used, bytes);
+        void* const other = some.allocate(used, bytes, alignment);
+        CHECK(reinterpret_cast<std::uintptr_t>(one) % alignment == 0);
+        CHECK(reinterpret_cast<std::uintptr_t>(other) % alignment == 0);
+        fill_async(used, one, 1, bytes);
+        fill_async(used, other, 2, bytes);
+        all.deallocate(used, one, bytes);
+        some.deallocate(used, other, bytes, alignment);
+      }
+    }
+    CHECK(below.get_bytes_counter().value == 0);
+  }
+  CHECK(told.count() == 0);
 }
 
 TEST_CASE("owning_wrapper: keeps its upstreams until what stands on them is gone") {

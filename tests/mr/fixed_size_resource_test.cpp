@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <future>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -14,7 +16,9 @@
 #include <hipvmm/mr/callback_resource.hpp>
 #include <hipvmm/mr/fixed_size_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
+#include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include "support/counted_upstream.hpp"
 #include "support/error_recorder.hpp"
 
@@ -214,6 +218,35 @@ TEST_CASE("binning_resource: a bin is not added while memory is out, nor twice")
   CHECK(upstream.calls() == calls);
   CHECK_THROWS_AS(static_cast<void>(bins.allocate_sync(64 * TiB)), std::bad_alloc);
   bins.add_bin(2048);
+}
+
+TEST_CASE("binning_resource: a bin added while threads allocate gets back what it gave") {
+  new_delete_resource below;
+  statistics_resource_adaptor counted{&below};
+  const test::error_recorder reported;
+  {
+    binning_resource bins{&counted};
+    const auto use = [&bins](std::size_t bytes) {
+      for (int i = 0; i < 300; ++i, bytes = bytes * 7 % 3001 + 1)
+        bins.deallocate_sync(bins.allocate_sync(bytes), bytes);
+    };
+    std::vector<std::future<void>> users;
+    for (const std::size_t first : {1, 2, 3})
+      users.push_back(std::async(std::launch::async, use, first));
+    // Refused, and made anew, until a moment when no memory is out.
+    for (bool added = false; !added;) {
+      try {
+        bins.add_bin(2048);
+        added = true;
+      } catch (const std::logic_error&) {
+        std::this_thread::yield();
+      }
+    }
+    for (auto& each : users) each.get();
+    CHECK(counted.get_bytes_counter().value == 128 * 2048);
+  }
+  CHECK(counted.get_bytes_counter().value == 0);
+  CHECK(reported.count() == 0);
 }
 
 TEST_CASE("binning_resource: a bin of another device is refused") {

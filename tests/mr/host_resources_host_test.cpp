@@ -16,7 +16,9 @@
 #include <hipvmm/mr/managed_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/pinned_host_resource.hpp>
+#include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/system_resource.hpp>
+#include "mr/adaptor_kinds.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
@@ -77,6 +79,41 @@ TEST_CASE("host resource: what comes back in a captured stream stays allocated a
     REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
     CHECK(hipGraphDestroy(graph) == hipSuccess);
     resource->deallocate_sync(block, 100);
+  }
+}
+
+TEST_CASE("host resource: a wait that fails is told once through every adaptor") {
+  mr::managed_resource managed{other_device};
+  if (!other_device.supports_concurrent_managed_access()) {
+    MESSAGE("skipped: managed memory does not move on device 1");
+    return;
+  }
+  const stream used{other_device};
+  for (const adaptor_kind& kind : adaptor_kinds) {
+    CAPTURE(kind.name);
+    const std::uint64_t before = live_objects().managed_allocations;
+    error_recorder reported;
+    {
+      mr::statistics_resource_adaptor below{&managed};
+      const owned_resource adaptor = kind.over(&below);
+      void* const block = adaptor->allocate(used, 5000);
+      {
+        const planned_fault fault{"hipStreamSynchronize", 1, hipErrorUnknown};
+        adaptor->deallocate(used, block, 5000);
+        CHECK(fault.struck());
+      }
+      // Work may still use it, so it stays; for the adaptors it is gone.
+      CHECK(live_objects().managed_allocations == before + 1);
+      CHECK(below.get_allocations_counter().value == 0);
+      void* start = nullptr;
+      std::size_t bytes = 0;
+      REQUIRE(hipMemGetAddressRange(&start, &bytes, block) == hipSuccess);
+      managed.deallocate_sync(start, bytes);
+      adaptor->deallocate(used, adaptor->allocate(used, 5000), 5000);
+    }
+    REQUIRE(reported.count() == 1);
+    CHECK(reported.errors()[0].call == "hipStreamSynchronize");
+    CHECK(live_objects().managed_allocations == before);
   }
 }
 
