@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <future>
+#include <latch>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -226,15 +229,18 @@ TEST_CASE("binning_resource: a bin added while threads allocate gets back what i
   const test::error_recorder reported;
   {
     binning_resource bins{&counted};
-    const auto use = [&bins](std::size_t bytes) {
-      for (int i = 0; i < 300; ++i, bytes = bytes * 7 % 3001 + 1)
+    std::latch begun{2};
+    std::atomic<bool> added{false};
+    const auto use = [&](std::size_t bytes) {
+      begun.arrive_and_wait();
+      for (int i = 0; i < 5000 && !added; ++i, bytes = bytes * 7 % 2039 + 1)
         bins.deallocate_sync(bins.allocate_sync(bytes), bytes);
     };
-    std::vector<std::future<void>> users;
-    for (const std::size_t first : {1, 2, 3})
-      users.push_back(std::async(std::launch::async, use, first));
+    std::array users{std::async(std::launch::async, use, 1),
+                     std::async(std::launch::async, use, 2)};
+    begun.wait();
     // Refused, and made anew, until a moment when no memory is out.
-    for (bool added = false; !added;) {
+    while (!added) {
       try {
         bins.add_bin(2048);
         added = true;
