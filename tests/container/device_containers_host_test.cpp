@@ -146,12 +146,14 @@ TEST_CASE("device_buffer: memory goes back though its device cannot be made curr
 
 /// The first allocation of a pool may wait: for what it has mapped, or freeing what is misaligned.
 void warm(mr::vmm_pool_resource& pool) {
-  const stream stream;
-  const device_buffer first{8 * MiB, stream, &pool};
+  {
+    const stream stream;
+    const device_buffer first{8 * MiB, stream, &pool};
+  }
+  drain_retired_memory();
 }
 
 TEST_CASE("device_buffer: over a pool nothing is waited for, and work keeps its order") {
-  drain_retired_memory();  // what cases before this one retired waits when it goes
   mr::vmm_pool_resource pool{first_device};
   pinned_memory source{MiB};
   const byte_vector bytes = pattern(MiB, 3);
@@ -176,7 +178,6 @@ TEST_CASE("device_buffer: over a pool nothing is waited for, and work keeps its 
 }
 
 TEST_CASE("device_uvector: elements are set without waiting for the stream") {
-  drain_retired_memory();  // as above
   mr::vmm_pool_resource pool{first_device};
   warm(pool);
   blocked_stream blocked{first_device};
