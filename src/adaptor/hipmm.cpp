@@ -8,6 +8,7 @@
 #include <hipvmm/mr/per_device_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include "core/check.hpp"
+#include "mr/allocate_and_wait.hpp"
 
 namespace hipvmm::hipmm::mr {
 namespace {
@@ -54,14 +55,7 @@ void device_memory_resource::do_deallocate(stream_ref stream, void* pointer, std
 }
 
 void* device_memory_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  void* const pointer = do_allocate(cuda_stream_legacy, bytes, alignment);
-  try {
-    cuda_stream_legacy.synchronize();
-  } catch (...) {
-    do_deallocate(cuda_stream_legacy, pointer, bytes, alignment);
-    throw;
-  }
-  return pointer;
+  return hipvmm::detail::allocate_and_wait(*this, cuda_stream_legacy, bytes, alignment);
 }
 
 void device_memory_resource::do_deallocate_sync(void* pointer, std::size_t bytes,

@@ -7,6 +7,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "mr/allocate_and_wait.hpp"
 #include "mr/misaligned.hpp"
 
 namespace hipvmm::mr {
@@ -40,14 +41,7 @@ void callback_resource::do_deallocate(stream_ref stream, void* pointer, std::siz
 }
 
 void* callback_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  void* const pointer = do_allocate(sync_stream_, bytes, alignment);
-  try {
-    sync_stream_.synchronize();
-  } catch (...) {
-    do_deallocate(sync_stream_, pointer, bytes, alignment);
-    throw;
-  }
-  return pointer;
+  return detail::allocate_and_wait(*this, sync_stream_, bytes, alignment);
 }
 
 void callback_resource::do_deallocate_sync(void* pointer, std::size_t bytes,

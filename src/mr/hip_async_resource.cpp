@@ -10,6 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "mr/allocate_and_wait.hpp"
 #include "mr/hip_pool.hpp"
 #include "mr/misaligned.hpp"
 
@@ -179,14 +180,7 @@ void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::si
 }
 
 void* hip_async_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  void* const pointer = do_allocate(sync_stream_, bytes, alignment);
-  try {
-    sync_stream_.synchronize();
-  } catch (...) {
-    do_deallocate(sync_stream_, pointer, bytes, alignment);
-    throw;
-  }
-  return pointer;
+  return detail::allocate_and_wait(*this, sync_stream_, bytes, alignment);
 }
 
 void hip_async_resource::do_deallocate_sync(void* pointer, std::size_t bytes,

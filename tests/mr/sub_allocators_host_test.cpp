@@ -17,6 +17,7 @@
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/arena_resource.hpp>
 #include <hipvmm/mr/binning_resource.hpp>
+#include <hipvmm/mr/callback_resource.hpp>
 #include <hipvmm/mr/fixed_size_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
@@ -272,6 +273,18 @@ TEST_CASE("sub-allocators: construction that fails leaves nothing behind") {
   test::fault_sweep{"arena_resource"}.run([] {
     hip_resource below{device};
     const arena_resource arena{&below};
+  });
+}
+
+TEST_CASE("callback_resource: each HIP call that fails leaves nothing behind") {
+  test::fault_sweep{"callback_resource"}.run([] {
+    hip_resource below{device};
+    callback_resource resource{
+        [&](std::size_t bytes, stream_ref used, void*) { return below.allocate(used, bytes); },
+        [&](void* pointer, std::size_t bytes, stream_ref used, void*) {
+          below.deallocate(used, pointer, bytes);
+        }};
+    resource.deallocate_sync(resource.allocate_sync(block), block);
   });
 }
 
