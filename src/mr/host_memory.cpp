@@ -2,7 +2,6 @@
 #include "mr/host_memory.hpp"
 
 #include <cstdint>
-#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -12,17 +11,6 @@ namespace hipvmm::detail {
 
 void require_possible(std::size_t bytes, const char* call) {
   if (bytes >= PTRDIFF_MAX) throw_out_of_host_memory(bytes, call);
-}
-
-void* allocate_on_host(std::size_t bytes, std::size_t alignment) {
-  require_possible(bytes, "operator new");
-  void* const pointer = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);
-  if (pointer == nullptr) throw_out_of_host_memory(bytes, "operator new");
-  return pointer;
-}
-
-void free_on_host(void* pointer, std::size_t alignment) noexcept {
-  ::operator delete (pointer, std::align_val_t{alignment});
 }
 
 void wait_before_free(stream_ref stream, const void* pointer) {

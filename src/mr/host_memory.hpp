@@ -11,10 +11,6 @@ namespace hipvmm::detail {
 /// Throws out_of_memory for sizes that no object can have, which allocators do not all survive.
 void require_possible(std::size_t bytes, const char* call);
 
-/// Memory of operator new. Throws: out_of_memory.
-[[nodiscard]] void* allocate_on_host(std::size_t bytes, std::size_t alignment);
-void free_on_host(void* pointer, std::size_t alignment) noexcept;
-
 /// Waits for `stream`, whose work may use memory of the host, before that is freed: nobody else
 /// keeps that of operator new until then, and hipFree and hipHostFree may wait for one device only
 /// (AMD: the one that was current at the allocation). Throws: std::logic_error

@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/new_delete_resource.hpp>
 
+#include <new>
+
 #include "core/check.hpp"
 #include "mr/host_memory.hpp"
 
 namespace hipvmm::mr {
 
 void* new_delete_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
-  return detail::allocate_on_host(bytes, alignment);
+  return do_allocate_sync(bytes, alignment);
 }
 
-void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
+void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                         std::size_t alignment) noexcept {
-  detail::report_exceptions([=] {
+  detail::report_exceptions([=, this] {
     detail::wait_before_free(stream, pointer);
-    detail::free_on_host(pointer, alignment);
+    do_deallocate_sync(pointer, bytes, alignment);
   });
 }
 
 void* new_delete_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return detail::allocate_on_host(bytes, alignment);
+  detail::require_possible(bytes, "operator new");
+  void* const pointer = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);
+  if (pointer == nullptr) detail::throw_out_of_host_memory(bytes, "operator new");
+  return pointer;
 }
 
 void new_delete_resource::do_deallocate_sync(void* pointer, std::size_t,
                                              std::size_t alignment) noexcept {
-  detail::free_on_host(pointer, alignment);
+  ::operator delete (pointer, std::align_val_t{alignment});
 }
 
 bool new_delete_resource::do_is_equal(const memory_resource& other) const noexcept {

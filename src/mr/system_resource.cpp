@@ -36,31 +36,6 @@ system_resource::system_resource(device_ref device) {
         "AMD set HSA_XNACK=1 where the GPU can; else use managed_resource or pinned_host_resource"};
 }
 
-void* system_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
-  return detail::allocate_on_host(bytes, alignment);
-}
-
-void system_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
-                                    std::size_t alignment) noexcept {
-  detail::report_exceptions([=] {
-    detail::wait_before_free(stream, pointer);
-    detail::free_on_host(pointer, alignment);
-  });
-}
-
-void* system_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return detail::allocate_on_host(bytes, alignment);
-}
-
-void system_resource::do_deallocate_sync(void* pointer, std::size_t,
-                                         std::size_t alignment) noexcept {
-  detail::free_on_host(pointer, alignment);
-}
-
-bool system_resource::do_is_equal(const memory_resource& other) const noexcept {
-  return dynamic_cast<const system_resource*>(&other) != nullptr;
-}
-
 sam_headroom_resource::sam_headroom_resource(device_ref device, std::size_t headroom)
     : upstream_{device}, device_{device}, headroom_{headroom} {}
 

@@ -139,6 +139,9 @@ TEST_CASE(
     }
   }
   CHECK(plain.is_equal(system_resource{device}));
+  CHECK(plain.is_equal(new_delete_resource{}));
+  CHECK(new_delete_resource{}.is_equal(plain));
+  CHECK(plain.is_device_accessible());
   CHECK(all_on_device.is_equal(sam_headroom_resource{device, 0}));
   CHECK_FALSE(all_on_device.is_equal(all_on_host));
 }

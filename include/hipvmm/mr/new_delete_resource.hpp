@@ -8,21 +8,20 @@
 namespace hipvmm::mr {
 
 /// Memory of the host from operator new, for the host alone: HIP may copy to and from it, kernels
-/// may not use it. Needs no device. All are equal.
+/// may not use it. Needs no device. All are equal, and equal to a system_resource.
 /// Cost: deallocate() waits for its stream, in which copies and host functions may still use the
 /// memory; deallocate_sync() waits for nothing. In a stream that is being captured, deallocate()
 /// leaves the memory allocated and tells the error handler.
-class new_delete_resource final : public memory_resource {
+class new_delete_resource : public memory_resource {
  private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) final;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
-  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override;
+                     std::size_t alignment) noexcept final;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) final;
+  void do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t alignment) noexcept final;
+  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept final;
   [[nodiscard]] bool do_is_device_accessible() const noexcept override { return false; }
-  [[nodiscard]] bool do_is_host_accessible() const noexcept override { return true; }
+  [[nodiscard]] bool do_is_host_accessible() const noexcept final { return true; }
 };
 
 }  // namespace hipvmm::mr
