@@ -8,6 +8,8 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+#include "mr/address_table.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -23,8 +25,11 @@ void require_same_device(const memory_resource& upstream, const memory_resource&
 
 }  // namespace
 
+/// Which resource gave each block that is handed out.
+struct binning_resource::owner_table : detail::address_table<memory_resource*> {};
+
 binning_resource::binning_resource(memory_resource* upstream)
-    : resource_adaptor{"binning_resource", upstream} {}
+    : resource_adaptor{"binning_resource", upstream}, owners_{new owner_table} {}
 
 binning_resource::binning_resource(memory_resource* upstream, std::int8_t min_size_exponent,
                                    std::int8_t max_size_exponent)
@@ -60,63 +65,80 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
   }
   const std::unique_lock lock{mutex_};
   if (bins_.count(bytes) != 0) return;
-  if (const std::size_t count = handed_out_; count != 0)
-    throw std::logic_error{"binning_resource::add_bin: " + std::to_string(count) +
-                           " allocations are handed out, which a new bin of " +
-                           format_bytes(bytes) +
-                           " could get back from the wrong resource: add bins before"};
   owned_.reserve(owned_.size() + 1);
   bins_.emplace(bytes, bin_resource);
   if (made) owned_.push_back(std::move(made));
 }
 
+// Bins stay, so that the result does too.
 memory_resource& binning_resource::resource_for(std::size_t bytes, std::size_t alignment) const {
+  const std::shared_lock lock{mutex_};
   const auto bin = alignment <= default_alignment ? bins_.lower_bound(bytes) : bins_.end();
   return bin != bins_.end() ? *bin->second : *get_upstream_resource();
 }
 
-memory_resource& binning_resource::owner_of(std::size_t bytes, std::size_t alignment) const {
-  const std::shared_lock lock{mutex_};
-  return resource_for(bytes, alignment);
-}
-
-template <typename Allocate>
-void* binning_resource::take(std::size_t bytes, std::size_t alignment, Allocate allocate) {
-  memory_resource* chosen = nullptr;
-  {
-    // Counted before another thread can add a bin.
-    const std::shared_lock lock{mutex_};
-    chosen = &resource_for(bytes, alignment);
-    ++handed_out_;
-  }
+template <typename Allocate, typename GiveBack>
+void* binning_resource::hand_out(std::size_t bytes, std::size_t alignment, Allocate allocate,
+                                 GiveBack give_back) {
+  memory_resource& owner = resource_for(bytes, alignment);
+  auto noted = owners_->prepare(&owner);
+  void* const pointer = allocate(owner);
+  bool was_out = false;
   try {
-    return allocate(*chosen);
+    was_out = !owners_->put(std::move(noted), pointer).empty();
   } catch (...) {
-    --handed_out_;
+    give_back(owner, pointer);
     throw;
   }
+  if (was_out)
+    detail::report_exceptions([&] {
+      throw std::logic_error{"binning_resource: memory at " + detail::address_text(pointer) +
+                             " is given again that is handed out: it went back to its bin or the "
+                             "upstream; give back to the binning_resource what that gave"};
+    });
+  return pointer;
+}
+
+memory_resource* binning_resource::take_back(const void* pointer, std::size_t bytes) noexcept {
+  const auto owner = owners_->take(pointer);
+  if (!owner.empty()) return owner.mapped();
+  detail::report_exceptions([&] {
+    throw std::logic_error{"binning_resource: " + std::to_string(bytes) + " bytes at " +
+                           detail::address_text(pointer) +
+                           " came back that are not handed out: they came back before, or are from "
+                           "elsewhere; give memory back once, where it came from"};
+  });
+  return nullptr;
 }
 
 void* binning_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  return take(bytes, alignment,
-              [&](memory_resource& chosen) { return chosen.allocate(stream, bytes, alignment); });
+  return hand_out(
+      bytes, alignment,
+      [&](memory_resource& owner) { return owner.allocate(stream, bytes, alignment); },
+      [&](memory_resource& owner, void* pointer) {
+        owner.deallocate(stream, pointer, bytes, alignment);
+      });
 }
 
 void binning_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                      std::size_t alignment) noexcept {
-  owner_of(bytes, alignment).deallocate(stream, pointer, bytes, alignment);
-  --handed_out_;
+  if (memory_resource* const owner = take_back(pointer, bytes))
+    owner->deallocate(stream, pointer, bytes, alignment);
 }
 
 void* binning_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return take(bytes, alignment,
-              [&](memory_resource& chosen) { return chosen.allocate_sync(bytes, alignment); });
+  return hand_out(
+      bytes, alignment,
+      [&](memory_resource& owner) { return owner.allocate_sync(bytes, alignment); },
+      [&](memory_resource& owner, void* pointer) {
+        owner.deallocate_sync(pointer, bytes, alignment);
+      });
 }
 
 void binning_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
                                           std::size_t alignment) noexcept {
-  owner_of(bytes, alignment).deallocate_sync(pointer, bytes, alignment);
-  --handed_out_;
+  if (memory_resource* const owner = take_back(pointer, bytes))
+    owner->deallocate_sync(pointer, bytes, alignment);
 }
 
 }  // namespace hipvmm::mr

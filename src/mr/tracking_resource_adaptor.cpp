@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/tracking_resource_adaptor.hpp>
 
-#include <array>
 #include <atomic>
-#include <cstdint>
-#include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/call_stack.hpp"
 #include "core/check.hpp"
 #include "core/log.hpp"
+#include "mr/address_table.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -26,37 +23,20 @@ void warn_of(Sentence sentence) noexcept {
 
 }  // namespace
 
-/// What is handed out, in parts so that threads seldom want the same lock.
 struct tracking_resource_adaptor::table {
-  using list = std::unordered_map<const void*, allocation_info>;
-  struct alignas(64) part {
-    mutable std::mutex mutex;
-    list blocks;
-  };
-
+  detail::address_table<allocation_info> blocks;
   const bool with_stacks;
-  std::array<part, 16> parts;
   std::atomic<std::size_t> bytes{0};
 
-  [[nodiscard]] part& part_of(const void* pointer) noexcept {
-    // Blocks begin at multiples of 256, and large ones at multiples of much more.
-    const std::uint64_t mixed =
-        (reinterpret_cast<std::uintptr_t>(pointer) >> 8) * 0x9e3779b97f4a7c15U;
-    return parts[mixed >> 60];
-  }
-
-  /// A block to be put in, made before the upstream is asked, so that nothing can fail behind it
-  /// but the table's own growth.
   template <typename Allocate, typename GiveBack>
   void* allocation(std::size_t size, Allocate allocate, GiveBack give_back) {
-    list made;
-    made[nullptr] = {size, with_stacks ? detail::call_stack() : std::vector<const void*>{}};
-    list::node_type node = made.extract(nullptr);
+    auto made =
+        blocks.prepare({size, with_stacks ? detail::call_stack() : std::vector<const void*>{}});
     void* const pointer = allocate();
-    node.key() = pointer;
     std::size_t forgotten = 0;
     try {
-      forgotten = put(std::move(node));
+      if (const auto before = blocks.put(std::move(made), pointer); !before.empty())
+        forgotten = before.mapped().allocation_size;
     } catch (...) {
       give_back(pointer);
       throw;
@@ -74,20 +54,15 @@ struct tracking_resource_adaptor::table {
 
   /// The bytes to give back to the upstream for what comes back as `size`.
   std::size_t take(const void* pointer, std::size_t size) noexcept {
-    list::node_type node;
-    {
-      part& in = part_of(pointer);
-      const std::lock_guard lock{in.mutex};
-      node = in.blocks.extract(pointer);
-    }
-    if (node.empty()) {
+    const auto known = blocks.take(pointer);
+    if (known.empty()) {
       warn_of([&] {
         return std::to_string(size) + " bytes at " + detail::address_text(pointer) +
                " come back that are not out: they came back before, or are from elsewhere";
       });
       return size;
     }
-    const std::size_t right = node.mapped().allocation_size;
+    const std::size_t right = known.mapped().allocation_size;
     bytes -= right;
     if (right != size)
       warn_of([&] {
@@ -96,25 +71,14 @@ struct tracking_resource_adaptor::table {
       });
     return right;
   }
-
- private:
-  /// Returns how many bytes were out under that address, which no more are.
-  std::size_t put(list::node_type node) {
-    part& in = part_of(node.key());
-    const std::lock_guard lock{in.mutex};
-    auto done = in.blocks.insert(std::move(node));
-    if (done.inserted) return 0;
-    std::swap(done.position->second, done.node.mapped());
-    return done.node.mapped().allocation_size;
-  }
 };
 
 tracking_resource_adaptor::tracking_resource_adaptor(memory_resource* upstream, bool capture_stacks)
-    : resource_adaptor{adaptor_name, upstream}, table_{new table{capture_stacks, {}, {}}} {}
+    : resource_adaptor{adaptor_name, upstream}, table_{new table{{}, capture_stacks}} {}
 
 tracking_resource_adaptor::~tracking_resource_adaptor() {
   std::size_t count = 0;
-  for (const auto& each : table_->parts) count += each.blocks.size();
+  table_->blocks.for_each([&](const void*, const allocation_info&) { ++count; });
   if (count == 0) return;
   warn_of([&] {
     return "it ends with " + format_bytes(get_allocated_bytes()) + " still out, in " +
@@ -126,10 +90,8 @@ tracking_resource_adaptor::~tracking_resource_adaptor() {
 std::map<const void*, tracking_resource_adaptor::allocation_info>
 tracking_resource_adaptor::get_outstanding_allocations() const {
   std::map<const void*, allocation_info> result;
-  for (const auto& each : table_->parts) {
-    const std::lock_guard lock{each.mutex};
-    result.insert(each.blocks.begin(), each.blocks.end());
-  }
+  table_->blocks.for_each(
+      [&](const void* pointer, const allocation_info& block) { result.emplace(pointer, block); });
   return result;
 }
 

@@ -207,20 +207,54 @@ TEST_CASE("binning_resource: bins by powers of two take their blocks from the up
   CHECK(upstream.held() == 128 * (1 + 2 + 4) * KiB);
 }
 
-TEST_CASE("binning_resource: a bin is not added while memory is out, nor twice") {
+TEST_CASE(
+    "binning_resource: a bin added while memory is out gets none of it, nor is it added twice") {
   counted_upstream upstream;
   binning_resource bins{upstream.get()};
   void* const one = bins.allocate_sync(1000);
-  CHECK_THROWS_WITH_AS(bins.add_bin(1024), doctest::Contains("1 allocations are handed out"),
-                       std::logic_error);
-  bins.deallocate_sync(one, 1000);
-  CHECK(upstream.held() == 0);
   bins.add_bin(1000);
+  const std::size_t of_bin = upstream.held() - 1000;
   const std::size_t calls = upstream.calls();
   bins.add_bin(1024);
   CHECK(upstream.calls() == calls);
+  const test::error_recorder reported;
+  bins.deallocate_sync(one, 1000);
+  CHECK(upstream.held() == of_bin);
+  void* const two = bins.allocate_sync(1000);
+  CHECK(upstream.held() == of_bin);
+  bins.deallocate_sync(two, 1000);
+  CHECK(reported.count() == 0);
   CHECK_THROWS_AS(static_cast<void>(bins.allocate_sync(64 * TiB)), std::bad_alloc);
-  bins.add_bin(2048);
+}
+
+TEST_CASE("binning_resource: memory that is not handed out is told, and goes nowhere") {
+  counted_upstream upstream;
+  binning_resource bins{upstream.get()};
+  void* const one = bins.allocate_sync(1000);
+  void* const other = bins.allocate_sync(1000);
+  const test::error_recorder reported;
+  bins.deallocate_sync(one, 1000);
+  bins.deallocate_sync(one, 1000);
+  const stream used{device};
+  bins.deallocate(used, &upstream, 1000);
+  CHECK(upstream.held() == 1000);
+  REQUIRE(reported.count() == 2);
+  for (const auto& each : reported.errors())
+    CHECK(each.message.find("that are not handed out") != std::string::npos);
+  bins.deallocate_sync(other, 1000);
+  CHECK(upstream.held() == 0);
+}
+
+TEST_CASE("binning_resource: memory that went back past it is told when it is given again") {
+  alignas(256) static char memory[256];
+  callback_resource upstream{[](std::size_t, stream_ref, void*) -> void* { return memory; },
+                             [](void*, std::size_t, stream_ref, void*) {}};
+  binning_resource bins{&upstream};
+  const test::error_recorder reported;
+  upstream.deallocate_sync(bins.allocate_sync(100), 100);
+  CHECK(bins.allocate_sync(100) == memory);
+  REQUIRE(reported.count() == 1);
+  CHECK(reported.errors()[0].message.find("given again") != std::string::npos);
 }
 
 TEST_CASE("binning_resource: a bin added while threads allocate gets back what it gave") {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,8 +16,10 @@ namespace hipvmm::mr {
 
 /// Sends each request to the resource of its size: to the smallest bin that holds it, or to the
 /// upstream when none does. Alignments above 256 bytes go to the upstream as well, for a bin of
-/// blocks keeps none. Deallocation finds the resource by bytes and alignment, so that they must be
-/// those of the allocation, as with all resources. Any number of threads may use it.
+/// blocks keeps none. Memory goes back to the resource that it came from, whatever bins were added
+/// since; what is not handed out, as it came back before, goes nowhere and is told to the error
+/// handler. Any number of threads may use it.
+/// Cost: a step in a table by address each way, in parts that have locks of their own.
 class binning_resource final : public resource_adaptor {
  public:
   /// Without bins: all goes to the upstream. Throws: std::invalid_argument for no upstream.
@@ -33,18 +34,18 @@ class binning_resource final : public resource_adaptor {
   /// Adds a bin for requests of up to `allocation_size` bytes, rounded up to 256, that fit in no
   /// smaller one. It is `bin_resource`, which outlives this, or else a new fixed_size_resource.
   /// Nothing changes where there is such a bin. Throws: std::invalid_argument for no bytes, more
-  /// than 1 TiB or a resource of another device; std::logic_error while memory is handed out, which
-  /// would go back to the wrong resource; out_of_memory.
+  /// than 1 TiB or a resource of another device; out_of_memory.
   void add_bin(std::size_t allocation_size, memory_resource* bin_resource = nullptr);
 
  private:
-  /// Asks the resource of that size by `allocate`, and counts what it gives.
-  template <typename Allocate>
-  void* take(std::size_t bytes, std::size_t alignment, Allocate allocate);
-  /// Of what is handed out.
-  [[nodiscard]] memory_resource& owner_of(std::size_t bytes, std::size_t alignment) const;
-  /// Pre: the lock is held.
+  struct owner_table;
+
   [[nodiscard]] memory_resource& resource_for(std::size_t bytes, std::size_t alignment) const;
+  /// What `allocate` gets from the resource of that size, noted as its own.
+  template <typename Allocate, typename GiveBack>
+  void* hand_out(std::size_t bytes, std::size_t alignment, Allocate allocate, GiveBack give_back);
+  /// Whose `pointer` is, which is handed out no more; nullptr, told, where it was not.
+  memory_resource* take_back(const void* pointer, std::size_t bytes) noexcept;
 
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
@@ -57,7 +58,7 @@ class binning_resource final : public resource_adaptor {
   mutable std::shared_mutex mutex_;
   std::map<std::size_t, memory_resource*> bins_;  // by largest request
   std::vector<std::unique_ptr<fixed_size_resource>> owned_;
-  std::atomic<std::size_t> handed_out_{0};
+  std::unique_ptr<owner_table> owners_;
 };
 
 }  // namespace hipvmm::mr
