@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/capture_mode.hpp"
 
+#include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 
 namespace hipvmm::detail {
@@ -11,6 +12,16 @@ relaxed_captures::relaxed_captures() {
 
 relaxed_captures::~relaxed_captures() {
   report(hipThreadExchangeStreamCaptureMode(&mode_), "hipThreadExchangeStreamCaptureMode");
+}
+
+bool is_captured(stream_ref stream) {
+  try {
+    return stream.is_capturing();
+  } catch (const hip_error& error) {
+    // The null stream, while a blocking stream of its device is captured.
+    if (error.code() == hipErrorStreamCaptureImplicit) return true;
+    throw;
+  }
 }
 
 }  // namespace hipvmm::detail

@@ -3,6 +3,8 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <hipvmm/core/stream.hpp>
+
 namespace hipvmm::detail {
 
 /// While it lives, HIP calls of this thread disturb no stream capture of another thread: a capture
@@ -19,5 +21,10 @@ class relaxed_captures {
  private:
   hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;  // then the one from before
 };
+
+/// Whether `stream` is being captured; also true for the null stream while a capture forbids to use
+/// it, which HIP does not tell otherwise. Nothing may be recorded in it then, and it can wait for
+/// nothing. Throws: hip_error for all else, such as a stream that is gone.
+[[nodiscard]] bool is_captured(stream_ref stream);
 
 }  // namespace hipvmm::detail

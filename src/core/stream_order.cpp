@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 
 namespace hipvmm::detail {
@@ -60,10 +61,11 @@ registry& all() {
   return made;
 }
 
-/// HIP refuses to tell of a null stream that a capture forbids to use.
+/// What fails here fails in the call that the points are for as well, which tells of it: until then
+/// the stream has none.
 bool may_be_captured(stream_ref stream) {
   try {
-    return stream.is_capturing();
+    return is_captured(stream);
   } catch (const hip_error&) {
     return true;
   }

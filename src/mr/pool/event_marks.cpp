@@ -12,22 +12,6 @@
 
 namespace hipvmm::mr::pool {
 
-namespace {
-
-/// Whether the stream is being captured: nothing may be recorded in it, and it can wait for
-/// nothing.
-bool is_captured(stream_ref stream) {
-  try {
-    return stream.is_capturing();
-  } catch (const hip_error& error) {
-    // The null stream, while a blocking stream of its device is captured.
-    if (error.code() == hipErrorStreamCaptureImplicit) return true;
-    throw;
-  }
-}
-
-}  // namespace
-
 struct event_marks::spare_events {
   explicit spare_events(device_ref of) : owner{of} {}
 
@@ -75,7 +59,7 @@ class event_marks::event_mark final : public stream_mark {
     const detail::relaxed_captures relaxed;
     // A default stream is that of the pool's device, whichever the event is of.
     const scoped_device scope{home_->owner};
-    if (is_captured(waiter)) return false;
+    if (detail::is_captured(waiter)) return false;
     waiter.wait(event_);
     return true;
   }
@@ -123,7 +107,7 @@ std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
     std::optional<event> one = spare_->take(devices[i]);
     if (!one) one.emplace(devices[i]);
     try {
-      if (is_captured(stream)) return nullptr;
+      if (detail::is_captured(stream)) return nullptr;
       detail::record_untold(*one, stream);
       return std::make_shared<event_mark>(std::move(*one), spare_);
     } catch (const hip_error& error) {
