@@ -5,6 +5,9 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 
 namespace hipvmm::detail {
@@ -14,12 +17,30 @@ void require_possible(std::size_t bytes, const char* call) {
 }
 
 void wait_before_free(stream_ref stream, const void* pointer) {
-  if (stream.is_capturing())
+  bool captured = false;
+  bool passed = false;
+  report_exceptions([&] {
+    captured = is_captured(stream);
+    if (!captured) stream.synchronize();
+    passed = !captured;
+  });
+  if (captured)
     throw std::logic_error{
         "memory of the host at " + address_text(pointer) +
         " came back in a stream that is being captured and stays allocated, for the graph may use "
         "it: give it back when the graph is gone"};
-  stream.synchronize();
+  if (passed) return;
+  // The stream may be gone, or its work has failed. This costs captures on these devices, as it
+  // does where a pool finds a stream gone.
+  try {
+    const relaxed_captures relaxed;
+    for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();
+  } catch (const hip_error& error) {
+    throw std::runtime_error{"memory of the host at " + address_text(pointer) +
+                             " stays allocated, for work may still use it: neither its stream nor "
+                             "all devices could be waited for (" +
+                             error.what() + ")"};
+  }
 }
 
 }  // namespace hipvmm::detail

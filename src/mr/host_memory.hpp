@@ -13,9 +13,10 @@ void require_possible(std::size_t bytes, const char* call);
 
 /// Waits for `stream`, whose work may use memory of the host, before that is freed: nobody else
 /// keeps that of operator new until then, and hipFree and hipHostFree may wait for one device only
-/// (AMD: the one that was current at the allocation). Throws: std::logic_error
-/// in a stream that is being captured, whose graph may use the memory, with the memory's fate: it
-/// stays allocated; hip_error.
+/// (AMD: the one that was current at the allocation). Where that fails, as for a stream that is
+/// gone, the error handler is told, and all devices are waited for. Throws, with the memory's fate,
+/// which is to stay allocated: std::logic_error in a stream that is being captured, whose graph may
+/// use the memory; std::runtime_error where the devices cannot be waited for either.
 void wait_before_free(stream_ref stream, const void* pointer);
 
 }  // namespace hipvmm::detail

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <future>
 #include <initializer_list>
+#include <memory>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
@@ -102,19 +103,56 @@ TEST_CASE("host resource: a wait that fails is told once through every adaptor")
         adaptor->deallocate(used, block, 5000);
         CHECK(fault.struck());
       }
-      // Work may still use it, so it stays; for the adaptors it is gone.
-      CHECK(live_objects().managed_allocations == before + 1);
+      // Behind all devices instead.
+      CHECK(live_objects().managed_allocations == before);
       CHECK(below.get_allocations_counter().value == 0);
-      void* start = nullptr;
-      std::size_t bytes = 0;
-      REQUIRE(hipMemGetAddressRange(&start, &bytes, block) == hipSuccess);
-      managed.deallocate_sync(start, bytes);
       adaptor->deallocate(used, adaptor->allocate(used, 5000), 5000);
     }
     REQUIRE(reported.count() == 1);
     CHECK(reported.errors()[0].call == "hipStreamSynchronize");
     CHECK(live_objects().managed_allocations == before);
   }
+}
+
+TEST_CASE(
+    "host resource: where the wait for its stream fails, memory comes back behind all devices") {
+  mr::managed_resource managed{device_ref{0}};
+  mr::pinned_host_resource pinned;
+  for (mr::memory_resource* resource :
+       std::initializer_list<mr::memory_resource*>{&managed, &pinned}) {
+    const hipvmm_host_counters before = live_objects();
+    error_recorder reported;
+    {
+      const stream used{device_ref{0}};
+      void* const block = resource->allocate(used, 100);
+      const planned_fault fault{"hipStreamSynchronize", 1, hipErrorUnknown};
+      resource->deallocate(used, block, 100);
+      CHECK(reported.count() == 1);
+    }
+    CHECK(live_objects() == before);
+    auto ended = std::make_unique<stream>(device_ref{0});
+    const stream_ref gone{*ended};
+    void* const block = resource->allocate(gone, 100);
+    ended.reset();
+    resource->deallocate(gone, block, 100);
+    CHECK(reported.count() == 2);
+    CHECK(live_objects() == before);
+  }
+}
+
+TEST_CASE("host resource: what no wait succeeds for stays allocated and is told") {
+  mr::pinned_host_resource pinned;
+  const stream used{device_ref{0}};
+  void* const block = pinned.allocate(used, 100);
+  error_recorder reported;
+  REQUIRE(hipvmm_host_set_faults("hipStreamSynchronize error=hipErrorUnknown;"
+                                 "hipDeviceSynchronize error=hipErrorUnknown") == nullptr);
+  pinned.deallocate(used, block, 100);
+  hipvmm_host_set_faults(nullptr);
+  REQUIRE(reported.count() == 2);
+  CHECK(reported.errors()[1].message.find("stays allocated") != std::string::npos);
+  pinned.deallocate_sync(block, 100);
+  CHECK(reported.count() == 2);
 }
 
 TEST_CASE("sam_headroom_resource: leaves so much of the device to others") {
