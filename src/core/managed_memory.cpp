@@ -43,6 +43,22 @@ int to_hip(memory_location where) {
   return device->ordinal();
 }
 
+// Of a device that exists HIP says no more than that it is invalid.
+void require_concurrent_access(device_ref device, const char* call) {
+  if (device.supports_concurrent_managed_access()) return;
+  detail::clear_last_error();
+  throw unsupported{std::string{call} + ": device " + std::to_string(device.ordinal()) +
+                    " takes turns with the host in using managed memory "
+                    "(hipDeviceAttributeConcurrentManagedAccess is 0), which moves when it is used "
+                    "and not ahead; leave the call out, or name devices and streams for which "
+                    "device_ref::supports_concurrent_managed_access() is true"};
+}
+
+void check_place(hipError_t result, const char* call, memory_location where) {
+  if (result == hipErrorInvalidDevice && !where.is_host())
+    require_concurrent_access(*where.device(), call);
+}
+
 std::optional<memory_location> to_location(int place) {
   if (place == hipCpuDeviceId) return memory_location::host();
   if (place < 0) return std::nullopt;  // hipInvalidDeviceId
@@ -74,11 +90,14 @@ int number(hipMemRangeAttribute attribute, const void* pointer, std::size_t byte
   return answer;
 }
 
-void give_advice(const void* pointer, std::size_t bytes, hipMemoryAdvise advice, int place) {
+void give_advice(const void* pointer, std::size_t bytes, hipMemoryAdvise advice,
+                 memory_location where) {
+  const int place = to_hip(where);
   const bool is_of_amd =
       advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain;
-  check_range(hipMemAdvise(pointer, bytes, advice, place), "hipMemAdvise", pointer, bytes,
-              is_of_amd ? amd_alone : no_xnack);
+  const hipError_t result = hipMemAdvise(pointer, bytes, advice, place);
+  check_place(result, "hipMemAdvise", where);
+  check_range(result, "hipMemAdvise", pointer, bytes, is_of_amd ? amd_alone : no_xnack);
 }
 
 hipMemoryAdvise to_hip(range_advice advice) {
@@ -127,17 +146,23 @@ void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
                     memory_location where) {
   const int place = to_hip(where);
   if (bytes == 0) return;
-  check_range(hipMemPrefetchAsync(pointer, bytes, place, stream.get()), "hipMemPrefetchAsync",
-              pointer, bytes);
+  const hipError_t result = hipMemPrefetchAsync(pointer, bytes, place, stream.get());
+  check_place(result, "hipMemPrefetchAsync", where);
+  // Else it is the device of the stream, which HIP before 6 does not tell.
+  if (result == hipErrorInvalidDevice) {
+    for (int ordinal = 0; ordinal < device_count(); ++ordinal)
+      require_concurrent_access(device_ref{ordinal}, "hipMemPrefetchAsync");
+  }
+  check_range(result, "hipMemPrefetchAsync", pointer, bytes);
 }
 
 // The place means nothing to these, but some are refused without one that exists.
 void advise(const void* pointer, std::size_t bytes, range_advice advice) {
-  give_advice(pointer, bytes, to_hip(advice), hipCpuDeviceId);
+  give_advice(pointer, bytes, to_hip(advice), memory_location::host());
 }
 
 void advise(const void* pointer, std::size_t bytes, location_advice advice, memory_location where) {
-  give_advice(pointer, bytes, to_hip(advice), to_hip(where));
+  give_advice(pointer, bytes, to_hip(advice), where);
 }
 
 range_attributes attributes_of_range(const void* pointer, std::size_t bytes) {

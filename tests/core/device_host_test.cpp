@@ -6,6 +6,8 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/core/managed_memory.hpp>
+#include <hipvmm/core/stream.hpp>
 #include "support/child_process.hpp"
 #include "support/device_memory.hpp"
 #include "support/error_recorder.hpp"
@@ -47,6 +49,29 @@ TEST_CASE("no device: a program ends with one sentence that says how to run with
   CHECK(child.status == 2);
   CHECK(child.output.find("no HIP device") != std::string::npos);
   CHECK(child.output.find("HIPVMM_PROVIDER=host") != std::string::npos);
+}
+
+TEST_CASE("child: managed memory is used by turns" * doctest::skip()) {
+  void* block = nullptr;
+  REQUIRE(hipMallocManaged(&block, KiB, hipMemAttachGlobal) == hipSuccess);
+  const stream used{device_ref{0}};
+  CHECK_THROWS_WITH_AS(prefetch_async(used, block, KiB, device_ref{1}),
+                       doctest::Contains("hipMemPrefetchAsync: device 1 takes turns"), unsupported);
+  CHECK_THROWS_WITH_AS(prefetch_async(used, block, KiB, memory_location::host()),
+                       doctest::Contains("device 0 takes turns"), unsupported);
+  constexpr auto prefer = location_advice::set_preferred_location;
+  CHECK_THROWS_WITH_AS(advise(block, KiB, prefer, device_ref{1}),
+                       doctest::Contains("hipMemAdvise: device 1 takes turns"), unsupported);
+  CHECK(hipPeekAtLastError() == hipSuccess);
+  CHECK_NOTHROW(advise(block, KiB, prefer, memory_location::host()));
+  CHECK(hipFree(block) == hipSuccess);
+}
+
+TEST_CASE("prefetch_async: a device that takes turns with the host is named, and what helps") {
+  const child_result child = run_case_in_child("child: managed memory is used by turns",
+                                               {"HIPVMM_HOST_CONCURRENT_MANAGED=0"});
+  CAPTURE(child.output);
+  CHECK(passed(child));
 }
 
 TEST_CASE("scoped_device: a device that cannot be restored is reported") {

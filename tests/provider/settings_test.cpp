@@ -82,6 +82,7 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
            bad{"HIPVMM_HOST_ADDRESS_SPACE", "4096", "at least the granularity"},
            bad{"HIPVMM_HOST_LEAKS", "yes", "0 or 1"},
            bad{"HIPVMM_HOST_PAGEABLE", "2", "0 or 1"},
+           bad{"HIPVMM_HOST_CONCURRENT_MANAGED", "no", "0 or 1"},
            bad{"HIPVMM_HOST_CHECK", "yes", "0 or 1"},
            bad{"HIPVMM_HOST_CHECK", "", "0 or 1"},
        }) {
@@ -163,6 +164,32 @@ TEST_CASE("child: devices reach all memory of the host" * doctest::skip()) {
 TEST_CASE("settings: devices may reach all memory of the host") {
   const child_result child =
       run_case_in_child("child: devices reach all memory of the host", {"HIPVMM_HOST_PAGEABLE=1"});
+  CAPTURE(child.output);
+  CHECK(passed(child));
+}
+
+TEST_CASE("child: devices and the host take turns with managed memory" * doctest::skip()) {
+  int at_once = 1;
+  REQUIRE(hipDeviceGetAttribute(&at_once, hipDeviceAttributeConcurrentManagedAccess, 0) ==
+          hipSuccess);
+  CHECK(at_once == 0);
+  void* managed = nullptr;
+  REQUIRE(hipMallocManaged(&managed, 4096, hipMemAttachGlobal) == hipSuccess);
+  CHECK(hipMemPrefetchAsync(managed, 4096, 0, nullptr) == hipErrorInvalidDevice);
+  CHECK(hipMemPrefetchAsync(managed, 4096, hipCpuDeviceId, nullptr) == hipErrorInvalidDevice);
+  for (const hipMemoryAdvise each :
+       {hipMemAdviseSetPreferredLocation, hipMemAdviseSetAccessedBy, hipMemAdviseUnsetAccessedBy}) {
+    CHECK(hipMemAdvise(managed, 4096, each, 0) == hipErrorInvalidDevice);
+    CHECK(hipMemAdvise(managed, 4096, each, hipCpuDeviceId) == hipSuccess);
+  }
+  CHECK(hipMemAdvise(managed, 4096, hipMemAdviseSetReadMostly, 0) == hipSuccess);
+  CHECK(hipFree(managed) == hipSuccess);
+}
+
+TEST_CASE("settings: devices and the host may take turns with managed memory") {
+  const child_result child =
+      run_case_in_child("child: devices and the host take turns with managed memory",
+                        {"HIPVMM_HOST_CONCURRENT_MANAGED=0"});
   CAPTURE(child.output);
   CHECK(passed(child));
 }

@@ -42,7 +42,8 @@ class memory_location {
 };
 
 /// Moves the range to `where` in the order of `stream`, ahead of its use. Nothing for no bytes.
-/// Throws: as above; unsupported for memory that HIP does not move (pageable, without XNACK).
+/// Throws: as above; unsupported for memory that HIP does not move (pageable, without XNACK), and
+/// unless the device of `stream`, and of `where`, supports_concurrent_managed_access().
 void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
                     memory_location where);
 
@@ -56,7 +57,8 @@ enum class range_advice {
 };
 void advise(const void* pointer, std::size_t bytes, range_advice advice);
 
-/// Advice about a range and a place (hipMemAdvise).
+/// Advice about a range and a place (hipMemAdvise). Throws: as above; unsupported for a device
+/// unless it supports_concurrent_managed_access().
 enum class location_advice {
   set_preferred_location,  ///< it stays there unless it must move
   set_accessed_by,         ///< the place is to reach it without faults, wherever it is

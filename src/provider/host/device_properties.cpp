@@ -54,7 +54,6 @@ int attribute_of(const runtime& machine, int device, int attribute) {
     case hipDeviceAttributeIsLargeBar:
     case hipDeviceAttributeAsyncEngineCount:
     case hipDeviceAttributeManagedMemory:
-    case hipDeviceAttributeConcurrentManagedAccess:
     case hipDeviceAttributeDirectManagedMemAccessFromHost:
     case hipDeviceAttributeCanUseHostPointerForRegisteredMem:
       return 1;
@@ -94,6 +93,8 @@ int attribute_of(const runtime& machine, int device, int attribute) {
       return hipComputeModeDefault;
     case hipDeviceAttributePageableMemoryAccess:
       return machine.configuration().pageable_access ? 1 : 0;
+    case hipDeviceAttributeConcurrentManagedAccess:
+      return machine.configuration().concurrent_managed_access ? 1 : 0;
     // Memory of the host's own, or none.
     case hipDeviceAttributeIntegrated:
     case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:

@@ -42,8 +42,18 @@ void require_place(const runtime& machine, int place) {
   require(place == hipCpuDeviceId || machine.has_device(place), hipErrorInvalidDevice);
 }
 
+void require_concurrent_access(const runtime& machine) {
+  require(machine.configuration().concurrent_managed_access, hipErrorInvalidDevice);
+}
+
 bool names_a_place(int advice) noexcept {
   return advice != hipMemAdviseSetReadMostly && advice != hipMemAdviseUnsetReadMostly;
+}
+
+// Where devices take turns with the host, this is advice about the host only.
+bool is_about_access(int advice) noexcept {
+  return advice == hipMemAdviseSetPreferredLocation || advice == hipMemAdviseSetAccessedBy ||
+         advice == hipMemAdviseUnsetAccessedBy;
 }
 
 std::function<void(page_state&)> change_for(int advice, int place) {
@@ -175,6 +185,8 @@ hipError_t hipMemPrefetchAsync(const void* pointer, size_t bytes, int device, hi
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0);
     require_place(machine, device);
+    // Of the place, and of the stream.
+    require_concurrent_access(machine);
     const std::shared_ptr<stream_queue> queue =
         machine.stream(stream, machine.rules().bad_managed_stream);
     if (is_reached(machine, pointer)) return hipSuccess;
@@ -197,6 +209,7 @@ hipError_t hipMemAdvise(const void* pointer, size_t bytes, hipMemoryAdvise advic
     const int wanted = value_of(advice);
     const std::function<void(page_state&)> change = change_for(wanted, device);
     if (names_a_place(wanted)) require_place(machine, device);
+    if (is_about_access(wanted) && device != hipCpuDeviceId) require_concurrent_access(machine);
     if (is_reached(machine, pointer)) return hipSuccess;
     owner_of(machine, pointer, bytes).pages->change(address_of(pointer), bytes, change);
     return hipSuccess;

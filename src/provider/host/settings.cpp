@@ -162,6 +162,7 @@ std::uint64_t fingerprint_of(const settings& from) {
   }
   for (const std::uint64_t reached : from.links) text += ' ' + std::to_string(reached);
   if (from.pageable_access) text += " pageable";
+  if (!from.concurrent_managed_access) text += " managed by turns";
   const char* faults = std::getenv("HIPVMM_HOST_FAULTS");
   if (faults != nullptr) text.append(" ").append(faults);
   return hash_of(text);
@@ -183,6 +184,8 @@ settings read_settings() {
   result.reports_leaks = read_switch("HIPVMM_HOST_LEAKS", result.reports_leaks);
   result.check_order = read_switch("HIPVMM_HOST_CHECK", result.check_order);
   result.pageable_access = read_switch("HIPVMM_HOST_PAGEABLE", result.pageable_access);
+  result.concurrent_managed_access =
+      read_switch("HIPVMM_HOST_CONCURRENT_MANAGED", result.concurrent_managed_access);
   result.fingerprint = fingerprint_of(result);
   return result;
 }

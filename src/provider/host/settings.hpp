@@ -25,7 +25,8 @@ struct settings {
   fault_settings faults;
   bool reports_leaks = false;
   bool check_order = false;
-  bool pageable_access = false;  ///< devices reach all memory of the host
+  bool pageable_access = false;           ///< devices reach all memory of the host
+  bool concurrent_managed_access = true;  ///< devices and the host use managed memory at once
   /// Of all that changes what devices do, in this process and in every other with the same.
   std::uint64_t fingerprint = 0;
 };
