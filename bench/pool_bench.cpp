@@ -11,7 +11,6 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -19,6 +18,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "pool_report.hpp"
+#include "results.hpp"
 
 namespace {
 
@@ -108,52 +108,12 @@ void count_reported(const char* call, int code, const char* message) noexcept {
   std::fprintf(stderr, "pool_bench: %s gave %d: %s\n", call, code, message);
 }
 
-class results {
- public:
-  results(const options& chosen, bench::pool_settings settings, bench::origin origin)
-      : chosen_{chosen}, settings_{std::move(settings)}, origin_{std::move(origin)} {}
-
-  /// A scenario that fails leaves the rows of the others.
-  void add(const named_scenario& scenario) {
-    const bench::stopwatch watch;
-    try {
-      for (bench::measurement& row : scenario.measure(settings_)) {
-        if (row.failed) complain(row.scenario + ", " + row.method, row.note);
-        rows_.push_back(std::move(row));
-      }
-    } catch (const std::exception& error) {
-      complain(scenario.name, error.what());
-    }
-    std::fprintf(stderr, "pool_bench: %s took %.1f s\n", scenario.name, watch.seconds());
-    write();  // now, for what comes next may end the program
-  }
-
-  /// Returns the status to exit with.
-  [[nodiscard]] int finish() const {
-    bench::print_pool_table(rows_);
-    const std::vector<bench::bar> bars = bench::judge_pool(rows_, settings_);
-    bench::print_bars(bars);
-    return failed_ || reported != 0 || (chosen_.enforce && bench::any_missed(bars)) ? 1 : 0;
-  }
-
- private:
-  void complain(const std::string& what, const std::string& why) {
-    std::fprintf(stderr, "pool_bench: %s: %s\n", what.c_str(), why.c_str());
-    failed_ = true;
-  }
-  void write() const {
-    if (!chosen_.csv.empty()) bench::write_pool_csv(chosen_.csv, origin_, rows_);
-    if (!chosen_.markdown.empty())
-      bench::write_pool_markdown(chosen_.markdown, origin_, rows_,
-                                 bench::judge_pool(rows_, settings_));
-  }
-
-  const options& chosen_;
-  bench::pool_settings settings_;
-  bench::origin origin_;
-  std::vector<bench::measurement> rows_;
-  bool failed_ = false;
-};
+void write(const options& chosen, const bench::pool_settings& settings, const bench::origin& origin,
+           const std::vector<bench::measurement>& rows) {
+  if (!chosen.csv.empty()) bench::write_pool_csv(chosen.csv, origin, rows);
+  if (!chosen.markdown.empty())
+    bench::write_pool_markdown(chosen.markdown, origin, rows, bench::judge_pool(rows, settings));
+}
 
 int run(const options& chosen, int argc, char** argv) {
   const bench::pool_settings settings = settings_of(chosen);
@@ -166,13 +126,18 @@ int run(const options& chosen, int argc, char** argv) {
   std::printf("%s | %s | %s\n%s\n\n", origin.date.c_str(), origin.machine.c_str(),
               origin.provider.c_str(), origin.command.c_str());
   hipvmm::set_error_handler(count_reported);
-  results all{chosen, settings, origin};
+  bench::results all{"pool_bench"};
   for (const named_scenario& scenario : scenarios) {
     const auto& only = chosen.only;
-    if (only.empty() || std::find(only.begin(), only.end(), scenario.name) != only.end())
-      all.add(scenario);
+    if (!only.empty() && std::find(only.begin(), only.end(), scenario.name) == only.end()) continue;
+    all.add(scenario.name, [&] { return scenario.measure(settings); });
+    // Now, for what comes next may end the program.
+    write(chosen, settings, origin, all.rows());
   }
-  return all.finish();
+  bench::print_pool_table(all.rows());
+  const std::vector<bench::bar> bars = bench::judge_pool(all.rows(), settings);
+  bench::print_bars(bars);
+  return all.failed() || reported != 0 || (chosen.enforce && bench::any_missed(bars)) ? 1 : 0;
 }
 
 std::vector<std::string> scenario_names() {
