@@ -85,10 +85,12 @@ bool carries(const probe_site& site, void* to, const void* from, word seed) {
 
 bool carries_in_time(const probe_site& site, void* to, const void* from, word seed) {
   const auto end = std::chrono::steady_clock::now() + longest_settling;
-  do {
+  for (;;) {
+    // One try begins behind the time, however long the machine stood still in the one before.
+    const bool is_last = std::chrono::steady_clock::now() >= end;
     if (carries(site, to, from, seed)) return true;
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
+    if (is_last) return false;
+  }
 }
 
 }  // namespace hipvmm::detail
