@@ -10,7 +10,25 @@
 #include "core/check.hpp"
 #include "mr/allocate_and_wait.hpp"
 
-namespace hipvmm::hipmm::mr {
+namespace hipvmm::hipmm {
+namespace detail {
+
+void require_success(int code, const char* call, const char* file, unsigned line) {
+  if (code == hipSuccess) return;
+  hipvmm::detail::clear_last_error();
+  throw hip_error{code, call, file, line};
+}
+
+void require_allocation(int code, const char* call, const char* file, unsigned line,
+                        std::size_t bytes) {
+  if (code == hipErrorOutOfMemory)
+    hipvmm::detail::check_resources(hipErrorOutOfMemory, call, device_ref::current(), bytes);
+  require_success(code, call, file, line);
+}
+
+}  // namespace detail
+
+namespace mr {
 namespace {
 
 using hipvmm::mr::memory_resource;
@@ -159,4 +177,5 @@ device_memory_resource* set_current_device_resource(memory_resource* resource) {
   return set_per_device_resource({}, resource);
 }
 
-}  // namespace hipvmm::hipmm::mr
+}  // namespace mr
+}  // namespace hipvmm::hipmm

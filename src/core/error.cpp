@@ -93,6 +93,13 @@ out_of_memory::out_of_memory(exhausted resource, int device, std::size_t bytes_r
       message_{std::make_shared<const std::string>(
           describe(resource, device, bytes_requested, bytes_free, context))} {}
 
+out_of_memory::out_of_memory(const std::string& message)
+    : resource_{exhausted::limit},
+      device_{-1},
+      bytes_requested_{0},
+      bytes_free_{0},
+      message_{std::make_shared<const std::string>(message)} {}
+
 out_of_memory::out_of_memory(const out_of_memory& cause, const std::string& context)
     : out_of_memory{cause} {
   message_ = std::make_shared<const std::string>(*cause.message_ + "; " + context);

@@ -3,6 +3,7 @@
 
 #include <hipvmm/adaptor/hipmm_adaptors.hpp>
 #include <hipvmm/adaptor/hipmm_core.hpp>
+#include <hipvmm/adaptor/hipmm_error.hpp>
 #include <hipvmm/adaptor/hipmm_pools.hpp>
 #include <hipvmm/adaptor/hipmm_resources.hpp>
 #include <hipvmm/container/device_buffer.hpp>

@@ -2,17 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <new>
-#include <stdexcept>
-#include <utility>
+#include <cstdint>
 
 #include <hipvmm/core/device.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/logger.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/core/stream_pool.hpp>
 
-// hipMM's devices, streams, errors and debug log over ours; part of <hipvmm/adaptor/hipmm.hpp>.
+// hipMM's devices, streams, alignments and debug log over ours; part of <hipvmm/adaptor/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
 /// A device_ref with hipMM's names; without a number it is the current device.
@@ -69,6 +66,10 @@ class cuda_stream {
   [[nodiscard]] cuda_stream_view view() const { return stream_.ref(); }
   // NOLINTNEXTLINE(google-explicit-constructor): an owner passes where a view is asked
   operator cuda_stream_view() const { return view(); }
+  friend bool operator==(const cuda_stream& a, const cuda_stream& b) noexcept {
+    return a.value() == b.value();
+  }
+  friend bool operator!=(const cuda_stream& a, const cuda_stream& b) noexcept { return !(a == b); }
   void synchronize() const { stream_.synchronize(); }
   void synchronize_no_throw() const noexcept {
     if (is_valid()) stream_ref{value()}.synchronize_no_throw();
@@ -95,29 +96,33 @@ class cuda_stream_pool {
   stream_pool pool_;
 };
 
-// The classes that are caught where hipMM's are: hipvmm throws what derives from them.
-using logic_error = std::logic_error;
-using out_of_range = std::out_of_range;
-using bad_alloc = std::bad_alloc;
-using out_of_memory = hipvmm::out_of_memory;
-using cuda_error = hip_error;
-
 using level_enum = log_level;
 using hipvmm::default_logger;
 using hipvmm::logger;
 
-namespace detail {
+/// What hipMM aligns to, in bytes: memory of devices, and of the host.
+inline constexpr std::size_t CUDA_ALLOCATION_ALIGNMENT = 256;
+inline constexpr std::size_t RMM_DEFAULT_HOST_ALIGNMENT = alignof(std::max_align_t);
 
-/// Throws: hip_error unless `code`, a hipError_t, is success; `call` is what was called.
-inline void require_success(int code, const char* call, const char* file, unsigned line) {
-  if (code != 0) throw hip_error{code, call, file, line};
+[[nodiscard]] constexpr bool is_pow2(std::size_t value) noexcept {
+  return value != 0 && (value & (value - 1)) == 0;
+}
+[[nodiscard]] constexpr bool is_supported_alignment(std::size_t alignment) noexcept {
+  return is_pow2(alignment);
+}
+/// The next multiple of `alignment`, a power of two, at or above and at or below `value`.
+[[nodiscard]] constexpr std::size_t align_up(std::size_t value, std::size_t alignment) noexcept {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
+[[nodiscard]] constexpr std::size_t align_down(std::size_t value, std::size_t alignment) noexcept {
+  return value & ~(alignment - 1);
+}
+[[nodiscard]] constexpr bool is_aligned(std::size_t value, std::size_t alignment) noexcept {
+  return value == align_down(value, alignment);
+}
+[[nodiscard]] inline bool is_pointer_aligned(
+    const void* pointer, std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) noexcept {
+  return is_aligned(reinterpret_cast<std::uintptr_t>(pointer), alignment);
 }
 
-}  // namespace detail
 }  // namespace hipvmm::hipmm
-
-/// Throws hip_error, hipMM's cuda_error, when a HIP call of the program fails.
-#ifndef RMM_CUDA_TRY
-#define RMM_CUDA_TRY(call) \
-  ::hipvmm::hipmm::detail::require_success(static_cast<int>(call), #call, __FILE__, __LINE__)
-#endif

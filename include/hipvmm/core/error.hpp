@@ -46,6 +46,8 @@ class out_of_memory : public std::bad_alloc {
   /// `context` continues the sentence, such as what the caller already held; it may be empty.
   out_of_memory(exhausted resource, int device, std::size_t bytes_requested, std::size_t bytes_free,
                 const std::string& context);
+  /// What a program's own resource throws; resource() is `limit`, device() -1, and the rest zero.
+  explicit out_of_memory(const std::string& message);
   /// The same failure, seen by a caller whose `context` continues the sentence.
   out_of_memory(const out_of_memory& cause, const std::string& context);
 
