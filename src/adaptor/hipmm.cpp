@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/adaptor/hipmm.hpp>
 
+#include <limits>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 
+#include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/mr/per_device_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include "core/check.hpp"
@@ -27,6 +30,23 @@ void require_allocation(int code, const char* call, const char* file, unsigned l
 }
 
 }  // namespace detail
+
+device_async_resource_ref::device_async_resource_ref(resource* named)
+    : resource_{hipvmm::mr::require_resource("device_async_resource_ref", named)} {}
+
+bool device_async_resource_ref::are_equal(const resource* a, const resource* b) noexcept {
+  // Whoever has hipMM's interface knows what it stands for, the other one does not.
+  return a != nullptr && b != nullptr && (a->is_equal(*b) || b->is_equal(*a));
+}
+
+void prefetch(const void* pointer, std::size_t bytes, cuda_device_id device,
+              cuda_stream_view stream) {
+  try {
+    prefetch_async(stream, pointer, bytes, device);
+  } catch (const std::invalid_argument&) {
+    // No managed memory: programs prefetch whatever their resource gave.
+  }
+}
 
 namespace mr {
 namespace {
@@ -120,7 +140,7 @@ void forwarding_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
 
 bool forwarding_resource::do_is_equal(const memory_resource& other) const noexcept {
   const auto* const same = dynamic_cast<const forwarding_resource*>(&other);
-  return same != nullptr && target().is_equal(same->target());
+  return target().is_equal(same != nullptr ? same->target() : other);
 }
 
 std::optional<device_ref> forwarding_resource::do_device() const noexcept {
@@ -148,6 +168,16 @@ cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t
                     return options;
                   }()} {}
 
+std::size_t maximum_of_pool(std::size_t initial_pool_size,
+                            std::optional<std::size_t> maximum_pool_size) {
+  const std::size_t maximum = maximum_pool_size.value_or(std::numeric_limits<std::size_t>::max());
+  if (maximum < initial_pool_size)
+    throw std::invalid_argument{"pool_memory_resource: maximum_pool_size is " +
+                                std::to_string(maximum) + ", less than initial_pool_size, " +
+                                std::to_string(initial_pool_size)};
+  return maximum;
+}
+
 pool_memory_resource<cuda_memory_resource>::pool_memory_resource(
     cuda_memory_resource* upstream, std::size_t initial_pool_size,
     std::optional<std::size_t> maximum_pool_size)
@@ -169,6 +199,31 @@ device_memory_resource* set_per_device_resource(cuda_device_id device, memory_re
   // Made first, for nothing may fail behind the change; another thread may change it in between.
   with_hipmm_interface(hipvmm::mr::get_per_device_resource(device));
   return with_hipmm_interface(hipvmm::mr::set_per_device_resource(device, resource));
+}
+
+device_async_resource_ref get_per_device_resource_ref(cuda_device_id device) {
+  return hipvmm::mr::get_per_device_resource(device);
+}
+
+device_async_resource_ref set_per_device_resource_ref(cuda_device_id device,
+                                                      device_async_resource_ref resource) {
+  return hipvmm::mr::set_per_device_resource(device, resource);
+}
+
+device_async_resource_ref reset_per_device_resource_ref(cuda_device_id device) {
+  return hipvmm::mr::set_per_device_resource(device, nullptr);
+}
+
+device_async_resource_ref get_current_device_resource_ref() {
+  return get_per_device_resource_ref({});
+}
+
+device_async_resource_ref set_current_device_resource_ref(device_async_resource_ref resource) {
+  return set_per_device_resource_ref({}, resource);
+}
+
+device_async_resource_ref reset_current_device_resource_ref() {
+  return reset_per_device_resource_ref({});
 }
 
 device_memory_resource* get_current_device_resource() { return get_per_device_resource({}); }

@@ -2,29 +2,21 @@
 #pragma once
 
 #include <hipvmm/adaptor/hipmm_adaptors.hpp>
+#include <hipvmm/adaptor/hipmm_containers.hpp>
 #include <hipvmm/adaptor/hipmm_core.hpp>
 #include <hipvmm/adaptor/hipmm_error.hpp>
 #include <hipvmm/adaptor/hipmm_pools.hpp>
+#include <hipvmm/adaptor/hipmm_resource_ref.hpp>
 #include <hipvmm/adaptor/hipmm_resources.hpp>
-#include <hipvmm/container/device_buffer.hpp>
-#include <hipvmm/container/device_scalar.hpp>
-#include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/mr/polymorphic_allocator.hpp>
 #include <hipvmm/mr/stream_allocator_adaptor.hpp>
 
 // hipMM's and RMM's C++ names over ours: a program moves by including this instead of <rmm/...>,
 // and by one line, `namespace rmm = hipvmm::hipmm;`. What differs, and the few names that are
 // missing: docs/coming_from_hipmm.md. New code is better written in hipvmm's own names.
-namespace hipvmm::hipmm {
-
-using hipvmm::device_buffer;
-using hipvmm::device_scalar;
-using hipvmm::device_uvector;
-
-namespace mr {
+namespace hipvmm::hipmm::mr {
 
 using hipvmm::mr::polymorphic_allocator;
 using hipvmm::mr::stream_allocator_adaptor;
 
-}  // namespace mr
-}  // namespace hipvmm::hipmm
+}  // namespace hipvmm::hipmm::mr

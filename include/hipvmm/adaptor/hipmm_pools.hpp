@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <hipvmm/adaptor/hipmm_resources.hpp>
@@ -18,35 +18,49 @@
 // upstream may be any of our resources, too.
 namespace hipvmm::hipmm::mr {
 
-/// One of our resources over an upstream.
-template <typename Resource, typename Upstream>
+/// One of our resources over an upstream, which is given as a pointer, by reference or as a ref.
+template <typename Resource>
 class adaptor_of : public resource_of<Resource> {
  public:
   template <typename... Args>
-  explicit adaptor_of(Upstream* upstream, Args&&... args)
+  explicit adaptor_of(hipvmm::mr::memory_resource* upstream, Args&&... args)
       : resource_of<Resource>{std::in_place, upstream, std::forward<Args>(args)...},
         upstream_{upstream} {}
 
-  [[nodiscard]] Upstream* get_upstream_resource() const noexcept { return upstream_; }
+  [[nodiscard]] device_async_resource_ref get_upstream_resource() const noexcept {
+    return *upstream_;
+  }
 
  private:
-  Upstream* upstream_;
+  hipvmm::mr::memory_resource* upstream_;
 };
+
+/// Whether a resource has an upstream.
+template <typename Resource, typename = void>
+inline constexpr bool is_resource_adaptor = false;
+template <typename Resource>
+inline constexpr bool is_resource_adaptor<
+    Resource, std::void_t<decltype(std::declval<Resource>().get_upstream_resource())>> = true;
+
+/// The most that a pool may hold, without a limit when none is told.
+/// Throws: std::invalid_argument when that is less than `initial_pool_size`.
+[[nodiscard]] std::size_t maximum_of_pool(std::size_t initial_pool_size,
+                                          std::optional<std::size_t> maximum_pool_size);
 
 /// arena_resource over its upstream, which holds `initial_pool_size` bytes from the start.
 template <typename Upstream>
-class pool_memory_resource final : public adaptor_of<hipvmm::mr::arena_resource, Upstream> {
+class pool_memory_resource final : public adaptor_of<hipvmm::mr::arena_resource> {
  public:
-  explicit pool_memory_resource(Upstream* upstream, std::size_t initial_pool_size = 0,
+  explicit pool_memory_resource(hipvmm::mr::memory_resource* upstream,
+                                std::size_t initial_pool_size = 0,
                                 std::optional<std::size_t> maximum_pool_size = std::nullopt)
-      : adaptor_of<hipvmm::mr::arena_resource, Upstream>{
-            upstream, maximum_pool_size.value_or(std::numeric_limits<std::size_t>::max())} {
-    this->deallocate_sync(this->allocate_sync(initial_pool_size), initial_pool_size);
+      : adaptor_of{upstream, maximum_of_pool(initial_pool_size, maximum_pool_size)} {
+    deallocate_sync(allocate_sync(initial_pool_size), initial_pool_size);
   }
-  [[nodiscard]] std::size_t pool_size() const {
-    return this->wrapped().statistics().reserved_current;
-  }
+  [[nodiscard]] std::size_t pool_size() const { return wrapped().statistics().reserved_current; }
 };
+template <typename Upstream, typename... Rest>
+pool_memory_resource(Upstream*, Rest&&...) -> pool_memory_resource<Upstream>;
 
 /// vmm_pool_resource on its upstream's device. Differs from hipMM's in taking no memory from the
 /// upstream: it maps the device's own where it is needed, and gives it back.
@@ -56,8 +70,13 @@ class pool_memory_resource<cuda_memory_resource> final
  public:
   explicit pool_memory_resource(cuda_memory_resource* upstream, std::size_t initial_pool_size = 0,
                                 std::optional<std::size_t> maximum_pool_size = std::nullopt);
+  explicit pool_memory_resource(cuda_memory_resource& upstream, std::size_t initial_pool_size = 0,
+                                std::optional<std::size_t> maximum_pool_size = std::nullopt)
+      : pool_memory_resource{&upstream, initial_pool_size, maximum_pool_size} {}
 
-  [[nodiscard]] cuda_memory_resource* get_upstream_resource() const noexcept { return upstream_; }
+  [[nodiscard]] device_async_resource_ref get_upstream_resource() const noexcept {
+    return *upstream_;
+  }
   [[nodiscard]] std::size_t pool_size() const { return wrapped().statistics().reserved_current; }
 
  private:
@@ -65,44 +84,43 @@ class pool_memory_resource<cuda_memory_resource> final
 };
 
 template <typename Upstream>
-class arena_memory_resource final : public adaptor_of<hipvmm::mr::arena_resource, Upstream> {
+class arena_memory_resource final : public adaptor_of<hipvmm::mr::arena_resource> {
  public:
-  explicit arena_memory_resource(Upstream* upstream,
+  explicit arena_memory_resource(hipvmm::mr::memory_resource* upstream,
                                  std::optional<std::size_t> arena_size = std::nullopt,
                                  bool dump_log_on_failure = false)
-      : adaptor_of<hipvmm::mr::arena_resource, Upstream>{upstream, arena_size,
-                                                         dump_log_on_failure} {}
+      : adaptor_of{upstream, arena_size, dump_log_on_failure} {}
 };
+template <typename Upstream, typename... Rest>
+arena_memory_resource(Upstream*, Rest&&...) -> arena_memory_resource<Upstream>;
 
 template <typename Upstream>
-class fixed_size_memory_resource final
-    : public adaptor_of<hipvmm::mr::fixed_size_resource, Upstream> {
+class fixed_size_memory_resource final : public adaptor_of<hipvmm::mr::fixed_size_resource> {
  public:
   explicit fixed_size_memory_resource(
-      Upstream* upstream,
+      hipvmm::mr::memory_resource* upstream,
       std::size_t block_size = hipvmm::mr::fixed_size_resource::default_block_size,
       std::size_t blocks_to_preallocate =
           hipvmm::mr::fixed_size_resource::default_blocks_to_preallocate)
-      : adaptor_of<hipvmm::mr::fixed_size_resource, Upstream>{upstream, block_size,
-                                                              blocks_to_preallocate} {}
-  [[nodiscard]] std::size_t get_block_size() const noexcept {
-    return this->wrapped().get_block_size();
-  }
+      : adaptor_of{upstream, block_size, blocks_to_preallocate} {}
+  [[nodiscard]] std::size_t get_block_size() const noexcept { return wrapped().get_block_size(); }
 };
+template <typename Upstream, typename... Rest>
+fixed_size_memory_resource(Upstream*, Rest&&...) -> fixed_size_memory_resource<Upstream>;
 
 template <typename Upstream>
-class binning_memory_resource final : public adaptor_of<hipvmm::mr::binning_resource, Upstream> {
+class binning_memory_resource final : public adaptor_of<hipvmm::mr::binning_resource> {
  public:
-  explicit binning_memory_resource(Upstream* upstream)
-      : adaptor_of<hipvmm::mr::binning_resource, Upstream>{upstream} {}
-  binning_memory_resource(Upstream* upstream, std::int8_t min_size_exponent,
+  explicit binning_memory_resource(hipvmm::mr::memory_resource* upstream) : adaptor_of{upstream} {}
+  binning_memory_resource(hipvmm::mr::memory_resource* upstream, std::int8_t min_size_exponent,
                           std::int8_t max_size_exponent)
-      : adaptor_of<hipvmm::mr::binning_resource, Upstream>{upstream, min_size_exponent,
-                                                           max_size_exponent} {}
+      : adaptor_of{upstream, min_size_exponent, max_size_exponent} {}
   void add_bin(std::size_t allocation_size, hipvmm::mr::memory_resource* bin_resource = nullptr) {
-    this->wrapped().add_bin(allocation_size, bin_resource);
+    wrapped().add_bin(allocation_size, bin_resource);
   }
 };
+template <typename Upstream, typename... Rest>
+binning_memory_resource(Upstream*, Rest&&...) -> binning_memory_resource<Upstream>;
 
 using hipvmm::mr::allocate_callback_t;
 using hipvmm::mr::deallocate_callback_t;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <hipvmm/adaptor/hipmm_core.hpp>
+#include <hipvmm/adaptor/hipmm_resource_ref.hpp>
 #include <hipvmm/adaptor/std_pmr.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
@@ -22,12 +23,16 @@ namespace hipvmm::hipmm::mr {
 
 /// hipMM's interface as one of our resources: programs derive from it, override do_allocate() and
 /// do_deallocate(), and pass it wherever a resource is asked. Sizes come first here, then streams.
-/// allocate_sync() uses the null stream and waits for it.
+/// allocate_sync() uses the null stream and waits for it. A resource passes as a reference wherever
+/// a pointer to one is taken, as with hipMM.
 class device_memory_resource : public hipvmm::mr::memory_resource {
  public:
   using memory_resource::allocate;
   using memory_resource::deallocate;
   using memory_resource::is_equal;
+
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes our pointers takes hipMM's references
+  operator memory_resource*() noexcept { return this; }
 
   /// `bytes` bytes at a multiple of 256. Stream, Throws: as memory_resource::allocate.
   void* allocate(std::size_t bytes, cuda_stream_view stream = {}) {
@@ -35,6 +40,35 @@ class device_memory_resource : public hipvmm::mr::memory_resource {
   }
   void deallocate(void* pointer, std::size_t bytes, cuda_stream_view stream = {}) noexcept {
     memory_resource::deallocate(stream, pointer, bytes);
+  }
+  /// The same at a multiple of `alignment`. Throws: as memory_resource::allocate.
+  void* allocate(std::size_t bytes, std::size_t alignment) {
+    return memory_resource::allocate(cuda_stream_legacy, bytes, alignment);
+  }
+  void deallocate(void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
+    memory_resource::deallocate(cuda_stream_legacy, pointer, bytes, alignment);
+  }
+  void* allocate_async(std::size_t bytes, cuda_stream_view stream) {
+    return memory_resource::allocate(stream, bytes);
+  }
+  void deallocate_async(void* pointer, std::size_t bytes, cuda_stream_view stream) noexcept {
+    memory_resource::deallocate(stream, pointer, bytes);
+  }
+  void* allocate_async(std::size_t bytes, std::size_t alignment, cuda_stream_view stream) {
+    return memory_resource::allocate(stream, bytes, alignment);
+  }
+  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment,
+                        cuda_stream_view stream) noexcept {
+    memory_resource::deallocate(stream, pointer, bytes, alignment);
+  }
+
+  friend bool operator==(const device_memory_resource& a,
+                         const device_memory_resource& b) noexcept {
+    return a.is_equal(b);
+  }
+  friend bool operator!=(const device_memory_resource& a,
+                         const device_memory_resource& b) noexcept {
+    return !(a == b);
   }
 
  protected:
@@ -137,21 +171,28 @@ class cuda_async_view_memory_resource final : public resource_of<hipvmm::mr::hip
 
 using host_memory_resource = std::pmr::memory_resource;
 
-/// One of our resources of the host's memory as one of the standard library. Two are equal.
+/// One of our resources of the host's memory, and one of the standard library as well, which its
+/// own functions are. Two are equal, and a copy is another one.
 template <typename Resource>
-class host_resource_of final : public host_memory_resource {
-  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    return adaptor_.allocate(bytes, alignment);
+class host_resource_of final : public resource_of<Resource>, public hipvmm::mr::std_pmr_adaptor {
+ public:
+  host_resource_of() : resource_of<Resource>{std::in_place}, std_pmr_adaptor{&this->wrapped()} {}
+  host_resource_of(const host_resource_of&) : host_resource_of{} {}
+  host_resource_of& operator=(const host_resource_of&) = delete;
+  ~host_resource_of() override = default;
+
+  using host_memory_resource::allocate;
+  using host_memory_resource::deallocate;
+  using host_memory_resource::is_equal;
+  friend bool operator==(const host_resource_of& a, const host_resource_of& b) noexcept {
+    return a.is_equal(b);
   }
-  void do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) override {
-    adaptor_.deallocate(pointer, bytes, alignment);
-  }
-  [[nodiscard]] bool do_is_equal(const host_memory_resource& other) const noexcept override {
-    return dynamic_cast<const host_resource_of*>(&other) != nullptr;
+  friend bool operator!=(const host_resource_of& a, const host_resource_of& b) noexcept {
+    return !(a == b);
   }
 
-  Resource resource_;
-  hipvmm::mr::std_pmr_adaptor adaptor_{&resource_};
+ private:
+  using hipvmm::mr::std_pmr_adaptor::get_upstream_resource;  // it has none that is another's
 };
 using new_delete_resource = host_resource_of<hipvmm::mr::new_delete_resource>;
 using pinned_memory_resource = host_resource_of<hipvmm::mr::pinned_host_resource>;
@@ -169,5 +210,14 @@ device_memory_resource* set_per_device_resource(cuda_device_id device,
                                                 hipvmm::mr::memory_resource* resource);
 [[nodiscard]] device_memory_resource* get_current_device_resource();
 device_memory_resource* set_current_device_resource(hipvmm::mr::memory_resource* resource);
+
+/// The same by reference; to reset is to set the one from the start.
+[[nodiscard]] device_async_resource_ref get_per_device_resource_ref(cuda_device_id device);
+device_async_resource_ref set_per_device_resource_ref(cuda_device_id device,
+                                                      device_async_resource_ref resource);
+device_async_resource_ref reset_per_device_resource_ref(cuda_device_id device);
+[[nodiscard]] device_async_resource_ref get_current_device_resource_ref();
+device_async_resource_ref set_current_device_resource_ref(device_async_resource_ref resource);
+device_async_resource_ref reset_current_device_resource_ref();
 
 }  // namespace hipvmm::hipmm::mr

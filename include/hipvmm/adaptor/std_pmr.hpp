@@ -12,7 +12,7 @@ namespace hipvmm::mr {
 /// allocations are its allocate_sync() and deallocate_sync(), so work of devices that uses the
 /// memory must have finished before a container gives it back. Does not own the upstream, which
 /// outlives it. As thread-safe as the upstream. Differs from it in giving an address for no bytes.
-class std_pmr_adaptor final : public std::pmr::memory_resource {
+class std_pmr_adaptor : public std::pmr::memory_resource {
  public:
   /// Throws: std::invalid_argument when `upstream` is nullptr, or not for the host.
   explicit std_pmr_adaptor(mr::memory_resource* upstream);
