@@ -9,7 +9,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "support/random_seed.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::ahead_target_test {
 namespace {
 
 constexpr std::size_t granule = 2 * MiB;
@@ -103,4 +103,4 @@ TEST_CASE("ahead_target: stays within the maximum and a granule of the budget") 
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::ahead_target_test

@@ -11,7 +11,7 @@
 #include "support/fault_sweep.hpp"
 #include "support/host_profile.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::device_appender_faults_host_test {
 namespace {
 
 // Large, so that few fill the room, and no divisor of it.
@@ -126,4 +126,4 @@ TEST_CASE("device_appender: commit on a full device says so and loses nothing") 
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::device_appender_faults_host_test

@@ -16,7 +16,7 @@
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::device_appender_host_test {
 namespace {
 
 // Large, so that few fill the room, and no divisor of it.
@@ -213,4 +213,4 @@ TEST_CASE("device_appender: what fitted moves along when growth must leave the r
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::device_appender_host_test

@@ -9,7 +9,7 @@
 #include "support/devices.hpp"
 #include "support/element.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::device_appender_test {
 namespace {
 
 using value = element<12>;
@@ -142,4 +142,4 @@ TEST_CASE("device_appender: works on a vector of another device") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::device_appender_test

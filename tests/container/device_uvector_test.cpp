@@ -16,7 +16,7 @@
 #include "support/element.hpp"
 #include "support/watched_resource.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::device_uvector_test {
 namespace {
 
 // A size that no fill writes in one call.
@@ -215,4 +215,4 @@ TEST_CASE("device_scalar: is copied with a stream and moved without") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::device_uvector_test

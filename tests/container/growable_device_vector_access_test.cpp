@@ -10,7 +10,7 @@
 #include "support/element.hpp"
 #include "support/fallback.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_access_test {
 namespace {
 
 using value = element<8>;
@@ -101,4 +101,4 @@ TEST_CASE("growable_device_vector: one on another device grows, shrinks and keep
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_access_test

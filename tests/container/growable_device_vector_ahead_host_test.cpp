@@ -21,7 +21,7 @@
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_ahead_host_test {
 namespace {
 
 using detail::wait_for_background_tasks;
@@ -286,6 +286,6 @@ TEST_CASE("growable_device_vector: a process may end while memory is made ahead"
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_ahead_host_test
 
 TEST_SUITE_END();

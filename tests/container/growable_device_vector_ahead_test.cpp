@@ -14,7 +14,7 @@
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_ahead_test {
 namespace {
 
 using detail::wait_for_background_tasks;
@@ -265,6 +265,6 @@ TEST_CASE("growable_device_vector: a watermark above its budget is refused") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_ahead_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 #include "support/element.hpp"
 #include "support/fallback.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_append_test {
 namespace {
 
 using value = element<12>;
@@ -136,4 +136,4 @@ TEST_CASE_FIXTURE(hundred_elements,
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_append_test

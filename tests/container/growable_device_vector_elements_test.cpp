@@ -11,7 +11,7 @@
 
 #define ELEMENT_TYPES element<1>, element<3>, element<5>, element<12>, element<24>, element<100>
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_elements_test {
 namespace {
 
 TEST_CASE_TEMPLATE("growable_device_vector: resize adds elements of zero bytes", T, ELEMENT_TYPES) {
@@ -175,4 +175,4 @@ TEST_CASE("growable_device_vector: span and iterators name exactly the elements"
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_elements_test

@@ -19,7 +19,7 @@
 #include "support/host_provider.hpp"
 #include "support/is_ready.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_fallback_host_test {
 namespace {
 
 // A granule each, so that sizes are numbers of granules.
@@ -200,4 +200,4 @@ TEST_CASE("growable_device_vector: explain says how the memory is used" * needs_
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_fallback_host_test

@@ -10,7 +10,7 @@
 #include "support/fallback.hpp"
 #include "support/fault_sweep.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_faults_host_test {
 namespace {
 
 // A size that no fill writes in one call.
@@ -210,4 +210,4 @@ TEST_CASE("growable_device_vector: reading that fails changes nothing") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_faults_host_test

@@ -9,7 +9,7 @@
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_growth_host_test {
 namespace {
 
 using value = element<8>;
@@ -186,4 +186,4 @@ TEST_CASE("growable_device_vector: two thousand live at once where addresses are
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_growth_host_test

@@ -11,7 +11,7 @@
 #include "support/devices.hpp"
 #include "support/element.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_growth_test {
 namespace {
 
 using value = element<8>;
@@ -191,4 +191,4 @@ TEST_CASE("growable_device_vector: many live at once") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_growth_test

@@ -15,7 +15,7 @@
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_limits_host_test {
 namespace {
 
 using granule_element = element<2 * MiB>;
@@ -169,4 +169,4 @@ TEST_CASE("growable_device_vector: where addresses are scarce, smaller maxima ar
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_limits_host_test

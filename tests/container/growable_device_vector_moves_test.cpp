@@ -10,7 +10,7 @@
 #include "support/element.hpp"
 #include "support/fallback.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_moves_test {
 namespace {
 
 using value = element<8>;
@@ -148,4 +148,4 @@ TEST_CASE("growable_device_vector: the clone of an empty one is empty and backs 
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_moves_test

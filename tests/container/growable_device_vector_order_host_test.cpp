@@ -16,7 +16,7 @@
 #include "support/fallback.hpp"
 #include "support/host_provider.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_order_host_test {
 namespace {
 
 using value = element<8>;
@@ -179,4 +179,4 @@ TEST_CASE("growable_device_vector: work submitted before growth past the maximum
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_order_host_test

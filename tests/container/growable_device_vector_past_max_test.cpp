@@ -12,7 +12,7 @@
 #include "support/element.hpp"
 #include "support/fallback.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_past_max_test {
 namespace {
 
 using value = element<8>;
@@ -146,4 +146,4 @@ TEST_CASE("growable_device_vector: it can pass one maximum after another") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_past_max_test

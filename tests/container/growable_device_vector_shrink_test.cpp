@@ -7,7 +7,7 @@
 #include "support/element.hpp"
 #include "support/fallback.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growable_device_vector_shrink_test {
 namespace {
 
 using value = element<8>;
@@ -106,4 +106,4 @@ TEST_CASE("growable_device_vector: shrink_to_fit of one that was moved from does
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growable_device_vector_shrink_test

@@ -9,7 +9,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "support/random_seed.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::growth_target_test {
 namespace {
 
 struct row {
@@ -90,4 +90,4 @@ TEST_CASE("growth_target: growing one byte at a time takes logarithmically many 
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::growth_target_test

@@ -29,6 +29,7 @@
 #include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "mr/adaptor_kinds.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/paper_resource.hpp"
 #include "support/random_seed.hpp"
@@ -36,10 +37,11 @@
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
+using test::first_device;
 
 bool managed_memory_moves() {
-  return device.supports_managed_memory() && device.supports_concurrent_managed_access();
+  return first_device.supports_managed_memory() &&
+         first_device.supports_concurrent_managed_access();
 }
 
 // Whether adaptors, the first of them lowest, keep the contract over `base`, have nothing out there
@@ -56,7 +58,7 @@ void keep_contract(memory_resource& base, const std::vector<const test::adaptor_
   }
   INFO("adaptors, from the lowest to the uppermost:" << order);
   const test::error_recorder told;
-  const contract_subject subject{*top, device, 16 * KiB};
+  const contract_subject subject{*top, first_device, 16 * KiB};
   for (const contract_rule& rule : resource_contract()) {
     INFO(rule.name);
     CHECK_NOTHROW(rule.verify(subject));
@@ -73,8 +75,8 @@ void keep_contract(memory_resource& base, const std::vector<const test::adaptor_
 }  // namespace
 
 TEST_CASE("adaptors: each keeps the contract of a resource") {
-  hip_resource plain{device};
-  managed_resource managed{device};
+  hip_resource plain{first_device};
+  managed_resource managed{first_device};
   for (const test::adaptor_kind& kind : test::adaptor_kinds) {
     if (kind.is_for_managed_memory && !managed_memory_moves()) {
       MESSAGE("skipped: managed memory does not move here: ", kind.name);
@@ -90,9 +92,9 @@ TEST_CASE("adaptors: ten random stacks of three to six keep the contract") {
   std::mt19937 generator = test::seeded_generator();
   pool_options options;
   options.maximum_bytes = 64 * MiB;
-  vmm_pool_resource pool{device, options};
-  hip_resource plain{device};
-  managed_resource managed{device};
+  vmm_pool_resource pool{first_device, options};
+  hip_resource plain{first_device};
+  managed_resource managed{first_device};
   new_delete_resource host;
   std::vector<memory_resource*> bases{&pool, &plain, &host};
   if (managed_memory_moves()) bases.push_back(&managed);
@@ -113,14 +115,14 @@ TEST_CASE("adaptors: ten random stacks of three to six keep the contract") {
 TEST_CASE("aligned_resource_adaptor: gives every sub-allocator alignments up to 2 MiB") {
   pool_options options;
   options.maximum_bytes = 64 * MiB;
-  vmm_pool_resource pool{device, options};
-  hip_resource plain{device};
+  vmm_pool_resource pool{first_device, options};
+  hip_resource plain{first_device};
   arena_resource arena{&plain, 64 * MiB};
   fixed_size_resource fixed{&plain, 6 * MiB, 2};
   binning_resource bins{&arena};
   bins.add_bin(16 * KiB);
   bins.add_bin(6 * MiB, &fixed);
-  const stream used{device};
+  const stream used{first_device};
   const test::error_recorder told;
   for (memory_resource* const upstream :
        std::initializer_list<memory_resource*>{&pool, &arena, &fixed, &bins}) {
@@ -173,9 +175,9 @@ TEST_CASE("owning_wrapper: keeps its upstreams until what stands on them is gone
 }
 
 TEST_CASE("owning_wrapper: wraps wrappers, one upstream and none, and gives what it wraps") {
-  const auto plain = make_owning_wrapper<hip_resource>(std::tuple<>{}, device);
+  const auto plain = make_owning_wrapper<hip_resource>(std::tuple<>{}, first_device);
   const auto limited = make_owning_wrapper<limiting_resource_adaptor>(plain, KiB);
-  CHECK(limited->device() == device);
+  CHECK(limited->device() == first_device);
   CHECK(limited->wrapped().get_allocation_limit() == KiB);
   CHECK(limited->get_upstream_resource() == &limited->wrapped());
   void* const block = limited->allocate_sync(KiB);

@@ -15,27 +15,28 @@
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "support/counted_upstream.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
 using test::counted_upstream;
+using test::first_device;
 using test::refusal;
 
 }  // namespace
 
 TEST_CASE("arena_resource: keeps the contract of a resource, on hipMalloc and on a pool") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   pool_options options;
   options.maximum_bytes = 64 * MiB;
-  vmm_pool_resource pool{device, options};
+  vmm_pool_resource pool{first_device, options};
   memory_resource* upstream = &below;
   SUBCASE("hip_resource") {}
   SUBCASE("vmm_pool_resource") { upstream = &pool; }
   arena_resource arena{upstream, 64 * MiB};
-  const contract_subject subject{arena, device, 4 * MiB};
+  const contract_subject subject{arena, first_device, 4 * MiB};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }
@@ -62,7 +63,7 @@ TEST_CASE("arena_resource: it holds superblocks, at most as many as it may") {
 TEST_CASE("arena_resource: superblocks go back when told to, and for a request that needs them") {
   counted_upstream upstream;
   arena_resource arena{upstream.get(), 24 * MiB};
-  const stream used{device};
+  const stream used{first_device};
   for (const std::size_t bytes : {6 * MiB, 10 * MiB, 24 * MiB}) {
     void* const one = arena.allocate(used, bytes);
     fill_async(used, one, 1, bytes);
@@ -77,17 +78,17 @@ TEST_CASE("arena_resource: superblocks go back when told to, and for a request t
 }
 
 TEST_CASE("arena_resource: by default it may hold half of what the device has free") {
-  hip_resource below{device};
-  const std::size_t before = device.free_memory() / 2;
+  hip_resource below{first_device};
+  const std::size_t before = first_device.free_memory() / 2;
   const arena_resource arena{&below};
   CHECK(arena.arena_size() > 0);
-  CHECK(arena.arena_size() <= device.total_memory() / 2);
+  CHECK(arena.arena_size() <= first_device.total_memory() / 2);
   // Other programs may use the same GPU.
   if (!HIPVMM_TEST_ON_CUDA) CHECK(before - arena.arena_size() < KiB);
 }
 
 TEST_CASE("arena_resource: a refusal is dumped where that was asked for") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   for (const bool dumps : {false, true}) {
     arena_resource arena{&below, 1 * MiB, dumps};
     const test::error_recorder reported;

@@ -14,6 +14,7 @@
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/scripted_resource.hpp"
 
@@ -23,7 +24,7 @@ namespace {
 using counter = statistics_resource_adaptor::counter;
 using counters = statistics_resource_adaptor::counters;
 
-const device_ref device{0};
+using test::first_device;
 
 bool is(const counter& seen, std::int64_t value, std::int64_t peak, std::int64_t total) {
   INFO("value " << seen.value << ", peak " << seen.peak << ", total " << seen.total);
@@ -38,7 +39,7 @@ void refuse(std::size_t, std::size_t) { throw std::bad_alloc{}; }
 // Four threads, each with up to three blocks of 1000 bytes at a time; what is refused is left out.
 void four_threads(memory_resource& resource) {
   const auto work = [&resource] {
-    const stream used{device};
+    const stream used{first_device};
     for (int round = 0; round < 50; ++round) {
       std::vector<void*> held;
       try {
@@ -57,9 +58,9 @@ void four_threads(memory_resource& resource) {
 }  // namespace
 
 TEST_CASE("statistics_resource_adaptor: counts bytes and allocations, by either way") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   statistics_resource_adaptor counted{&upstream};
-  const stream used{device};
+  const stream used{first_device};
   void* const first = counted.allocate(used, 1000);
   void* const second = counted.allocate_sync(500);
   counted.deallocate_sync(first, 1000);
@@ -73,7 +74,7 @@ TEST_CASE("statistics_resource_adaptor: counts bytes and allocations, by either 
 }
 
 TEST_CASE("statistics_resource_adaptor: a level that ends is taken over by the one around it") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   statistics_resource_adaptor counted{&upstream};
   void* const outer = counted.allocate_sync(1000);
   CHECK(is(counted.push_counters().first, 1000, 1000, 1000));
@@ -91,7 +92,7 @@ TEST_CASE("statistics_resource_adaptor: a level that ends is taken over by the o
 }
 
 TEST_CASE("statistics_resource_adaptor: ending a level that was not begun is refused") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   statistics_resource_adaptor counted{&upstream};
   counted.push_counters();
   counted.pop_counters();
@@ -100,10 +101,10 @@ TEST_CASE("statistics_resource_adaptor: ending a level that was not begun is ref
 }
 
 TEST_CASE("statistics_resource_adaptor: what the upstream refuses is not counted") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   test::scripted_resource upstream{&memory, refuse};
   statistics_resource_adaptor counted{&upstream};
-  const stream used{device};
+  const stream used{first_device};
   CHECK_THROWS_AS(static_cast<void>(counted.allocate(used, 1000)), std::bad_alloc);
   CHECK_THROWS_AS(static_cast<void>(counted.allocate_sync(1000)), std::bad_alloc);
   CHECK(is(counted.get_bytes_counter(), 0, 0, 0));
@@ -111,7 +112,7 @@ TEST_CASE("statistics_resource_adaptor: what the upstream refuses is not counted
 }
 
 TEST_CASE("statistics_resource_adaptor: more that comes back than is out is told, not counted") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   statistics_resource_adaptor counted{&upstream};
   void* const block = counted.allocate_sync(1000);
   counted.push_counters();
@@ -125,7 +126,7 @@ TEST_CASE("statistics_resource_adaptor: more that comes back than is out is told
 }
 
 TEST_CASE("statistics_resource_adaptor: threads lose no count and see no more than is out") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   limiting_resource_adaptor upstream{&memory, 7 * KiB};
   statistics_resource_adaptor counted{&upstream};
   four_threads(counted);
@@ -137,10 +138,10 @@ TEST_CASE("statistics_resource_adaptor: threads lose no count and see no more th
 }
 
 TEST_CASE("limiting_resource_adaptor: gives up to its limit, in multiples of the alignment") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   limiting_resource_adaptor limited{&upstream, 2 * KiB, 512};
   CHECK(limited.get_allocation_limit() == 2 * KiB);
-  const stream used{device};
+  const stream used{first_device};
   void* const first = limited.allocate(used, 1);
   void* const second = limited.allocate_sync(1025);
   CHECK(limited.get_allocated_bytes() == 2 * KiB);
@@ -153,7 +154,7 @@ TEST_CASE("limiting_resource_adaptor: gives up to its limit, in multiples of the
 }
 
 TEST_CASE("limiting_resource_adaptor: its refusal tells limit, allocated and asked") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   limiting_resource_adaptor limited{&upstream, 64 * KiB};
   void* const held = limited.allocate_sync(48 * KiB);
   try {
@@ -163,7 +164,7 @@ TEST_CASE("limiting_resource_adaptor: its refusal tells limit, allocated and ask
     const std::string text = error.what();
     INFO(text);
     CHECK(error.resource() == exhausted::limit);
-    CHECK(error.device() == device.ordinal());
+    CHECK(error.device() == first_device.ordinal());
     CHECK(error.bytes_requested() == 32 * KiB);
     CHECK(error.bytes_free() == 16 * KiB);
     CHECK(text.find("32.00 KiB were asked for and 16.00 KiB are left") != std::string::npos);
@@ -173,7 +174,7 @@ TEST_CASE("limiting_resource_adaptor: its refusal tells limit, allocated and ask
 }
 
 TEST_CASE("limiting_resource_adaptor: what the upstream refuses takes nothing of the limit") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   limiting_resource_adaptor* outside = nullptr;
   std::size_t meanwhile = 0;
   test::scripted_resource upstream{&memory, [&](std::size_t nth, std::size_t) {
@@ -182,7 +183,7 @@ TEST_CASE("limiting_resource_adaptor: what the upstream refuses takes nothing of
                                    }};
   limiting_resource_adaptor limited{&upstream, KiB};
   outside = &limited;
-  const stream used{device};
+  const stream used{first_device};
   CHECK_THROWS_AS(static_cast<void>(limited.allocate(used, KiB)), std::bad_alloc);
   CHECK(meanwhile == KiB);
   CHECK_THROWS_AS(static_cast<void>(limited.allocate_sync(KiB)), std::bad_alloc);
@@ -192,7 +193,7 @@ TEST_CASE("limiting_resource_adaptor: what the upstream refuses takes nothing of
 
 TEST_CASE(
     "limiting_resource_adaptor: more that comes back than is out is told and raises no limit") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   limiting_resource_adaptor limited{&upstream, KiB};
   void* const block = limited.allocate_sync(256);
   const test::error_recorder told;
@@ -204,7 +205,7 @@ TEST_CASE(
 }
 
 TEST_CASE("limiting_resource_adaptor: threads together never get beyond the limit") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   statistics_resource_adaptor upstream{&memory};
   limiting_resource_adaptor limited{&upstream, 5 * KiB};
   four_threads(limited);
@@ -216,7 +217,7 @@ TEST_CASE("limiting_resource_adaptor: threads together never get beyond the limi
 
 TEST_CASE(
     "limiting_resource_adaptor: no upstream and an alignment of no power of two are refused") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   CHECK_THROWS_AS(limiting_resource_adaptor(nullptr, KiB), std::invalid_argument);
   CHECK_THROWS_AS(limiting_resource_adaptor(&upstream, KiB, 0), std::invalid_argument);
   CHECK_THROWS_AS(limiting_resource_adaptor(&upstream, KiB, 384), std::invalid_argument);

@@ -23,18 +23,19 @@
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include "support/counted_upstream.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 
 // fixed_size_resource, binning_resource and callback_resource, and what arena_resource shares.
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
 using test::counted_upstream;
+using test::first_device;
 using test::refusal;
 
 void verify_contract(memory_resource& resource, std::size_t largest) {
-  const contract_subject subject{resource, device, largest};
+  const contract_subject subject{resource, first_device, largest};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }
@@ -43,7 +44,7 @@ void verify_contract(memory_resource& resource, std::size_t largest) {
 }  // namespace
 
 TEST_CASE("fixed_size_resource: keeps the contract of a resource, for blocks of any size") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   std::size_t block = 1 * MiB;
   SUBCASE("1 MiB") {}
   SUBCASE("no multiple of 256") { block = 100'000; }
@@ -53,7 +54,7 @@ TEST_CASE("fixed_size_resource: keeps the contract of a resource, for blocks of 
 }
 
 TEST_CASE("binning_resource: keeps the contract of a resource") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   arena_resource arena{&below, 64 * MiB};
   binning_resource bins{&arena};
   bins.add_bin(4096);
@@ -67,7 +68,7 @@ TEST_CASE("callback_resource: keeps the contract of a resource") {
 }
 
 TEST_CASE("sub-allocators: bad arguments are refused by name") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   CHECK_THROWS_WITH_AS(arena_resource{nullptr}, doctest::Contains("arena_resource"),
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(fixed_size_resource{nullptr}, doctest::Contains("fixed_size_resource"),
@@ -94,20 +95,20 @@ TEST_CASE("sub-allocators: bad arguments are refused by name") {
 }
 
 TEST_CASE("sub-allocators: they answer for the memory of their upstream") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   arena_resource arena{&below, 16 * MiB};
   fixed_size_resource blocks{&arena, 1 * MiB, 4};
   const binning_resource bins{&blocks};
-  CHECK(arena.device() == device);
-  CHECK(blocks.device() == device);
-  CHECK(bins.device() == device);
+  CHECK(arena.device() == first_device);
+  CHECK(blocks.device() == first_device);
+  CHECK(bins.device() == first_device);
   CHECK(blocks.get_upstream_resource() == &arena);
   counted_upstream unknown;
   CHECK_FALSE(unknown.get()->device().has_value());
 }
 
 TEST_CASE("sub-allocators: an alignment that slabs do not keep is unsupported") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   arena_resource arena{&below, 16 * MiB};
   CHECK_THROWS_WITH_AS(static_cast<void>(arena.allocate_sync(256, 512)),
                        doctest::Contains("at most 256"), unsupported);
@@ -117,7 +118,7 @@ TEST_CASE("sub-allocators: an alignment that slabs do not keep is unsupported") 
 }
 
 TEST_CASE("sub-allocators: what is not theirs, or is still out at their end, is told") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   const test::error_recorder reported;
   {
     fixed_size_resource blocks{&below, 1 * MiB, 2};
@@ -157,7 +158,7 @@ TEST_CASE("fixed_size_resource: it takes as many blocks at a time as it was told
 }
 
 TEST_CASE("fixed_size_resource: more than a block is out of memory, and says where to go") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   fixed_size_resource blocks{&below, 1000, 4};
   CHECK(blocks.get_block_size() == 1024);
   blocks.deallocate_sync(blocks.allocate_sync(1024), 1024);
@@ -175,7 +176,7 @@ TEST_CASE("fixed_size_resource: an upstream that has no room for many blocks giv
 }
 
 TEST_CASE("binning_resource: a request goes to the smallest bin that holds it") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   fixed_size_resource small{&below, 4 * KiB, 4};
   fixed_size_resource large{&below, 64 * KiB, 4};
   counted_upstream upstream;
@@ -235,7 +236,7 @@ TEST_CASE("binning_resource: memory that is not handed out is told, and goes now
   const test::error_recorder reported;
   bins.deallocate_sync(one, 1000);
   bins.deallocate_sync(one, 1000);
-  const stream used{device};
+  const stream used{first_device};
   bins.deallocate(used, &upstream, 1000);
   CHECK(upstream.held() == 1000);
   REQUIRE(reported.count() == 2);
@@ -294,7 +295,7 @@ TEST_CASE("binning_resource: a bin of another device is refused") {
     MESSAGE("skipped: this machine has one device");
     return;
   }
-  hip_resource here{device};
+  hip_resource here{first_device};
   hip_resource there{device_ref{1}};
   binning_resource bins{&here};
   CHECK_THROWS_WITH_AS(bins.add_bin(1024, &there), doctest::Contains("device 1"),
@@ -303,7 +304,7 @@ TEST_CASE("binning_resource: a bin of another device is refused") {
 
 TEST_CASE("callback_resource: functions get the size, the stream and their arguments") {
   int arguments[2] = {};
-  const stream used{device};
+  const stream used{first_device};
   struct call {
     std::size_t bytes;
     ihipStream_t* stream;

@@ -28,6 +28,7 @@
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/thread_safe_resource_adaptor.hpp>
 #include "support/allocation_failure.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/paper_resource.hpp"
 #include "support/pretending_resource.hpp"
@@ -36,7 +37,7 @@
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
+using test::first_device;
 const stream_ref any_stream{static_cast<ihipStream_t*>(nullptr)};
 
 std::size_t address(const void* pointer) { return reinterpret_cast<std::size_t>(pointer); }
@@ -44,7 +45,7 @@ std::size_t address(const void* pointer) { return reinterpret_cast<std::size_t>(
 }  // namespace
 
 TEST_CASE("failure_callback_resource_adaptor: tries again for as long as the callback wants") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   test::scripted_resource upstream{&memory, [](std::size_t nth, std::size_t) {
                                      if (nth % 3 != 0) throw std::bad_alloc{};
                                    }};
@@ -56,7 +57,7 @@ TEST_CASE("failure_callback_resource_adaptor: tries again for as long as the cal
         return true;
       },
       &asked};
-  const stream used{device};
+  const stream used{first_device};
   retrying.deallocate(used, retrying.allocate(used, 1000), 1000);
   CHECK(asked == std::vector<std::size_t>{1000, 1000});
   retrying.deallocate_sync(retrying.allocate_sync(2000), 2000);
@@ -64,7 +65,7 @@ TEST_CASE("failure_callback_resource_adaptor: tries again for as long as the cal
 }
 
 TEST_CASE("failure_callback_resource_adaptor: a request that is given up fails as it did") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   limiting_resource_adaptor upstream{&memory, KiB};
   int calls = 0;
   failure_callback_resource_adaptor retrying{&upstream,
@@ -77,7 +78,7 @@ TEST_CASE("failure_callback_resource_adaptor: a request that is given up fails a
 }
 
 TEST_CASE("failure_callback_resource_adaptor: is not asked of anything but std::bad_alloc") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   test::scripted_resource upstream{
       &memory, [](std::size_t, std::size_t) { throw std::invalid_argument{"not memory"}; }};
   int calls = 0;
@@ -88,7 +89,7 @@ TEST_CASE("failure_callback_resource_adaptor: is not asked of anything but std::
 }
 
 TEST_CASE("failure_callback_resource_adaptor: the callback may allocate, give back and throw") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   limiting_resource_adaptor upstream{&memory, 2 * KiB};
   std::vector<void*> held;
   failure_callback_resource_adaptor* top = nullptr;
@@ -136,11 +137,11 @@ TEST_CASE("failure_callback_resource_adaptor: no upstream and no callback are re
 }
 
 TEST_CASE("aligned_resource_adaptor: keeps the contract at alignments its upstream does not know") {
-  hip_resource memory{device};
+  hip_resource memory{first_device};
   statistics_resource_adaptor upstream{&memory};
   {
     aligned_resource_adaptor aligned{&upstream, 4 * KiB};
-    CHECK_NOTHROW(verify_resource({aligned, device, 16 * KiB, 4 * MiB}));
+    CHECK_NOTHROW(verify_resource({aligned, first_device, 16 * KiB, 4 * MiB}));
   }
   CHECK(upstream.get_bytes_counter().value == 0);
 }
@@ -257,16 +258,17 @@ TEST_CASE("thread_safe_resource_adaptor: what its upstream calls back may use it
 
 TEST_CASE(
     "prefetch_resource_adaptor: moves what it gives to the upstream's device or the current") {
-  if (!device.supports_managed_memory() || !device.supports_concurrent_managed_access()) {
+  if (!first_device.supports_managed_memory() ||
+      !first_device.supports_concurrent_managed_access()) {
     MESSAGE("skipped: managed memory does not move here");
     return;
   }
-  managed_resource managed{device};
+  managed_resource managed{first_device};
   const device_ref last{device_count() - 1};
   for (const bool is_of_last : {false, true}) {
     test::pretending_resource upstream{&managed, is_of_last ? std::optional{last} : std::nullopt};
     prefetch_resource_adaptor ahead{&upstream};
-    const stream used{device};
+    const stream used{first_device};
     void* const ordered = ahead.allocate(used, KiB);
     void* const at_once = ahead.allocate_sync(KiB);
     used.synchronize();
@@ -279,13 +281,13 @@ TEST_CASE(
 }
 
 TEST_CASE("prefetch_resource_adaptor: memory that does not move is refused and given back") {
-  hip_resource plain{device};
+  hip_resource plain{first_device};
   CHECK_THROWS_WITH_AS(prefetch_resource_adaptor{&plain}, doctest::Contains("managed_resource"),
                        std::invalid_argument);
   statistics_resource_adaptor counted{&plain};
-  test::pretending_resource upstream{&counted, device};
+  test::pretending_resource upstream{&counted, first_device};
   prefetch_resource_adaptor ahead{&upstream};
-  const stream used{device};
+  const stream used{first_device};
   CHECK_THROWS_AS(static_cast<void>(ahead.allocate(used, KiB)), std::invalid_argument);
   CHECK_THROWS_AS(static_cast<void>(ahead.allocate_sync(KiB)), std::invalid_argument);
   CHECK(counted.get_allocations_counter().value == 0);

@@ -23,13 +23,14 @@
 #include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "support/child_process.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
+using test::first_device;
 
 std::string contents_of(const std::string& path) {
   std::ifstream file{path};
@@ -102,20 +103,20 @@ void allocate_and_free(memory_resource& resource, int times) {
 }  // namespace
 
 TEST_CASE("logging_resource_adaptor: keeps the contract of a resource") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   std::ostringstream text;
   logging_resource_adaptor logged{&upstream, text};
-  const contract_subject subject{logged, device, 1 * MiB};
+  const contract_subject subject{logged, first_device, 1 * MiB};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }
 }
 
 TEST_CASE("logging_resource_adaptor: rows are those of RMM's log") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   std::ostringstream text;
   logging_resource_adaptor logged{&upstream, text};
-  const stream used{device};
+  const stream used{first_device};
   void* const ordered = logged.allocate(used, 1000);
   logged.deallocate(used, ordered, 1000);
   CHECK_THROWS_AS(static_cast<void>(logged.allocate(used, SIZE_MAX)), std::bad_alloc);
@@ -135,7 +136,7 @@ TEST_CASE("logging_resource_adaptor: rows are those of RMM's log") {
 }
 
 TEST_CASE("logging_resource_adaptor: rows are held back until flush() or the end") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   const test::temporary_folder folder;
   const std::string path = folder.path() / "made" / "on the way" / "log.csv";
   {
@@ -155,7 +156,7 @@ TEST_CASE("logging_resource_adaptor: rows are held back until flush() or the end
 }
 
 TEST_CASE("logging_resource_adaptor: with auto_flush each row is in the file at once") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   const test::temporary_folder folder;
   const std::string path = folder.path() / "log.csv";
   logging_resource_adaptor logged{&upstream, path, true};
@@ -166,7 +167,7 @@ TEST_CASE("logging_resource_adaptor: with auto_flush each row is in the file at 
 }
 
 TEST_CASE("logging_resource_adaptor: a file that cannot be a log is refused by its name") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   const test::temporary_folder folder;
   const std::string path = folder.path() / "log.csv";
   const logging_resource_adaptor first{&upstream, path};
@@ -188,7 +189,7 @@ TEST_CASE("logging_resource_adaptor: a file that cannot be a log is refused by i
 TEST_CASE("logging_resource_adaptor: a full disk ends the log with a whole row, and is told once") {
   pool_options options;
   options.maximum_bytes = 16 * MiB;
-  vmm_pool_resource pool{device, options};
+  vmm_pool_resource pool{first_device, options};
   // The host provider's devices are files, which the limit is for as well: the pool has its memory.
   allocate_and_free(pool, 1);
   const test::temporary_folder folder;
@@ -216,7 +217,7 @@ TEST_CASE("logging_resource_adaptor: a full disk ends the log with a whole row, 
 }
 
 TEST_CASE("logging_resource_adaptor: a stream that takes no more is told once") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   std::ostringstream text;
   logging_resource_adaptor logged{&upstream, text};
   const test::error_recorder told;
@@ -252,7 +253,7 @@ TEST_CASE("child: the log's name comes from RMM's variable" * doctest::skip()) {
   CHECK(logging_resource_adaptor::get_default_filename() == "rmm.csv");
 }
 TEST_CASE("child: the log has no name" * doctest::skip()) {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   CHECK_THROWS_WITH_AS(logging_resource_adaptor{&upstream}, doctest::Contains("HIPVMM_LOG_FILE"),
                        std::invalid_argument);
 }

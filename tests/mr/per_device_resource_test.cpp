@@ -15,6 +15,7 @@
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include "support/devices.hpp"
+#include "support/passing_adaptor.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -93,15 +94,10 @@ TEST_CASE("per_device_resource: a device that does not exist is refused") {
   }
 }
 
-struct passing_adaptor final : resource_adaptor {
-  explicit passing_adaptor(memory_resource* upstream)
-      : resource_adaptor{"passing_adaptor", upstream} {}
-};
-
 TEST_CASE("per_device_resource: one of another device is refused, with both ordinals") {
   HIPVMM_REQUIRE_DEVICE(second, second_device(), "second device");
   hip_resource resource{second};
-  passing_adaptor adaptor{&resource};
+  test::passing_adaptor adaptor{&resource};
   memory_resource* const before = get_per_device_resource(first_device);
   for (memory_resource* const foreign :
        {static_cast<memory_resource*>(&resource), static_cast<memory_resource*>(&adaptor)})

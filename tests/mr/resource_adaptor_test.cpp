@@ -8,16 +8,11 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
+#include "support/passing_adaptor.hpp"
 
 namespace hipvmm::mr {
-namespace {
 
-struct passing_adaptor final : resource_adaptor {
-  explicit passing_adaptor(memory_resource* upstream)
-      : resource_adaptor{"passing_adaptor", upstream} {}
-};
-
-}  // namespace
+using test::passing_adaptor;
 
 TEST_CASE("resource_adaptor: keeps the contract when it changes nothing") {
   hip_resource upstream{device_ref{0}};

@@ -24,6 +24,7 @@
 #include <hipvmm/vmm/retirement.hpp>
 #include "mr/random_program.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/host_provider.hpp"
@@ -35,7 +36,7 @@
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
+using test::first_device;
 constexpr std::size_t block = 64 * KiB;
 
 std::unique_ptr<memory_resource> one_block_of(memory_resource* upstream, bool fixed) {
@@ -53,8 +54,8 @@ void end_capture(stream_ref captured, std::size_t expected_nodes) {
 }
 
 void verify_hand_over(memory_resource& resource) {
-  const stream first{device};
-  const stream second{device};
+  const stream first{first_device};
+  const stream second{first_device};
   void* const one = resource.allocate(first, block);
   test::held_streams held;
   fill_async(first, one, 1, block);
@@ -73,13 +74,13 @@ void verify_hand_over(memory_resource& resource) {
 
 /// Blocks of one size on hipMalloc, or an arena on a pool, with one block handed out.
 struct worn {
-  explicit worn(bool fixed) : first{device}, second{device} {
+  explicit worn(bool fixed) : first{first_device}, second{first_device} {
     pool_options options;
     options.maximum_bytes = 32 * MiB;
     if (!fixed)
-      upstream = std::make_unique<vmm_pool_resource>(device, options);
+      upstream = std::make_unique<vmm_pool_resource>(first_device, options);
     else
-      upstream = std::make_unique<hip_resource>(device);
+      upstream = std::make_unique<hip_resource>(first_device);
     if (fixed)
       resource = std::make_unique<fixed_size_resource>(upstream.get(), block, 2);
     else
@@ -123,20 +124,20 @@ struct worn {
 }  // namespace
 
 TEST_CASE("sub-allocators: memory goes to another stream behind its work, and nothing waits") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   verify_hand_over(*one_block_of(&below, true));
   verify_hand_over(*one_block_of(&below, false));
 }
 
 TEST_CASE("sub-allocators: a stream that waited for an event takes what was given back before") {
   for (const bool fixed : {true, false}) {
-    hip_resource below{device};
+    hip_resource below{first_device};
     const auto resource = one_block_of(&below, fixed);
-    test::blocked_stream first{device};
-    const stream second{device};
+    test::blocked_stream first{first_device};
+    const stream second{first_device};
     void* const one = resource->allocate(first, block);
     resource->deallocate(first, one, block);
-    event given_back{device};
+    event given_back{first_device};
     given_back.record(first);
     second.wait(given_back);
     const test::call_counter records{"hipEventRecord"};
@@ -149,11 +150,11 @@ TEST_CASE("sub-allocators: a stream that waited for an event takes what was give
 
 TEST_CASE("sub-allocators: a stream of another device is waited for as any other") {
   for (const bool fixed : {true, false}) {
-    vmm_pool_resource pool{device};
+    vmm_pool_resource pool{first_device};
     pool.grant(device_ref{1});
     const auto resource = one_block_of(&pool, fixed);
     test::blocked_stream far{device_ref{1}};
-    const stream near{device};
+    const stream near{first_device};
     void* const one = resource->allocate(far, block);
     resource->deallocate(far, one, block);
     REQUIRE(resource->allocate(near, block) == one);
@@ -165,10 +166,10 @@ TEST_CASE("sub-allocators: a stream of another device is waited for as any other
 }
 
 TEST_CASE("sub-allocators: reuse in the same stream makes no HIP call") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   for (const bool fixed : {true, false}) {
     const auto resource = one_block_of(&below, fixed);
-    const stream used{device};
+    const stream used{first_device};
     resource->deallocate(used, resource->allocate(used, block), block);
     const test::call_counter calls{nullptr};
     for (int i = 0; i < 100; ++i)
@@ -178,9 +179,9 @@ TEST_CASE("sub-allocators: reuse in the same stream makes no HIP call") {
 }
 
 TEST_CASE("sub-allocators: trim takes nothing away that work under way uses") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   arena_resource arena{&below, 8 * MiB};
-  const stream used{device};
+  const stream used{first_device};
   void* const one = arena.allocate(used, block);
   test::held_streams held;
   fill_async(used, one, 1, block);
@@ -193,9 +194,9 @@ TEST_CASE("sub-allocators: trim takes nothing away that work under way uses") {
 
 TEST_CASE("sub-allocators: their end waits for their own streams, and gives all back") {
   for (const bool fixed : {true, false}) {
-    vmm_pool_resource pool{device};
-    test::blocked_stream unrelated{device};
-    const stream used{device};
+    vmm_pool_resource pool{first_device};
+    test::blocked_stream unrelated{first_device};
+    const stream used{first_device};
     {
       const auto resource = one_block_of(&pool, fixed);
       void* const one = resource->allocate(used, block);
@@ -214,14 +215,14 @@ TEST_CASE("sub-allocators: they serve a captured stream and others beside it") {
     for (const bool fixed : {true, false}) {
       CAPTURE(mode);
       CAPTURE(fixed);
-      hip_resource below{device};
+      hip_resource below{first_device};
       // Each of these requests takes a slab of its own.
       const std::size_t bytes = fixed ? block : 8 * MiB;
       fixed_size_resource blocks{&below, block, 1};
       arena_resource arena{&below, 64 * MiB};
       memory_resource& resource = fixed ? static_cast<memory_resource&>(blocks) : arena;
-      const stream captured{device};
-      const stream other{device};
+      const stream captured{first_device};
+      const stream other{first_device};
       for (const stream& each : {std::cref(captured), std::cref(other)})
         resource.deallocate(each, resource.allocate(each, bytes), bytes);
       const test::error_recorder reported;
@@ -245,7 +246,7 @@ TEST_CASE("sub-allocators: they serve a captured stream and others beside it") {
 }
 
 TEST_CASE("sub-allocators: a thread's default stream gives nothing back while it is captured") {
-  hip_resource below{device};
+  hip_resource below{first_device};
   for (const bool fixed : {true, false}) {
     const auto resource = one_block_of(&below, fixed);
     const stream_ref own = stream_ref::per_thread_default();
@@ -263,22 +264,22 @@ TEST_CASE("sub-allocators: a thread's default stream gives nothing back while it
 
 TEST_CASE("sub-allocators: construction that fails leaves nothing behind") {
   test::fault_sweep{"fixed_size_resource"}.run([] {
-    hip_resource below{device};
+    hip_resource below{first_device};
     const fixed_size_resource blocks{&below, block, 4};
   });
   test::fault_sweep{"binning_resource"}.run([] {
-    hip_resource below{device};
+    hip_resource below{first_device};
     const binning_resource bins{&below, 8, 9};
   });
   test::fault_sweep{"arena_resource"}.run([] {
-    hip_resource below{device};
+    hip_resource below{first_device};
     const arena_resource arena{&below};
   });
 }
 
 TEST_CASE("callback_resource: each HIP call that fails leaves nothing behind") {
   test::fault_sweep{"callback_resource"}.run([] {
-    hip_resource below{device};
+    hip_resource below{first_device};
     callback_resource resource{
         [&](std::size_t bytes, stream_ref used, void*) { return below.allocate(used, bytes); },
         [&](void* pointer, std::size_t bytes, stream_ref used, void*) {
@@ -303,17 +304,17 @@ TEST_CASE("sub-allocators: random programs of many threads and streams keep thei
   std::mt19937 seeds = test::seeded_generator();
   const hipvmm_host_counters before = test::live_objects();
   {
-    hip_resource below{device};
+    hip_resource below{first_device};
     arena_resource arena{&below, 48 * MiB};
     fixed_size_resource large{&arena, block, 8};
     fixed_size_resource small{&below, 4096, 16};
     binning_resource bins{&arena};
     bins.add_bin(4096, &small);
     bins.add_bin(block, &large);
-    test::run_random_programs(arena, device, {20000, 3 * MiB}, seeds, 100);
-    test::run_random_programs(large, device, {20000, block}, seeds, 100);
-    test::run_random_programs(small, device, {4096, 4096}, seeds, 100);
-    test::run_random_programs(bins, device, {20000, 3 * MiB}, seeds, 100);
+    test::run_random_programs(arena, first_device, {20000, 3 * MiB}, seeds, 100);
+    test::run_random_programs(large, first_device, {20000, block}, seeds, 100);
+    test::run_random_programs(small, first_device, {4096, 4096}, seeds, 100);
+    test::run_random_programs(bins, first_device, {20000, 3 * MiB}, seeds, 100);
     CHECK(large.statistics().used + small.statistics().used == 0);
     CHECK(arena.statistics().used_current == large.statistics().held * block);
     CHECK(arena.statistics().reserved_high <= 48 * MiB);

@@ -14,6 +14,7 @@
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include "support/child_process.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -28,7 +29,7 @@ void* allocate_for_a_program(hipvmm::mr::memory_resource& resource);
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
+using test::first_device;
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -53,9 +54,9 @@ class upstream_of_one final : public memory_resource {
 }  // namespace
 
 TEST_CASE("tracking_resource_adaptor: keeps the contract of a resource") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   tracking_resource_adaptor tracked{&upstream, true};
-  const contract_subject subject{tracked, device, 1 * MiB};
+  const contract_subject subject{tracked, first_device, 1 * MiB};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }
@@ -64,9 +65,9 @@ TEST_CASE("tracking_resource_adaptor: keeps the contract of a resource") {
 }
 
 TEST_CASE("tracking_resource_adaptor: lists what is handed out, and nothing else") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   tracking_resource_adaptor tracked{&upstream};
-  const stream used{device};
+  const stream used{first_device};
   void* const first = tracked.allocate(used, 1000);
   void* const second = tracked.allocate_sync(24);
   CHECK_THROWS_AS(static_cast<void>(tracked.allocate(used, SIZE_MAX)), std::bad_alloc);
@@ -84,7 +85,7 @@ TEST_CASE("tracking_resource_adaptor: lists what is handed out, and nothing else
 }
 
 TEST_CASE("tracking_resource_adaptor: a stack begins with the program's function") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   tracking_resource_adaptor tracked{&upstream, true};
   void* const pointer = allocate_for_a_program(tracked);
   CHECK(tracked.get_outstanding_allocations().at(pointer).strace.size() > 3);
@@ -97,7 +98,7 @@ TEST_CASE("tracking_resource_adaptor: a stack begins with the program's function
 }
 
 TEST_CASE("tracking_resource_adaptor: what is out at its end is told once, with stacks") {
-  hip_resource upstream{device};
+  hip_resource upstream{first_device};
   void* leaked = nullptr;
   const test::error_recorder told;
   {

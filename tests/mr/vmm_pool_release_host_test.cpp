@@ -18,6 +18,7 @@
 #include "core/background_task.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/child_process.hpp"
+#include "support/devices.hpp"
 #include "support/held_worker.hpp"
 #include "support/host_provider.hpp"
 
@@ -27,7 +28,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
+using test::first_device;
 
 pool_options keeping(std::size_t bytes) {
   pool_options options;
@@ -44,7 +45,7 @@ void wait_for_exit(void*) {
 
 /// Leaves the worker with memory that work in flight uses, which goes on until the process exits.
 void give_back_what_is_in_use(vmm_pool_resource& pool) {
-  const stream used{device};
+  const stream used{first_device};
   void* const one = pool.allocate(used, 32 * MiB);
   REQUIRE(hipLaunchHostFunc(used.get(), wait_for_exit, nullptr) == hipSuccess);
   fill_async(used, one, 1, 32 * MiB);
@@ -60,8 +61,8 @@ void end_process(const char*, int, const char*) noexcept { std::exit(5); }
 }  // namespace
 
 TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold makes no HIP call") {
-  vmm_pool_resource pool{device, keeping(8 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, keeping(8 * MiB)};
+  const stream used{first_device};
   void* const one = pool.allocate(used, 32 * MiB);
   void* const small = pool.allocate(used, 1000);
   test::held_worker held;
@@ -73,14 +74,14 @@ TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold mak
   CHECK(pool.statistics().reserved_current == 34 * MiB);
   held.release();
   used.synchronize();
-  detail::wait_for_background_tasks();
+  hipvmm::detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current <= 8 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: what is beyond the threshold goes when its last use is over") {
-  vmm_pool_resource pool{device, keeping(0)};
-  const stream other{device};
-  test::blocked_stream used{device};
+  vmm_pool_resource pool{first_device, keeping(0)};
+  const stream other{first_device};
+  test::blocked_stream used{first_device};
   void* const one = pool.allocate(used, 32 * MiB);
   fill_async(used, one, 1, 32 * MiB);
   pool.deallocate(used, one, 32 * MiB);
@@ -89,15 +90,15 @@ TEST_CASE("vmm_pool_resource: what is beyond the threshold goes when its last us
   void* const two = pool.allocate(other, 4 * MiB);
   CHECK(pool.statistics().reserved_current == 36 * MiB);
   used.release();
-  detail::wait_for_background_tasks();
+  hipvmm::detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current == 4 * MiB);
   pool.deallocate(other, two, 4 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: it may end while the worker is at it") {
   for (int i = 0; i < 20; ++i) {
-    const stream used{device};
-    vmm_pool_resource pool{device, keeping(0)};
+    const stream used{first_device};
+    vmm_pool_resource pool{first_device, keeping(0)};
     void* const one = pool.allocate(used, 32 * MiB);
     fill_async(used, one, 1, 32 * MiB);
     pool.deallocate(used, one, 32 * MiB);
@@ -109,8 +110,8 @@ TEST_CASE("child: a pool without a threshold" * doctest::skip()) {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator{"/proc/self/task"}, {});
   };
-  vmm_pool_resource pool{device};
-  const stream used{device};
+  vmm_pool_resource pool{first_device};
+  const stream used{first_device};
   pool.deallocate(used, pool.allocate(used, 32 * MiB), 32 * MiB);
   const auto before = threads();
   for (int i = 0; i < 10; ++i) pool.deallocate(used, pool.allocate(used, 64 * MiB), 64 * MiB);
@@ -122,17 +123,17 @@ TEST_CASE("child: a pool without a threshold" * doctest::skip()) {
 }
 
 TEST_CASE("child: a pool of static storage ends after main" * doctest::skip()) {
-  static vmm_pool_resource pool{device, keeping(0)};
+  static vmm_pool_resource pool{first_device, keeping(0)};
   give_back_what_is_in_use(pool);
 }
 
 TEST_CASE("child: a pool never ends" * doctest::skip()) {
-  static auto& pool = *new vmm_pool_resource{device, keeping(0)};
+  static auto& pool = *new vmm_pool_resource{first_device, keeping(0)};
   give_back_what_is_in_use(pool);
 }
 
 TEST_CASE("child: the process ends with a pool in use" * doctest::skip()) {
-  vmm_pool_resource pool{device, keeping(0)};
+  vmm_pool_resource pool{first_device, keeping(0)};
   std::thread{[&pool] {
     give_back_what_is_in_use(pool);
     std::exit(3);
@@ -141,7 +142,7 @@ TEST_CASE("child: the process ends with a pool in use" * doctest::skip()) {
 
 TEST_CASE("child: an error handler ends the process in the worker" * doctest::skip()) {
   set_error_handler(end_process);
-  auto& pool = *new vmm_pool_resource{device, keeping(0)};
+  auto& pool = *new vmm_pool_resource{first_device, keeping(0)};
   void* const one = pool.allocate_sync(32 * MiB);
   const test::planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};
   pool.deallocate_sync(one, 32 * MiB);

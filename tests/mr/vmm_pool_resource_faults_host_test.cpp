@@ -17,7 +17,7 @@
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
+using test::first_device;
 
 /// Memory that goes back whatever happens.
 class lease {
@@ -38,11 +38,11 @@ class lease {
 /// A pool of eight chunks, every other one given back, by two streams in turn: when all work is
 /// done, or while it is held.
 struct worn_pool {
-  explicit worn_pool(bool in_use = false) : first{device}, second{device} {
+  explicit worn_pool(bool in_use = false) : first{first_device}, second{first_device} {
     if (in_use) held.emplace();
     pool_options options;
     options.maximum_bytes = most;
-    pool.emplace(device, options);
+    pool.emplace(first_device, options);
     for (int i = 0; i < 8; ++i) parts.push_back(pool->allocate(first, 4 * MiB));
     for (std::size_t i = 0; i < parts.size(); i += 2) {
       const stream& used = i % 4 == 0 ? first : second;
@@ -93,7 +93,7 @@ TEST_CASE("vmm_pool_resource: construction that fails leaves nothing behind") {
     pool_options options;
     options.maximum_bytes = 64 * MiB;
     options.initial_bytes = 12 * MiB;
-    const vmm_pool_resource pool{device, options};
+    const vmm_pool_resource pool{first_device, options};
   });
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("vmm_pool_resource: memory of a default stream comes back where it can
 
 TEST_CASE("hip_resource: allocate that fails leaves nothing behind") {
   test::fault_sweep{"hip_resource"}.run([] {
-    hip_resource resource{device};
+    hip_resource resource{first_device};
     void* const one = resource.allocate_sync(5000);
     resource.deallocate_sync(one, 5000);
   });

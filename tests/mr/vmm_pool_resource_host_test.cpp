@@ -16,6 +16,7 @@
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "mr/pool_limit.hpp"
 #include "mr/random_program.hpp"
 #include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
@@ -29,19 +30,14 @@
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
-
-pool_options at_most(std::size_t bytes) {
-  pool_options options;
-  options.maximum_bytes = bytes;
-  return options;
-}
+using test::at_most;
+using test::first_device;
 
 }  // namespace
 
 TEST_CASE("vmm_pool_resource: reuse in the same stream makes no HIP call") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   for (const std::size_t bytes : {std::size_t{256}, 1 * MiB, 16 * MiB}) {
     pool.deallocate(used, pool.allocate(used, bytes), bytes);
     // A slab that was not as aligned as it should goes back behind a wait.
@@ -53,9 +49,9 @@ TEST_CASE("vmm_pool_resource: reuse in the same stream makes no HIP call") {
 }
 
 TEST_CASE("vmm_pool_resource: another stream's memory is ordered, not waited for") {
-  vmm_pool_resource pool{device, at_most(8 * MiB)};
-  const stream first{device};
-  const stream second{device};
+  vmm_pool_resource pool{first_device, at_most(8 * MiB)};
+  const stream first{first_device};
+  const stream second{first_device};
   void* const one = pool.allocate(first, 8 * MiB);
   // A slab that was not as aligned as it should goes back behind a wait.
   drain_retired_memory();
@@ -76,11 +72,11 @@ TEST_CASE("vmm_pool_resource: another stream's memory is ordered, not waited for
 
 TEST_CASE("vmm_pool_resource: an address alone goes back in the stream that has the memory now") {
   for (const std::size_t bytes : {std::size_t{1000}, 5 * MiB}) {
-    vmm_pool_resource pool{device, at_most(64 * MiB)};
+    vmm_pool_resource pool{first_device, at_most(64 * MiB)};
     pool.set_reuse({false, false, false});
-    const stream first{device};
+    const stream first{first_device};
     void* const one = pool.allocate(first, bytes);
-    test::blocked_stream second{device};
+    test::blocked_stream second{first_device};
     // The second stream has it from its own cache.
     pool.deallocate(second, one, bytes);
     REQUIRE(pool.allocate(second, bytes) == one);
@@ -92,11 +88,11 @@ TEST_CASE("vmm_pool_resource: an address alone goes back in the stream that has 
 }
 
 TEST_CASE("vmm_pool_resource: an address alone whose stream is forgotten waits for all devices") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   pool.grant(device_ref{1});
   void* one = nullptr;
   {
-    const stream gone{device};
+    const stream gone{first_device};
     one = pool.allocate(gone, 1000);
     pool.forget_stream(gone);
   }
@@ -112,9 +108,9 @@ TEST_CASE("vmm_pool_resource: it serves beside a capture, which ends well") {
     for (const auto mode : {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal,
                             hipStreamCaptureModeRelaxed}) {
       CAPTURE(mode);
-      vmm_pool_resource pool{device, at_most(64 * MiB)};
-      const stream captured{device, kind};
-      const stream other{device};
+      vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+      const stream captured{first_device, kind};
+      const stream other{first_device};
       const stream_ref null = stream_ref::legacy_default();
       void* const kept = pool.allocate(captured, 1 * MiB);
       for (const stream_ref each : {stream_ref{captured}, stream_ref{other}, null}) {
@@ -157,7 +153,7 @@ TEST_CASE("vmm_pool_resource: it serves beside a capture, which ends well") {
 }
 
 TEST_CASE("vmm_pool_resource: a thread's default stream gives nothing back while it is captured") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream_ref own = stream_ref::per_thread_default();
   void* const one = pool.allocate(own, 1 * MiB);
   drain_retired_memory();
@@ -177,7 +173,7 @@ TEST_CASE("vmm_pool_resource: a thread's default stream gives nothing back while
 }
 
 TEST_CASE("vmm_pool_resource: a default stream that is made to wait is that of the pool's device") {
-  vmm_pool_resource pool{device, at_most(8 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(8 * MiB)};
   pool.grant(device_ref{1});
   test::blocked_stream far{device_ref{1}};
   void* const one = pool.allocate(far, 8 * MiB);
@@ -186,7 +182,7 @@ TEST_CASE("vmm_pool_resource: a default stream that is made to wait is that of t
   const stream_ref null = stream_ref::legacy_default();
   REQUIRE(pool.allocate(null, 8 * MiB) == one);
   {
-    const scoped_device here{device};
+    const scoped_device here{first_device};
     CHECK_FALSE(null.is_done());
     far.release();
     null.synchronize();
@@ -199,9 +195,9 @@ TEST_CASE(
   for (const int code :
        {hipErrorInvalidHandle, hipErrorContextIsDestroyed, hipErrorInvalidValue, hipErrorUnknown}) {
     CAPTURE(code);
-    vmm_pool_resource pool{device, at_most(8 * MiB)};
-    const stream first{device};
-    const stream second{device};
+    vmm_pool_resource pool{first_device, at_most(8 * MiB)};
+    const stream first{first_device};
+    const stream second{first_device};
     pool.deallocate(first, pool.allocate(first, 8 * MiB), 8 * MiB);
     // The end of the pool before waits for its device.
     drain_retired_memory();
@@ -220,12 +216,12 @@ namespace {
 vmm_pool_resource* used_by_handler = nullptr;
 void use_pool(const char*, int, const char*) noexcept {
   used_by_handler->deallocate_sync(used_by_handler->allocate_sync(4 * MiB), 4 * MiB);
-  static_cast<void>(used_by_handler->access(device));
+  static_cast<void>(used_by_handler->access(first_device));
 }
 }  // namespace
 
 TEST_CASE("vmm_pool_resource: the error handler may use the pool" * test::needs_virtual_memory) {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   pool.deallocate_sync(pool.allocate_sync(8 * MiB), 8 * MiB);
   used_by_handler = &pool;
   const error_handler before = set_error_handler(use_pool);
@@ -239,14 +235,14 @@ TEST_CASE("vmm_pool_resource: the error handler may use the pool" * test::needs_
 }
 
 TEST_CASE("vmm_pool_resource: the error handler may make a pool while a stream ends") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   static int made = 0;
   const error_handler before = set_error_handler([](const char*, int, const char*) noexcept {
-    const vmm_pool_resource other{device, at_most(64 * MiB)};
+    const vmm_pool_resource other{first_device, at_most(64 * MiB)};
     ++made;
   });
   {
-    std::optional<stream> ends{device};
+    std::optional<stream> ends{first_device};
     pool.deallocate(*ends, pool.allocate(*ends, 8 * MiB), 8 * MiB);
     const test::planned_fault fault{"hipEventRecord", 1, hipErrorUnknown};
     ends.reset();
@@ -257,8 +253,8 @@ TEST_CASE("vmm_pool_resource: the error handler may make a pool while a stream e
 }
 
 TEST_CASE("vmm_pool_resource: trim takes nothing away that work under way uses") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   void* const one = pool.allocate(used, 8 * MiB);
   test::held_streams held;
   fill_async(used, one, 1, 8 * MiB);
@@ -273,8 +269,8 @@ namespace {
 
 /// Sixteen blocks, all that there may be, every other one given back by work that is held.
 struct pool_in_use {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  stream used{first_device};
   std::vector<void*> parts;
   test::held_streams held;
 
@@ -339,10 +335,10 @@ TEST_CASE("vmm_pool_resource: it may end amid a move" * test::needs_virtual_memo
 TEST_CASE("vmm_pool_resource: its end waits for nothing and loses nothing") {
   const hipvmm_host_counters before = test::live_objects();
   {
-    const stream used{device};
+    const stream used{first_device};
     test::held_streams held;
     {
-      vmm_pool_resource pool{device, at_most(64 * MiB)};
+      vmm_pool_resource pool{first_device, at_most(64 * MiB)};
       void* const one = pool.allocate(used, 8 * MiB);
       fill_async(used, one, 1, 8 * MiB);
       pool.deallocate(used, one, 8 * MiB);
@@ -362,8 +358,8 @@ TEST_CASE("vmm_pool_resource: random programs of many threads and streams keep t
     options.reuse = reuse;
     // With the worker beside them, too.
     if (!reuse.follow_event_dependencies) options.release_threshold = 4 * MiB;
-    vmm_pool_resource memory{device, options};
-    test::run_random_programs(memory, device, {20000, 3 * MiB}, seeds, 150);
+    vmm_pool_resource memory{first_device, options};
+    test::run_random_programs(memory, first_device, {20000, 3 * MiB}, seeds, 150);
     CHECK(memory.statistics().used_current == 0);
     CHECK(memory.statistics().reserved_high <= 48 * MiB);
   }

@@ -21,25 +21,21 @@
 #include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "core/background_task.hpp"
+#include "mr/pool_limit.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 
 namespace hipvmm::mr {
 namespace {
 
-const device_ref device{0};
-
-pool_options at_most(std::size_t bytes) {
-  pool_options options;
-  options.maximum_bytes = bytes;
-  return options;
-}
+using test::at_most;
+using test::first_device;
 
 }  // namespace
 
 TEST_CASE("vmm_pool_resource: keeps the contract of a resource") {
-  vmm_pool_resource pool{device, at_most(256 * MiB)};
-  const contract_subject subject{pool, device, 64 * MiB, 2 * MiB};
+  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
+  const contract_subject subject{pool, first_device, 64 * MiB, 2 * MiB};
   for (const contract_rule& rule : resource_contract()) {
     SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
   }
@@ -48,18 +44,18 @@ TEST_CASE("vmm_pool_resource: keeps the contract of a resource") {
 TEST_CASE("vmm_pool_resource: without virtual memory it says so, or refuses, as told" *
           test::needs_fallback) {
   pool_options options = at_most(16 * MiB);
-  CHECK(vmm_pool_resource(device, options).explain().find("hipMalloc") != std::string::npos);
+  CHECK(vmm_pool_resource(first_device, options).explain().find("hipMalloc") != std::string::npos);
   options.fallback = without_vmm::refuse;
-  CHECK_THROWS_AS(vmm_pool_resource(device, options), unsupported);
+  CHECK_THROWS_AS(vmm_pool_resource(first_device, options), unsupported);
   options = at_most(16 * MiB);
   options.shareable = handle_type::posix_fd;
-  CHECK_THROWS_AS(vmm_pool_resource(device, options), unsupported);
+  CHECK_THROWS_AS(vmm_pool_resource(first_device, options), unsupported);
 }
 
 TEST_CASE("vmm_pool_resource: slabs neither join nor move, and go back as a whole" *
           test::needs_fallback) {
-  vmm_pool_resource pool{device, at_most(256 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
+  const stream used{first_device};
   // Each in a slab of its own, for no slab has room for two.
   void* const low = pool.allocate(used, 6 * MiB);
   void* const high = pool.allocate(used, 6 * MiB);
@@ -84,8 +80,8 @@ TEST_CASE("vmm_pool_resource: slabs neither join nor move, and go back as a whol
 
 TEST_CASE("vmm_pool_resource: idle slabs that are too small go back for one that is not" *
           test::needs_fallback) {
-  vmm_pool_resource pool{device, at_most(16 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(16 * MiB)};
+  const stream used{first_device};
   void* const low = pool.allocate(used, 6 * MiB);
   void* const high = pool.allocate(used, 6 * MiB);
   CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 12 * MiB)), out_of_memory);
@@ -104,38 +100,38 @@ TEST_CASE("vmm_pool_resource: the options are kept, and bad ones refused") {
   options.initial_bytes = 8 * MiB;
   options.release_threshold = 16 * MiB;
   options.reuse.allow_opportunistic = false;
-  vmm_pool_resource pool{device, options};
+  vmm_pool_resource pool{first_device, options};
   CHECK(pool.statistics().reserved_current == 8 * MiB);
   CHECK(pool.statistics().used_current == 0);
   CHECK(pool.maximum_bytes() == 64 * MiB);
   CHECK(pool.release_threshold() == 16 * MiB);
   CHECK_FALSE(pool.reuse().allow_opportunistic);
   CHECK(pool.reuse().follow_event_dependencies);
-  CHECK(pool.device() == device);
+  CHECK(pool.device() == first_device);
   options.initial_bytes = 65 * MiB;
-  CHECK_THROWS_AS(vmm_pool_resource(device, options), std::invalid_argument);
+  CHECK_THROWS_AS(vmm_pool_resource(first_device, options), std::invalid_argument);
   CHECK_THROWS_AS(vmm_pool_resource{device_ref{-1}}, std::invalid_argument);
 }
 
 TEST_CASE("vmm_pool_resource: what it may hold and begins with goes by whole granules" *
           test::needs_virtual_memory) {
-  const std::size_t granule = region{device, 64 * MiB}.granularity();
+  const std::size_t granule = region{first_device, 64 * MiB}.granularity();
   pool_options options = at_most(7 * granule - 1);
   options.initial_bytes = 5 * granule + 1;
-  vmm_pool_resource pool{device, options};
+  vmm_pool_resource pool{first_device, options};
   CHECK(pool.maximum_bytes() == 6 * granule);
   CHECK(pool.statistics().reserved_current == 6 * granule);
   pool.deallocate_sync(pool.allocate_sync(6 * granule), 6 * granule);
   CHECK_THROWS_AS(static_cast<void>(pool.allocate_sync(6 * granule + 1)), out_of_memory);
-  CHECK_THROWS_AS(vmm_pool_resource(device, at_most(granule - 1)), std::invalid_argument);
+  CHECK_THROWS_AS(vmm_pool_resource(first_device, at_most(granule - 1)), std::invalid_argument);
   options.initial_bytes = 6 * granule + 1;
-  CHECK_THROWS_AS(vmm_pool_resource(device, options), std::invalid_argument);
+  CHECK_THROWS_AS(vmm_pool_resource(first_device, options), std::invalid_argument);
 }
 
 TEST_CASE("vmm_pool_resource: more than the maximum is refused with what would fit" *
           test::needs_virtual_memory) {
-  vmm_pool_resource pool{device, at_most(16 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(16 * MiB)};
+  const stream used{first_device};
   void* const held = pool.allocate(used, 10 * MiB);
   std::string told;
   try {
@@ -149,8 +145,8 @@ TEST_CASE("vmm_pool_resource: more than the maximum is refused with what would f
 }
 
 TEST_CASE("vmm_pool_resource: what is not its own or not in use is reported and changes nothing") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   void* const mine = pool.allocate(used, 1 * MiB);
   int foreign = 0;
   const test::error_recorder reported;
@@ -169,8 +165,8 @@ TEST_CASE("vmm_pool_resource: what is not its own or not in use is reported and 
 
 TEST_CASE(
     "vmm_pool_resource: a small piece that is given back twice or as another size is reported") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   void* const mine = pool.allocate(used, 1000);
   const test::error_recorder reported;
   pool.deallocate(used, mine, 5000);
@@ -184,8 +180,8 @@ TEST_CASE(
 
 TEST_CASE("vmm_pool_resource: what caches of pieces hold serves a request that needs all memory" *
           test::needs_virtual_memory) {
-  vmm_pool_resource pool{device, at_most(4 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(4 * MiB)};
+  const stream used{first_device};
   std::vector<void*> small;
   for (int i = 0; i < 100; ++i) small.push_back(pool.allocate(used, 4096));
   for (void* const each : small) pool.deallocate(used, each, 4096);
@@ -194,8 +190,8 @@ TEST_CASE("vmm_pool_resource: what caches of pieces hold serves a request that n
 }
 
 TEST_CASE("vmm_pool_resource: memory goes back by its address alone") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   for (const std::size_t bytes : {std::size_t{100}, 5 * MiB}) {
     void* const one = pool.allocate(used, bytes);
     pool.deallocate(one);
@@ -209,7 +205,7 @@ TEST_CASE("vmm_pool_resource: memory goes back by its address alone") {
 }
 
 TEST_CASE("vmm_pool_resource: an address alone that is none of its own is refused") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   int foreign = 0;
   const test::error_recorder reported;
   pool.deallocate(&foreign);
@@ -220,8 +216,8 @@ TEST_CASE("vmm_pool_resource: an address alone that is none of its own is refuse
 }
 
 TEST_CASE("vmm_pool_resource: looking at the numbers changes nothing") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   void* const small = pool.allocate(used, 1000);
   void* const large = pool.allocate(used, 5 * MiB);
   pool.deallocate(used, pool.allocate(used, 1000), 1000);
@@ -245,8 +241,8 @@ TEST_CASE("vmm_pool_resource: looking at the numbers changes nothing") {
 }
 
 TEST_CASE("vmm_pool_resource: used and reserved bytes have highs that can be reset") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   void* const one = pool.allocate(used, 8 * MiB);
   pool.deallocate(used, one, 8 * MiB);
   used.synchronize();
@@ -262,8 +258,8 @@ TEST_CASE("vmm_pool_resource: used and reserved bytes have highs that can be res
 
 TEST_CASE("vmm_pool_resource: trim gives back what lies idle, down to what is to stay" *
           test::needs_virtual_memory) {
-  vmm_pool_resource pool{device, at_most(256 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
+  const stream used{first_device};
   void* const low = pool.allocate(used, 32 * MiB);
   void* const high = pool.allocate(used, 32 * MiB);
   CHECK(pool.trim_to(0) == 0);
@@ -281,24 +277,24 @@ TEST_CASE("vmm_pool_resource: trim gives back what lies idle, down to what is to
 
 TEST_CASE("vmm_pool_resource: memory beyond the release threshold does not stay" *
           test::needs_virtual_memory) {
-  vmm_pool_resource pool{device, at_most(256 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
+  const stream used{first_device};
   void* const one = pool.allocate(used, 32 * MiB);
   pool.deallocate(used, one, 32 * MiB);
   CHECK(pool.statistics().reserved_current == 32 * MiB);
   used.synchronize();
   pool.set_release_threshold(8 * MiB);
-  detail::wait_for_background_tasks();
+  hipvmm::detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current == 8 * MiB);
   void* const two = pool.allocate_sync(32 * MiB);
   pool.deallocate_sync(two, 32 * MiB);
-  detail::wait_for_background_tasks();
+  hipvmm::detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current == 8 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: the callback may give memory back and have the request tried again") {
-  vmm_pool_resource pool{device, at_most(16 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(16 * MiB)};
+  const stream used{first_device};
   void* cache = pool.allocate(used, 12 * MiB);
   std::size_t asked = 0;
   pool.set_out_of_memory_callback([&](std::size_t bytes) {
@@ -320,8 +316,8 @@ TEST_CASE("vmm_pool_resource: the callback may give memory back and have the req
 
 TEST_CASE("vmm_pool_resource: idle chunks in holes serve a request that no hole holds" *
           test::needs_virtual_memory) {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   std::vector<void*> parts;
   for (int i = 0; i < 16; ++i) parts.push_back(pool.allocate(used, 4 * MiB));
   for (std::size_t i = 0; i < parts.size(); i += 2) pool.deallocate(used, parts[i], 4 * MiB);
@@ -343,11 +339,11 @@ TEST_CASE("vmm_pool_resource: a stream that was made to wait takes what caches o
   SUBCASE("pieces") { bytes = 4 * KiB; }
   pool_options options = at_most(2 * MiB);
   options.reuse = {true, false, false};
-  vmm_pool_resource pool{device, options};
-  const stream first{device};
-  const stream second{device};
+  vmm_pool_resource pool{first_device, options};
+  const stream first{first_device};
+  const stream second{first_device};
   pool.deallocate(first, pool.allocate(first, bytes), bytes);
-  event given_back{device};
+  event given_back{first_device};
   given_back.record(first);
   second.wait(given_back);
   pool.note_stream_wait(second, first);
@@ -363,10 +359,10 @@ TEST_CASE("vmm_pool_resource: a stream that waits for an event takes what was gi
   SUBCASE("pieces") { bytes = 4 * KiB; }
   pool_options options = at_most(6 * MiB);
   options.reuse = {true, false, false};
-  vmm_pool_resource pool{device, options};
-  const stream first{device};
-  const stream second{device};
-  event given_back{device};
+  vmm_pool_resource pool{first_device, options};
+  const stream first{first_device};
+  const stream second{first_device};
+  event given_back{first_device};
   void* const before = pool.allocate(first, bytes);
   // Neighbours would become one, given back behind the event.
   void* const between = pool.allocate(first, 2 * MiB);
@@ -390,29 +386,29 @@ TEST_CASE("vmm_pool_resource: a stream that waits for an event takes what was gi
 }
 
 TEST_CASE("vmm_pool_resource: a stream that ends says so itself") {
-  vmm_pool_resource pool{device, at_most(16 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(16 * MiB)};
   for (int i = 0; i < 20; ++i) {
-    const stream next{device};
+    const stream next{first_device};
     void* const one = pool.allocate(next, 16 * MiB);
     fill_async(next, one, 2, 16 * MiB);
     pool.deallocate(next, one, 16 * MiB);
   }
-  device.synchronize();
+  first_device.synchronize();
   CHECK(pool.trim_to(0, std::chrono::steady_clock::time_point::max()) == 16 * MiB);
   CHECK(pool.statistics().streams.size() <= 2);
 }
 
 TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory given back") {
-  vmm_pool_resource pool{device, at_most(16 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(16 * MiB)};
   {
-    const stream gone{device};
+    const stream gone{first_device};
     void* const one = pool.allocate(gone, 16 * MiB);
     fill_async(gone, one, 1, 16 * MiB);
     pool.deallocate(gone, one, 16 * MiB);
     pool.forget_stream(gone);
   }
   for (int i = 0; i < 20; ++i) {
-    const stream next{device};
+    const stream next{first_device};
     void* const one = pool.allocate(next, 16 * MiB);
     fill_async(next, one, 2, 16 * MiB);
     pool.deallocate(next, one, 16 * MiB);
@@ -422,7 +418,7 @@ TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory
 }
 
 TEST_CASE("vmm_pool_resource: default streams of threads are told apart") {
-  vmm_pool_resource pool{device, at_most(16 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(16 * MiB)};
   const auto work = [&pool] {
     const stream_ref own = stream_ref::per_thread_default();
     for (int i = 0; i < 20; ++i) {
@@ -439,12 +435,12 @@ TEST_CASE("vmm_pool_resource: default streams of threads are told apart") {
 }
 
 TEST_CASE("vmm_pool_resource: peers get the memory that is there and that comes") {
-  if (device_count() < 2 || !device_ref{1}.can_access_peer(device)) {
+  if (device_count() < 2 || !device_ref{1}.can_access_peer(first_device)) {
     MESSAGE("skipped: needs two devices that reach each other");
     return;
   }
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
-  const stream used{device};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
   void* const before = pool.allocate(used, 2 * MiB);
   pool.grant(device_ref{1});
   void* const after = pool.allocate(used, 4 * MiB);
@@ -462,7 +458,7 @@ TEST_CASE("vmm_pool_resource: peers get the memory that is there and that comes"
 TEST_CASE("vmm_pool_resource: one that ends with memory handed out says so") {
   const test::error_recorder reported;
   {
-    vmm_pool_resource pool{device, at_most(16 * MiB)};
+    vmm_pool_resource pool{first_device, at_most(16 * MiB)};
     static_cast<void>(pool.allocate_sync(1 * MiB));
   }
   REQUIRE(reported.count() == 1);
@@ -471,10 +467,10 @@ TEST_CASE("vmm_pool_resource: one that ends with memory handed out says so") {
 }
 
 TEST_CASE("vmm_pool_resource: the report fits a screen") {
-  vmm_pool_resource pool{device, at_most(64 * MiB)};
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   std::vector<stream> streams;
   for (int i = 0; i < 20; ++i) {
-    const stream& used = streams.emplace_back(device);
+    const stream& used = streams.emplace_back(first_device);
     pool.deallocate(used, pool.allocate(used, 1 * MiB), 1 * MiB);
   }
   const std::string report = pool.report();

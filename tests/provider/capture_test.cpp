@@ -14,8 +14,6 @@ namespace {
 constexpr hipStreamCaptureMode modes[] = {
     hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal, hipStreamCaptureModeRelaxed};
 
-void set_flag(void* flag) { *static_cast<bool*>(flag) = true; }
-
 }  // namespace
 
 TEST_CASE("capture: arguments outside the rules are refused and end no capture") {

@@ -24,7 +24,7 @@ hipStream_t create_stream() {
   return made;
 }
 
-hipMemPool_t create_pool() {
+hipMemPool_t new_pool() {
   const hipMemPoolProps properties = pool_on(0);
   hipMemPool_t made = nullptr;
   REQUIRE(hipMemPoolCreate(&made, &properties) == hipSuccess);
@@ -102,7 +102,7 @@ TEST_CASE("hipDeviceReset: the null stream and the thread's own go on") {
 
 TEST_CASE("hipDeviceReset: destroys pools, and the default one is current again") {
   const nothing_left check;
-  const hipMemPool_t made = create_pool();
+  const hipMemPool_t made = new_pool();
   REQUIRE(hipDeviceSetMemPool(0, made) == hipSuccess);
   CHECK(hipDeviceReset() == hipSuccess);
   CHECK(hipMemPoolDestroy(made) == hipErrorInvalidValue);

@@ -56,7 +56,7 @@ inline void check_refusals(std::initializer_list<refusal> rows) {
 /// What `call` gives, or the code that strict gives where a profile with the quirk would end the
 /// process.
 template <class Call>
-hipError_t unless(const quirk& which, Call&& call, hipError_t strict = hipErrorInvalidValue) {
+hipError_t unless(const profile_quirk& which, Call&& call, hipError_t strict = hipErrorInvalidValue) {
   return which.holds() ? strict : call();
 }
 
@@ -252,6 +252,20 @@ inline std::vector<std::byte> counted_bytes(std::size_t count) {
 
 inline bool equal(const std::byte* memory, const std::vector<std::byte>& expected) {
   return std::equal(expected.begin(), expected.end(), memory);
+}
+
+/// For hipLaunchHostFunc: sets a bool.
+inline void set_flag(void* flag) { *static_cast<bool*>(flag) = true; }
+
+struct numbered {
+  std::vector<int>* seen;
+  int number;
+};
+
+/// For hipLaunchHostFunc: appends the number of a `numbered` to what was seen.
+inline void note(void* entry) {
+  auto* const each = static_cast<numbered*>(entry);
+  each->seen->push_back(each->number);
 }
 
 }  // namespace hipvmm::test

@@ -12,16 +12,6 @@ using namespace hipvmm::test;
 
 namespace {
 
-struct numbered {
-  std::vector<int>* seen;
-  int number;
-};
-
-void note(void* entry) {
-  auto* const each = static_cast<numbered*>(entry);
-  each->seen->push_back(each->number);
-}
-
 void count(void* to) { ++*static_cast<int*>(to); }
 
 hipGraph_t counting_graph(hipStream_t stream, int& counter) {

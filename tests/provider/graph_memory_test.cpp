@@ -13,10 +13,10 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr std::size_t bytes = mib;
+constexpr std::size_t graph_bytes = mib;
 constexpr unsigned long long auto_free = hipGraphInstantiateFlagAutoFreeOnLaunch;
 
-std::byte* allocate(hipStream_t stream, std::size_t size = bytes) {
+std::byte* allocate(hipStream_t stream, std::size_t size = graph_bytes) {
   void* pointer = nullptr;
   REQUIRE(hipMallocAsync(&pointer, size, stream) == hipSuccess);
   REQUIRE(pointer != nullptr);
@@ -28,7 +28,7 @@ struct allocating_graph {
   explicit allocating_graph(hipStream_t stream) {
     begin_capture(stream);
     memory = allocate(stream);
-    REQUIRE(hipMemsetAsync(memory, 5, bytes, stream) == hipSuccess);
+    REQUIRE(hipMemsetAsync(memory, 5, graph_bytes, stream) == hipSuccess);
     graph.emplace(end_capture(stream));
   }
   std::byte* memory = nullptr;
@@ -50,22 +50,22 @@ TEST_CASE("graph: memory that it allocates and frees is there for every launch, 
   const nothing_left check;
   const stream work;
   const pool from;
-  const pinned target{bytes};
+  const pinned target{graph_bytes};
   for (const bool named_pool : {false, true}) {
     begin_capture(work.get());
-    std::byte* const memory = named_pool ? from.allocate(bytes, work.get()) : allocate(work.get());
-    REQUIRE(hipMemsetAsync(memory, 7, bytes, work.get()) == hipSuccess);
-    REQUIRE(hipMemcpyAsync(target.at(), memory, bytes, hipMemcpyDeviceToHost, work.get()) ==
+    std::byte* const memory = named_pool ? from.allocate(graph_bytes, work.get()) : allocate(work.get());
+    REQUIRE(hipMemsetAsync(memory, 7, graph_bytes, work.get()) == hipSuccess);
+    REQUIRE(hipMemcpyAsync(target.at(), memory, graph_bytes, hipMemcpyDeviceToHost, work.get()) ==
             hipSuccess);
     free_in(memory, work.get());
     const recorded_graph graph{end_capture(work.get())};
     CHECK(hipvmm_host_device_bytes(0) == 0);
     const instance runs{graph.get()};
     for (int i = 0; i < 3; ++i) {
-      std::fill_n(target.at(), bytes, std::byte{0});
+      std::fill_n(target.at(), graph_bytes, std::byte{0});
       CHECK(runs.launch(work.get()) == hipSuccess);
       CHECK(work.wait() == hipSuccess);
-      CHECK(equal(target.at(), bytes_of(bytes, 7)));
+      CHECK(equal(target.at(), bytes_of(graph_bytes, 7)));
       CHECK(hipvmm_host_device_bytes(0) == 0);
       CHECK(live_objects().allocations == 0);
     }
@@ -84,7 +84,7 @@ TEST_CASE("graph: the device is charged from the launch until the free has run, 
     const held_streams held;
     CHECK(runs.launch(work.get()) == hipSuccess);
     CHECK(runs.launch(work.get()) == hipSuccess);
-    CHECK(hipvmm_host_device_bytes(0) == bytes);
+    CHECK(hipvmm_host_device_bytes(0) == graph_bytes);
   }
   CHECK(work.wait() == hipSuccess);
   CHECK(hipvmm_host_device_bytes(0) == 0);
@@ -101,8 +101,8 @@ TEST_CASE("graph: memory that it does not free belongs to the program after the 
     CHECK(runs.launch(work.get()) == hipSuccess);
     CHECK(work.wait() == hipSuccess);
     CHECK(live_objects().allocations == 1);
-    CHECK(hipvmm_host_device_bytes(0) == bytes);
-    CHECK(equal(made.memory, bytes_of(bytes, 5)));
+    CHECK(hipvmm_host_device_bytes(0) == graph_bytes);
+    CHECK(equal(made.memory, bytes_of(graph_bytes, 5)));
     CHECK(read(made.memory, work.get()) == hipSuccess);
     if (freed == way::in_stream) {
       free_in(made.memory, work.get());
@@ -124,7 +124,7 @@ TEST_CASE("graph: it cannot be launched again while memory of its last launch is
   const instance runs{made.graph->get()};
   CHECK(runs.launch(work.get()) == hipSuccess);
   CHECK(runs.launch(work.get()) == hipErrorInvalidValue);
-  CHECK(hipvmm_host_device_bytes(0) == bytes);
+  CHECK(hipvmm_host_device_bytes(0) == graph_bytes);
   free_in(made.memory, work.get());
   CHECK(runs.launch(work.get()) == hipSuccess);
   free_in(made.memory, work.get());
@@ -140,8 +140,8 @@ TEST_CASE("graph: an instance that frees on launch frees what its last launch le
     CHECK(runs.launch(work.get()) == hipSuccess);
     CHECK(work.wait() == hipSuccess);
     CHECK(live_objects().allocations == 1);
-    CHECK(hipvmm_host_device_bytes(0) == bytes);
-    CHECK(equal(made.memory, bytes_of(bytes, 5)));
+    CHECK(hipvmm_host_device_bytes(0) == graph_bytes);
+    CHECK(equal(made.memory, bytes_of(graph_bytes, 5)));
   }
   free_in(made.memory, work.get());
   CHECK(work.wait() == hipSuccess);
@@ -159,7 +159,7 @@ TEST_CASE("graph: memory stays usable when graph and instance are gone, until it
     CHECK(runs.launch(work.get()) == hipSuccess);
   }
   CHECK(read(memory, work.get()) == hipSuccess);
-  CHECK(equal(memory, bytes_of(bytes, 5)));
+  CHECK(equal(memory, bytes_of(graph_bytes, 5)));
   free_in(memory, work.get());
   CHECK(work.wait() == hipSuccess);
   CHECK(hipvmm_host_device_bytes(0) == 0);
@@ -232,7 +232,7 @@ TEST_CASE("graph: with memory it has one instance at a time, in whatever order t
   const stream other;
   begin_capture(work.get());
   std::byte* const memory = allocate(work.get());
-  REQUIRE(hipMemsetAsync(memory, 5, bytes, work.get()) == hipSuccess);
+  REQUIRE(hipMemsetAsync(memory, 5, graph_bytes, work.get()) == hipSuccess);
   free_in(memory, work.get());
   const recorded_graph graph{end_capture(work.get())};
   instance first{graph.get()};
@@ -286,12 +286,12 @@ TEST_CASE("graph: devices have the rights to its memory that they have to the po
   const pool shared;
   const hipMemAccessDesc reading = access_of(1, hipMemAccessFlagsProtRead);
   REQUIRE(hipMemPoolSetAccess(shared.get(), &reading, 1) == hipSuccess);
-  const pinned target{bytes};
+  const pinned target{graph_bytes};
   begin_capture(work.get());
-  std::byte* const memory = shared.allocate(bytes, work.get());
+  std::byte* const memory = shared.allocate(graph_bytes, work.get());
   fork_to(of_1.get(), work.get(), out.get());
-  CHECK(hipMemsetAsync(memory, 1, bytes, of_1.get()) == hipErrorInvalidValue);
-  CHECK(hipMemcpyAsync(target.at(), memory, bytes, hipMemcpyDefault, of_1.get()) == hipSuccess);
+  CHECK(hipMemsetAsync(memory, 1, graph_bytes, of_1.get()) == hipErrorInvalidValue);
+  CHECK(hipMemcpyAsync(target.at(), memory, graph_bytes, hipMemcpyDefault, of_1.get()) == hipSuccess);
   end_capture_with(hipErrorStreamCaptureUnjoined, work.get());
 }
 
@@ -313,11 +313,11 @@ TEST_CASE("graph: hipFree of its memory waits for the work of all devices") {
 TEST_CASE("graph: threads may launch one instance with memory at the same time") {
   const nothing_left check;
   const stream work;
-  const pinned target{bytes};
+  const pinned target{graph_bytes};
   begin_capture(work.get());
   std::byte* const memory = allocate(work.get());
-  REQUIRE(hipMemsetAsync(memory, 6, bytes, work.get()) == hipSuccess);
-  REQUIRE(hipMemcpyAsync(target.at(), memory, bytes, hipMemcpyDeviceToHost, work.get()) ==
+  REQUIRE(hipMemsetAsync(memory, 6, graph_bytes, work.get()) == hipSuccess);
+  REQUIRE(hipMemcpyAsync(target.at(), memory, graph_bytes, hipMemcpyDeviceToHost, work.get()) ==
           hipSuccess);
   free_in(memory, work.get());
   const recorded_graph graph{end_capture(work.get())};
@@ -334,6 +334,6 @@ TEST_CASE("graph: threads may launch one instance with memory at the same time")
   }
   for (std::thread& each : threads) each.join();
   CHECK(failed == 0);
-  CHECK(equal(target.at(), bytes_of(bytes, 6)));
+  CHECK(equal(target.at(), bytes_of(graph_bytes, 6)));
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }

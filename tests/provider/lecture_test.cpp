@@ -14,55 +14,55 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr std::size_t count = 10'000;
-constexpr std::size_t bytes = count * sizeof(int);
+constexpr std::size_t element_count = 10'000;
+constexpr std::size_t lecture_bytes = element_count * sizeof(int);
 
 // Stands for a kernel that doubles each element of `ints`, which must be host accessible.
 void double_all(void* ints) {
-  std::transform(static_cast<int*>(ints), static_cast<int*>(ints) + count, static_cast<int*>(ints),
-                 [](int each) { return 2 * each; });
+  std::transform(static_cast<int*>(ints), static_cast<int*>(ints) + element_count,
+                 static_cast<int*>(ints), [](int each) { return 2 * each; });
 }
 
 }  // namespace
 
 TEST_CASE("lecture: explicit memory management") {
   const nothing_left check;
-  std::vector<int> host(count, 21);
+  std::vector<int> host(element_count, 21);
   int* device = nullptr;
-  REQUIRE(hipMalloc(reinterpret_cast<void**>(&device), bytes) == hipSuccess);
-  CHECK(hipMemcpy(device, host.data(), bytes, hipMemcpyHostToDevice) == hipSuccess);
+  REQUIRE(hipMalloc(reinterpret_cast<void**>(&device), lecture_bytes) == hipSuccess);
+  CHECK(hipMemcpy(device, host.data(), lecture_bytes, hipMemcpyHostToDevice) == hipSuccess);
   CHECK(hipLaunchHostFunc(nullptr, double_all, device) == hipSuccess);
-  CHECK(hipMemcpy(host.data(), device, bytes, hipMemcpyDeviceToHost) == hipSuccess);
+  CHECK(hipMemcpy(host.data(), device, lecture_bytes, hipMemcpyDeviceToHost) == hipSuccess);
   CHECK(hipFree(device) == hipSuccess);
-  CHECK(host == std::vector<int>(count, 42));
+  CHECK(host == std::vector<int>(element_count, 42));
 }
 
 TEST_CASE("lecture: unified memory management") {
   const nothing_left check;
   int* both = nullptr;
-  REQUIRE(hipMallocManaged(reinterpret_cast<void**>(&both), bytes) == hipSuccess);
-  std::fill_n(both, count, 21);
+  REQUIRE(hipMallocManaged(reinterpret_cast<void**>(&both), lecture_bytes) == hipSuccess);
+  std::fill_n(both, element_count, 21);
   CHECK(hipLaunchHostFunc(nullptr, double_all, both) == hipSuccess);
   CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
-  CHECK(std::count(both, both + count, 42) == count);
+  CHECK(std::count(both, both + element_count, 42) == element_count);
   CHECK(hipFree(both) == hipSuccess);
 }
 
 TEST_CASE("lecture: host memory that the device uses in place") {
   const nothing_left check;
   int* both = nullptr;
-  REQUIRE(hipHostMalloc(reinterpret_cast<void**>(&both), bytes) == hipSuccess);
-  std::fill_n(both, count, 21);
+  REQUIRE(hipHostMalloc(reinterpret_cast<void**>(&both), lecture_bytes) == hipSuccess);
+  std::fill_n(both, element_count, 21);
   CHECK(hipLaunchHostFunc(nullptr, double_all, both) == hipSuccess);
   CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
-  CHECK(std::count(both, both + count, 42) == count);
+  CHECK(std::count(both, both + element_count, 42) == element_count);
   CHECK(hipHostFree(both) == hipSuccess);
 }
 
 TEST_CASE("lecture: page-locked memory may be freed by its older name") {
   const nothing_left check;
   void* pointer = nullptr;
-  REQUIRE(hipHostMalloc(&pointer, bytes) == hipSuccess);
+  REQUIRE(hipHostMalloc(&pointer, lecture_bytes) == hipSuccess);
   CHECK(hipFreeHost(pointer) == hipSuccess);
 }
 
@@ -85,29 +85,29 @@ TEST_CASE("lecture: every kind of copy does what it says") {
 
 TEST_CASE("lecture: only a copy to page-locked memory is under way while the host goes on") {
   const nothing_left check;
-  const allocation device{bytes};
-  const pinned locked{bytes};
-  std::vector<std::byte> pageable(bytes);
-  REQUIRE(fill_and_wait(device.at(), 3, bytes) == hipSuccess);
+  const allocation device{lecture_bytes};
+  const pinned locked{lecture_bytes};
+  std::vector<std::byte> pageable(lecture_bytes);
+  REQUIRE(fill_and_wait(device.at(), 3, lecture_bytes) == hipSuccess);
   const stream work;
   {
     const held_streams held;
-    CHECK(hipMemcpyAsync(locked.at(), device.at(), bytes, hipMemcpyDeviceToHost, work.get()) ==
-          hipSuccess);
+    CHECK(hipMemcpyAsync(locked.at(), device.at(), lecture_bytes, hipMemcpyDeviceToHost,
+                         work.get()) == hipSuccess);
     CHECK(hipStreamQuery(work.get()) == hipErrorNotReady);
   }
-  CHECK(hipMemcpyAsync(pageable.data(), device.at(), bytes, hipMemcpyDeviceToHost, work.get()) ==
-        hipSuccess);
-  CHECK(equal(pageable.data(), bytes_of(bytes, 3)));
+  CHECK(hipMemcpyAsync(pageable.data(), device.at(), lecture_bytes, hipMemcpyDeviceToHost,
+                       work.get()) == hipSuccess);
+  CHECK(equal(pageable.data(), bytes_of(lecture_bytes, 3)));
   CHECK(work.wait() == hipSuccess);
-  CHECK(equal(locked.at(), bytes_of(bytes, 3)));
+  CHECK(equal(locked.at(), bytes_of(lecture_bytes, 3)));
 }
 
 TEST_CASE("lecture: unified memory is prefetched and advised") {
   const nothing_left check;
-  const managed both{bytes};
-  CHECK(hipMemAdvise(both.at(), bytes, hipMemAdviseSetPreferredLocation, 0) == hipSuccess);
-  CHECK(hipMemPrefetchAsync(both.at(), bytes, 0, nullptr) == hipSuccess);
+  const managed both{lecture_bytes};
+  CHECK(hipMemAdvise(both.at(), lecture_bytes, hipMemAdviseSetPreferredLocation, 0) == hipSuccess);
+  CHECK(hipMemPrefetchAsync(both.at(), lecture_bytes, 0, nullptr) == hipSuccess);
   CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
   CHECK(residence(both.at()) == std::vector<int>{0});
 }
@@ -117,9 +117,9 @@ TEST_CASE("lecture: hipMalloc in a loop takes memory from the device each time")
   const stream work;
   for (int i = 0; i < 100; ++i) {
     void* pointer = nullptr;
-    REQUIRE(hipMalloc(&pointer, bytes) == hipSuccess);
-    CHECK(hipMemsetAsync(pointer, i, bytes, work.get()) == hipSuccess);
-    CHECK(hipvmm_host_device_bytes(0) == bytes);
+    REQUIRE(hipMalloc(&pointer, lecture_bytes) == hipSuccess);
+    CHECK(hipMemsetAsync(pointer, i, lecture_bytes, work.get()) == hipSuccess);
+    CHECK(hipvmm_host_device_bytes(0) == lecture_bytes);
     REQUIRE(hipFree(pointer) == hipSuccess);
     CHECK(hipStreamQuery(work.get()) == hipSuccess);  // freeing has waited
     CHECK(hipvmm_host_device_bytes(0) == 0);
@@ -135,12 +135,12 @@ TEST_CASE("lecture: hipMallocAsync in a loop takes memory once and waits for not
     const held_streams held;
     for (int i = 0; i < 100; ++i) {
       void* pointer = nullptr;
-      REQUIRE(hipMallocAsync(&pointer, bytes, work.get()) == hipSuccess);
-      CHECK(hipMemsetAsync(pointer, i, bytes, work.get()) == hipSuccess);
+      REQUIRE(hipMallocAsync(&pointer, lecture_bytes, work.get()) == hipSuccess);
+      CHECK(hipMemsetAsync(pointer, i, lecture_bytes, work.get()) == hipSuccess);
       REQUIRE(hipFreeAsync(pointer, work.get()) == hipSuccess);
       places.insert(pointer);
     }
-    CHECK(hipvmm_host_device_bytes(0) == bytes);
+    CHECK(hipvmm_host_device_bytes(0) == lecture_bytes);
   }
   CHECK(places.size() == 1);
   CHECK(work.wait() == hipSuccess);
@@ -153,14 +153,14 @@ TEST_CASE("lecture: the release threshold keeps memory in the pool") {
   const stream work;
   hipMemPool_t standard = nullptr;
   REQUIRE(hipDeviceGetDefaultMemPool(&standard, 0) == hipSuccess);
-  std::uint64_t threshold = bytes;
+  std::uint64_t threshold = lecture_bytes;
   REQUIRE(hipMemPoolSetAttribute(standard, hipMemPoolAttrReleaseThreshold, &threshold) ==
           hipSuccess);
   void* pointer = nullptr;
-  REQUIRE(hipMallocAsync(&pointer, bytes, work.get()) == hipSuccess);
+  REQUIRE(hipMallocAsync(&pointer, lecture_bytes, work.get()) == hipSuccess);
   REQUIRE(hipFreeAsync(pointer, work.get()) == hipSuccess);
   CHECK(work.wait() == hipSuccess);
-  CHECK(hipvmm_host_device_bytes(0) == bytes);
+  CHECK(hipvmm_host_device_bytes(0) == lecture_bytes);
   threshold = 0;
   REQUIRE(hipMemPoolSetAttribute(standard, hipMemPoolAttrReleaseThreshold, &threshold) ==
           hipSuccess);

@@ -7,6 +7,8 @@
 
 namespace hipvmm::test {
 
+inline constexpr int cpu = hipCpuDeviceId;
+
 inline constexpr std::size_t page = 4096;
 
 /// hipMallocManaged memory.

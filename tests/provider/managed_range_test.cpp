@@ -13,7 +13,6 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr int cpu = hipCpuDeviceId;
 constexpr int none = hipInvalidDeviceId;
 using places = std::vector<int>;
 

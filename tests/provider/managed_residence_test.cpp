@@ -9,7 +9,6 @@ using namespace hipvmm::test;
 // Devices 0 and 1 reach each other; nothing reaches device 2.
 namespace {
 
-constexpr int cpu = hipCpuDeviceId;
 using places = std::vector<int>;
 
 void prefetch(const managed& memory, std::size_t bytes, int place) {

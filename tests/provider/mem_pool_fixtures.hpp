@@ -7,6 +7,8 @@
 
 namespace hipvmm::test {
 
+inline constexpr auto used_now = hipMemPoolAttrUsedMemCurrent;
+
 inline constexpr std::size_t mib = std::size_t{1} << 20U;
 
 inline hipMemPoolProps pool_on(int device, hipMemAllocationHandleType type = hipMemHandleTypeNone) {

@@ -15,7 +15,7 @@ using namespace hipvmm::test;
 namespace {
 
 constexpr std::size_t elements = 1024;
-constexpr std::size_t bytes = elements * sizeof(int);
+constexpr std::size_t guide_bytes = elements * sizeof(int);
 
 }  // namespace
 
@@ -23,10 +23,10 @@ TEST_CASE("guide: allocates, uses and frees in the null stream") {
   const nothing_left check;
   REQUIRE(hipInit(0) == hipSuccess);
   int* device = nullptr;
-  REQUIRE(hipMallocAsync(&device, bytes, nullptr) == hipSuccess);
+  REQUIRE(hipMallocAsync(&device, guide_bytes, nullptr) == hipSuccess);
   REQUIRE(hipMemsetD32Async(device, 42, elements, nullptr) == hipSuccess);
   std::vector<int> host(elements);
-  CHECK(hipMemcpy(host.data(), device, bytes, hipMemcpyDeviceToHost) == hipSuccess);
+  CHECK(hipMemcpy(host.data(), device, guide_bytes, hipMemcpyDeviceToHost) == hipSuccess);
   CHECK(host == std::vector<int>(elements, 42));
   CHECK(hipFreeAsync(device, nullptr) == hipSuccess);
   CHECK(hipDeviceSynchronize() == hipSuccess);
@@ -36,10 +36,10 @@ TEST_CASE("guide: the same without stream order") {
   const nothing_left check;
   REQUIRE(hipInit(0) == hipSuccess);
   int* device = nullptr;
-  REQUIRE(hipMalloc(&device, bytes) == hipSuccess);
+  REQUIRE(hipMalloc(&device, guide_bytes) == hipSuccess);
   REQUIRE(hipMemsetD32Async(device, 42, elements, nullptr) == hipSuccess);
   std::vector<int> host(elements);
-  CHECK(hipMemcpy(host.data(), device, bytes, hipMemcpyDeviceToHost) == hipSuccess);
+  CHECK(hipMemcpy(host.data(), device, guide_bytes, hipMemcpyDeviceToHost) == hipSuccess);
   CHECK(host == std::vector<int>(elements, 42));
   CHECK(hipFree(device) == hipSuccess);
 }
@@ -52,11 +52,11 @@ TEST_CASE("guide: allocates from a pool of its own in a stream of its own") {
   hipMemPool_t made = nullptr;
   REQUIRE(hipMemPoolCreate(&made, &properties) == hipSuccess);
   int* device = nullptr;
-  REQUIRE(hipMallocFromPoolAsync(&device, bytes, made, stream) == hipSuccess);
+  REQUIRE(hipMallocFromPoolAsync(&device, guide_bytes, made, stream) == hipSuccess);
   REQUIRE(hipMemsetD32Async(device, 7, elements, stream) == hipSuccess);
   CHECK(hipStreamSynchronize(stream) == hipSuccess);
   std::vector<int> host(elements);
-  CHECK(hipMemcpy(host.data(), device, bytes, hipMemcpyDeviceToHost) == hipSuccess);
+  CHECK(hipMemcpy(host.data(), device, guide_bytes, hipMemcpyDeviceToHost) == hipSuccess);
   CHECK(host == std::vector<int>(elements, 7));
   CHECK(hipFreeAsync(device, stream) == hipSuccess);
   CHECK(hipStreamSynchronize(stream) == hipSuccess);

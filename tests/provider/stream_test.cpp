@@ -10,22 +10,6 @@
 
 using namespace hipvmm::test;
 
-namespace {
-
-void set_flag(void* flag) { *static_cast<bool*>(flag) = true; }
-
-struct numbered {
-  std::vector<int>* seen;
-  int number;
-};
-
-void note(void* entry) {
-  auto* const each = static_cast<numbered*>(entry);
-  each->seen->push_back(each->number);
-}
-
-}  // namespace
-
 TEST_CASE("stream: arguments outside the rules are refused") {
   const nothing_left check;
   hipStream_t made = nullptr;

@@ -11,7 +11,7 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr auto none = hipMemAccessFlagsProtNone;
+constexpr auto no_access = hipMemAccessFlagsProtNone;
 constexpr auto read_only = hipMemAccessFlagsProtRead;
 constexpr auto read_write = hipMemAccessFlagsProtReadWrite;
 
@@ -75,7 +75,8 @@ TEST_CASE("hipMemSetAccess: arguments outside the rules are refused and change n
        under(quirks::unlinked_is_value, hipErrorInvalidValue, hipErrorInvalidDevice)},
   });
   for (int user = 0; user < 3; ++user) {
-    const auto left = user == 1 ? under(quirks::access_one_by_one, read_write, none) : none;
+    const auto left =
+        user == 1 ? under(quirks::access_one_by_one, read_write, no_access) : no_access;
     CHECK(access_at(addresses.at(), user) == left);
   }
   CHECK(hipMemUnmap(addresses.at(), 3 * granule) == hipSuccess);
@@ -107,7 +108,7 @@ TEST_CASE("hipMemSetAccess: a mapping starts closed to every device") {
   HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule, {}};
-  for (int device = 0; device < 3; ++device) CHECK(access_at(mapping.at(), device) == none);
+  for (int device = 0; device < 3; ++device) CHECK(access_at(mapping.at(), device) == no_access);
 }
 
 TEST_CASE("hipMemSetAccess: devices that are not named keep their rights") {
@@ -117,8 +118,8 @@ TEST_CASE("hipMemSetAccess: devices that are not named keep their rights") {
   CHECK(set_access(mapping, {access_of(1, read_only)}) == hipSuccess);
   CHECK(access_at(mapping.at(), 0) == read_write);
   CHECK(access_at(mapping.at(granule - 1), 1) == read_only);
-  CHECK(set_access(mapping, {access_of(0, none)}) == hipSuccess);
-  CHECK(access_at(mapping.at(), 0) == none);
+  CHECK(set_access(mapping, {access_of(0, no_access)}) == hipSuccess);
+  CHECK(access_at(mapping.at(), 0) == no_access);
   CHECK(access_at(mapping.at(), 1) == read_only);
 }
 
@@ -150,7 +151,7 @@ TEST_CASE("hipMemSetAccess: revoking a device that cannot reach the owner is all
   HIPVMM_SKIP_UNDER(no_virtual_memory);
   const nothing_left check;
   const mapped mapping{granule, {0}};
-  CHECK(set_access(mapping, {access_of(2, none)}) == hipSuccess);
+  CHECK(set_access(mapping, {access_of(2, no_access)}) == hipSuccess);
 }
 
 TEST_CASE("hipMemSetAccess: rights end with the mapping") {
@@ -163,7 +164,7 @@ TEST_CASE("hipMemSetAccess: rights end with the mapping") {
   REQUIRE(hipMemSetAccess(addresses.at(), granule, &wanted, 1) == hipSuccess);
   REQUIRE(hipMemUnmap(addresses.at(), granule) == hipSuccess);
   REQUIRE(hipMemMap(addresses.at(), granule, 0, chunk.get(), 0) == hipSuccess);
-  CHECK(access_at(addresses.at(), 0) == none);
+  CHECK(access_at(addresses.at(), 0) == no_access);
   CHECK(hipMemUnmap(addresses.at(), granule) == hipSuccess);
 }
 

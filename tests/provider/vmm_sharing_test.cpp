@@ -14,7 +14,7 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr const char* importing_case = "child: imports a chunk and answers through it";
+constexpr const char* importing_chunk_case = "child: imports a chunk and answers through it";
 
 int exported(const memory& chunk) {
   int descriptor = -1;
@@ -209,7 +209,8 @@ TEST_CASE("hipMemImportFromShareableHandle: another process writes into the same
   const window here{chunk.get(), 1};
   *here.at(1) = std::byte{11};
   const file shared{exported(chunk)};
-  const child_result result = run_case_in_child(importing_case, {}, {{shared.get(), inherited}});
+  const child_result result =
+      run_case_in_child(importing_chunk_case, {}, {{shared.get(), inherited}});
   CAPTURE(result.output);
   CHECK(passed(result));
   CHECK(*here.at(2) == std::byte{22});

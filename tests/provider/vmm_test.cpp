@@ -16,7 +16,7 @@ hipMemAllocationProp with_type(int type) {
   return properties;
 }
 
-hipMemAllocationProp at_location(int type, int id) {
+hipMemAllocationProp chunk_at_location(int type, int id) {
   hipMemAllocationProp properties = chunk_on(0);
   properties.location = {not_an_enumerator<hipMemLocationType>(type), id};
   return properties;
@@ -28,9 +28,9 @@ TEST_CASE("hipMemGetAllocationGranularity: arguments outside the rules are refus
   size_t bytes = 0;
   const hipMemAllocationProp good = chunk_on(0);
   const hipMemAllocationProp bad_type = with_type(2);
-  const hipMemAllocationProp bad_place = at_location(0, 0);
-  const hipMemAllocationProp bad_device = at_location(hipMemLocationTypeDevice, 3);
-  const hipMemAllocationProp negative = at_location(hipMemLocationTypeDevice, -1);
+  const hipMemAllocationProp bad_place = chunk_at_location(0, 0);
+  const hipMemAllocationProp bad_device = chunk_at_location(hipMemLocationTypeDevice, 3);
+  const hipMemAllocationProp negative = chunk_at_location(hipMemLocationTypeDevice, -1);
   constexpr auto minimum = hipMemAllocationGranularityMinimum;
   const auto bad_option = not_an_enumerator<hipMemAllocationGranularity_flags>(2);
   check_refusals({
@@ -133,9 +133,9 @@ TEST_CASE("hipMemCreate: arguments outside the rules are refused") {
   hipMemGenericAllocationHandle_t handle = nullptr;
   const hipMemAllocationProp good = chunk_on(0);
   const hipMemAllocationProp bad_type = with_type(2);
-  const hipMemAllocationProp bad_place = at_location(0, 0);
-  const hipMemAllocationProp bad_device = at_location(hipMemLocationTypeDevice, 3);
-  const hipMemAllocationProp negative = at_location(hipMemLocationTypeDevice, -1);
+  const hipMemAllocationProp bad_place = chunk_at_location(0, 0);
+  const hipMemAllocationProp bad_device = chunk_at_location(hipMemLocationTypeDevice, 3);
+  const hipMemAllocationProp negative = chunk_at_location(hipMemLocationTypeDevice, -1);
   const hipMemAllocationProp shareable = chunk_on(0, hipMemHandleTypePosixFileDescriptor);
   const hipMemAllocationProp win32 = chunk_on(0, hipMemHandleTypeWin32);
   const hipError_t no_device =

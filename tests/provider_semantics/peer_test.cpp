@@ -17,7 +17,7 @@ class on_device {
   on_device& operator=(const on_device&) = delete;
 };
 
-unsigned long long rights_at(std::byte* at, int device) {
+unsigned long long peer_rights_at(std::byte* at, int device) {
   unsigned long long flags = 77;
   const hipMemLocation where{hipMemLocationTypeDevice, device};
   REQUIRE(hipMemGetAccess(&flags, &where, at) == hipSuccess);
@@ -70,16 +70,16 @@ TEST_CASE("peer: is granted access to a chunk, and the owner keeps its own") {
   mapped one{1};
   one.open(0);
   one.open(other);
-  CHECK(rights_at(one.at(), 0) == hipMemAccessFlagsProtReadWrite);
-  CHECK(rights_at(one.at(), other) == hipMemAccessFlagsProtReadWrite);
+  CHECK(peer_rights_at(one.at(), 0) == hipMemAccessFlagsProtReadWrite);
+  CHECK(peer_rights_at(one.at(), other) == hipMemAccessFlagsProtReadWrite);
   {
     const on_device scope{other};
     CHECK(fill_and_wait(one.at(), 0x31, granule()) == hipSuccess);
   }
   CHECK(byte_at(one.at(0, 9)) == 0x31);
   one.open(other, hipMemAccessFlagsProtNone);
-  CHECK(rights_at(one.at(), other) == hipMemAccessFlagsProtNone);
-  CHECK(rights_at(one.at(), 0) == hipMemAccessFlagsProtReadWrite);
+  CHECK(peer_rights_at(one.at(), other) == hipMemAccessFlagsProtNone);
+  CHECK(peer_rights_at(one.at(), 0) == hipMemAccessFlagsProtReadWrite);
 }
 
 TEST_CASE("peer: alone is granted access to a chunk") {
@@ -87,8 +87,8 @@ TEST_CASE("peer: alone is granted access to a chunk") {
   const int other = peer.ordinal();
   mapped one{1};
   one.open(other);
-  CHECK(rights_at(one.at(), 0) == hipMemAccessFlagsProtNone);
-  CHECK(rights_at(one.at(), other) == hipMemAccessFlagsProtReadWrite);
+  CHECK(peer_rights_at(one.at(), 0) == hipMemAccessFlagsProtNone);
+  CHECK(peer_rights_at(one.at(), other) == hipMemAccessFlagsProtReadWrite);
 }
 
 TEST_CASE("peer: chunks of two devices stand side by side") {

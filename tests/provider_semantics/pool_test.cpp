@@ -26,7 +26,7 @@ hipMemPoolProps props_of_type(int type) {
   return wanted;
 }
 
-hipError_t create(const hipMemPoolProps& wanted) {
+hipError_t create_pool(const hipMemPoolProps& wanted) {
   hipMemPool_t pool = nullptr;
   const hipError_t code = hipMemPoolCreate(&pool, &wanted);
   if (code == hipSuccess) REQUIRE(hipMemPoolDestroy(pool) == hipSuccess);
@@ -68,11 +68,11 @@ TEST_CASE("pool: its arguments") {
   hipMemPool_t pool = nullptr;
   const hipMemPoolProps wanted = props();
   check_rules({
-      {"on a device", [] { return create(props()); }, hipSuccess},
-      {"shareable", [] { return create(props(0, posix)); }, hipSuccess},
-      {"no such device", [] { return create(props(no_device)); }, hipErrorInvalidValue},
-      {"another type", [] { return create(props_of_type(0x7F)); }, hipErrorInvalidValue},
-      {"a Windows handle", [] { return create(props(0, hipMemHandleTypeWin32)); },
+      {"on a device", [] { return create_pool(props()); }, hipSuccess},
+      {"shareable", [] { return create_pool(props(0, posix)); }, hipSuccess},
+      {"no such device", [] { return create_pool(props(no_device)); }, hipErrorInvalidValue},
+      {"another type", [] { return create_pool(props_of_type(0x7F)); }, hipErrorInvalidValue},
+      {"a Windows handle", [] { return create_pool(props(0, hipMemHandleTypeWin32)); },
        hipErrorNotSupported},
       {"no result", [&] { return hipMemPoolCreate(nullptr, &wanted); }, hipErrorInvalidValue},
       {"no properties", [&] { return hipMemPoolCreate(&pool, nullptr); }, hipErrorInvalidValue},

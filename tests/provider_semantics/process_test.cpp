@@ -15,8 +15,8 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr int inherited = 58;
-constexpr const char* importer = "child: imports a chunk";
+constexpr int inherited_chunk = 58;
+constexpr const char* chunk_importer = "child: imports a chunk";
 constexpr const char* opener = "child: opens memory of hipMalloc";
 constexpr const char* handle_variable = "HIPVMM_TEST_MEMORY_HANDLE";
 
@@ -115,7 +115,7 @@ TEST_CASE("shared chunk: another process maps the same bytes") {
   REQUIRE(fill_and_wait(one.at(), 0x35, granule()) == hipSuccess);
   int descriptor = -1;
   REQUIRE(hipMemExportToShareableHandle(&descriptor, one.handle(), posix, 0) == hipSuccess);
-  const child_result child = run_case_in_child(importer, {}, {{descriptor, inherited}});
+  const child_result child = run_case_in_child(chunk_importer, {}, {{descriptor, inherited_chunk}});
   ::close(descriptor);
   CAPTURE(child.output);
   CHECK(passed(child));
@@ -124,7 +124,7 @@ TEST_CASE("shared chunk: another process maps the same bytes") {
 
 TEST_CASE("child: imports a chunk" * doctest::skip()) {
   hipMemGenericAllocationHandle_t handle = nullptr;
-  REQUIRE(hipMemImportFromShareableHandle(&handle, value_of(inherited), posix) == hipSuccess);
+  REQUIRE(hipMemImportFromShareableHandle(&handle, value_of(inherited_chunk), posix) == hipSuccess);
   hipMemAllocationProp found{};
   REQUIRE(hipMemGetAllocationPropertiesFromHandle(&found, handle) == hipSuccess);
   CHECK(found.location.id == 0);

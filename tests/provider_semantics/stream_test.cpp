@@ -10,7 +10,7 @@ using namespace hipvmm::test;
 
 namespace {
 
-hipError_t create(unsigned flags) {
+hipError_t create_stream(unsigned flags) {
   hipStream_t stream = nullptr;
   const hipError_t code = hipStreamCreateWithFlags(&stream, flags);
   if (code == hipSuccess) REQUIRE(hipStreamDestroy(stream) == hipSuccess);
@@ -47,9 +47,9 @@ TEST_CASE("stream: its arguments") {
   hipStream_t made = nullptr;
   unsigned flags = 0;
   check_rules({
-      {"blocking", [] { return create(hipStreamDefault); }, hipSuccess},
-      {"non-blocking", [] { return create(hipStreamNonBlocking); }, hipSuccess},
-      {"unknown flags", [] { return create(6); }, hipErrorInvalidValue},
+      {"blocking", [] { return create_stream(hipStreamDefault); }, hipSuccess},
+      {"non-blocking", [] { return create_stream(hipStreamNonBlocking); }, hipSuccess},
+      {"unknown flags", [] { return create_stream(6); }, hipErrorInvalidValue},
       {"no result", [] { return hipStreamCreate(nullptr); }, hipErrorInvalidValue},
       {"a priority past the range",
        [&] {

@@ -29,7 +29,7 @@ hipMemAllocationProp of_type(int type) {
   return wanted;
 }
 
-hipMemAllocationProp at_location(int type) {
+hipMemAllocationProp chunk_at_location(int type) {
   hipMemAllocationProp wanted = pinned_on(0);
   wanted.location.type = no_such<hipMemLocationType>(type);
   return wanted;
@@ -49,7 +49,7 @@ TEST_CASE("granularity: asks for pinned memory of a device") {
       {"recommended", [] { return granularity(pinned_on(0), 1); }, hipSuccess},
       {"another option", [] { return granularity(pinned_on(0), 7); }, hipErrorInvalidValue},
       {"another type", [] { return granularity(of_type(0x7F), 0); }, hipErrorInvalidValue},
-      {"no location", [] { return granularity(at_location(0), 0); }, hipErrorInvalidValue},
+      {"no location", [] { return granularity(chunk_at_location(0), 0); }, hipErrorInvalidValue},
       {"no such device", [] { return granularity(pinned_on(no_device), 0); }, hipErrorInvalidValue},
   });
 }
@@ -134,7 +134,7 @@ TEST_CASE("chunk: its arguments") {
        hipErrorInvalidValue},
       {"flags", [] { return create(granule(), pinned_on(0), 1); }, hipErrorInvalidValue},
       {"another type", [] { return create(granule(), of_type(0x7F)); }, hipErrorInvalidValue},
-      {"no location", [] { return create(granule(), at_location(0)); }, hipErrorInvalidValue},
+      {"no location", [] { return create(granule(), chunk_at_location(0)); }, hipErrorInvalidValue},
       {"no such device", [] { return create(granule(), pinned_on(no_device)); },
        hipErrorInvalidDevice},
       {"device -1", [] { return create(granule(), pinned_on(-1)); }, hipErrorInvalidDevice},

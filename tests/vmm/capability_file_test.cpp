@@ -14,7 +14,7 @@
 #include "support/error_recorder.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::capability_file_test {
 namespace {
 
 using detail::file_owner;
@@ -200,4 +200,4 @@ TEST_CASE("capability file: while two processes write, a third reads it whole") 
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::capability_file_test

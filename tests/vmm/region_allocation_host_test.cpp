@@ -20,7 +20,7 @@
 #include "support/is_ready.hpp"
 #include "support/region_contents.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::region_allocation_host_test {
 namespace {
 
 constexpr device_ref peer{1};
@@ -397,4 +397,4 @@ TEST_CASE("region on hipMalloc: a grant that fails gives no right" * needs_fallb
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::region_allocation_host_test

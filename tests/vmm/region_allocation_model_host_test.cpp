@@ -22,7 +22,7 @@
 #include "support/random_seed.hpp"
 #include "support/region_contents.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::region_allocation_model_host_test {
 namespace {
 
 constexpr device_ref peer{1};
@@ -213,4 +213,4 @@ TEST_CASE("region on hipMalloc: a first commit and a trim cost no capture in rel
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::region_allocation_model_host_test

@@ -14,7 +14,7 @@
 #include "support/host_profile.hpp"
 #include "support/region_contents.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::region_faults_host_test {
 namespace {
 
 constexpr device_ref peer{1};
@@ -206,4 +206,4 @@ TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps t
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::region_faults_host_test

@@ -11,7 +11,7 @@
 #include "support/region_contents.hpp"
 
 // Chunks that move while work in flight still uses them by their old addresses.
-namespace hipvmm::test {
+namespace hipvmm::test::region_move_test {
 namespace {
 
 /// Three chunks at 0, 2 and 5, of 2, 1 and 1 granules, with tags.
@@ -201,4 +201,4 @@ TEST_CASE("region: without chunks nothing moves" * needs_fallback) {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::region_move_test

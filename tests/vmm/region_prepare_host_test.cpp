@@ -19,7 +19,7 @@
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test {
+namespace hipvmm::test::region_prepare_host_test {
 namespace {
 
 using detail::wait_for_background_tasks;
@@ -269,6 +269,6 @@ TEST_CASE("region: the regions of many threads share the worker") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::region_prepare_host_test
 
 TEST_SUITE_END();

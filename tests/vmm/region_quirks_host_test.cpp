@@ -23,7 +23,7 @@
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test {
+namespace hipvmm::test::region_quirks_host_test {
 namespace {
 
 constexpr device_ref peer{1};
@@ -422,6 +422,6 @@ TEST_CASE("region: where memory comes back by itself the addresses stay") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::region_quirks_host_test
 
 TEST_SUITE_END();

@@ -12,7 +12,7 @@
 #include "support/fault_sweep.hpp"
 #include "support/region_contents.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::retirement_faults_host_test {
 namespace {
 
 /// A region of four granules in a chunk each, in use by a stream that stands still.
@@ -141,4 +141,4 @@ TEST_CASE("retirement: of a region fails in no call that its caller sees" * need
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::retirement_faults_host_test

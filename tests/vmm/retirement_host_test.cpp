@@ -21,7 +21,7 @@
 #include "support/host_provider.hpp"
 #include "support/region_contents.hpp"
 
-namespace hipvmm::test {
+namespace hipvmm::test::retirement_host_test {
 namespace {
 
 constexpr device_ref second_device{1};
@@ -369,4 +369,4 @@ TEST_CASE("retirement: an error handler that drains does not wait for itself" *
 }
 
 }  // namespace
-}  // namespace hipvmm::test
+}  // namespace hipvmm::test::retirement_host_test

@@ -7,8 +7,7 @@
 
 #include <hipvmm/mr/resource_adaptor.hpp>
 
-namespace hipvmm::mr {
-namespace detail {
+namespace hipvmm::detail {
 
 /// What an owning_wrapper owns: a base of it, so as to be there before the other one needs it.
 template <typename Resource, typename... Upstreams>
@@ -27,7 +26,9 @@ struct owned_resources {
   std::unique_ptr<Resource> wrapped_;
 };
 
-}  // namespace detail
+}  // namespace hipvmm::detail
+
+namespace hipvmm::mr {
 
 /// A resource together with its upstreams, which it shares with whoever else has them: they live
 /// as long as it does. Asks for what it is asked for of the resource that it wraps.

@@ -39,8 +39,6 @@ constexpr std::size_t all_weights =
     std::accumulate(shares.begin(), shares.end(), std::size_t{0},
                     [](std::size_t sum, const share& each) { return sum + each.weight; });
 
-constexpr int posix = hipMemHandleTypePosixFileDescriptor;
-
 bool has_host(const lockstep& state) {
   return state.model().rules().host != model_rules::host_place::none;
 }

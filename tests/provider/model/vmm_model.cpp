@@ -8,7 +8,6 @@ namespace hipvmm::test::model {
 namespace {
 
 constexpr int device_location = hipMemLocationTypeDevice;
-constexpr int posix = hipMemHandleTypePosixFileDescriptor;
 // More than any machine has: an alignment beyond it cannot be had.
 constexpr std::size_t all_addresses = std::size_t{1} << 47U;
 

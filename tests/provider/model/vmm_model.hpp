@@ -19,6 +19,8 @@
 
 namespace hipvmm::test::model {
 
+inline constexpr int posix = hipMemHandleTypePosixFileDescriptor;
+
 using address = std::uintptr_t;
 using handle = hipMemGenericAllocationHandle_t;
 

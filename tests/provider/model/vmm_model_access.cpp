@@ -5,12 +5,6 @@
 #include "vmm_model.hpp"
 
 namespace hipvmm::test::model {
-namespace {
-
-constexpr int posix = hipMemHandleTypePosixFileDescriptor;
-
-}  // namespace
-
 // -- hipMemSetAccess, hipMemGetAccess ------------------------------------------------------------
 
 std::size_t vmm_model::reach_of_access(address at, std::size_t bytes) const {
