@@ -56,9 +56,10 @@ class file_sink final : public csv_log::sink {
       } else if (errno != EINTR) {
         const int error = errno;
         drop_part_of_row(rows.substr(0, rows.size() - rest.size()));
-        fail("ends here, without what is allocated and freed from now on; make room or name a file "
-             "elsewhere, and begin a new log",
-             error);
+        fail(
+            "ends here, without what is allocated and freed from now on; make room or name a file "
+            "elsewhere, and begin a new log",
+            error);
       }
     }
   }

@@ -56,7 +56,8 @@ inline void check_refusals(std::initializer_list<refusal> rows) {
 /// What `call` gives, or the code that strict gives where a profile with the quirk would end the
 /// process.
 template <class Call>
-hipError_t unless(const profile_quirk& which, Call&& call, hipError_t strict = hipErrorInvalidValue) {
+hipError_t unless(const profile_quirk& which, Call&& call,
+                  hipError_t strict = hipErrorInvalidValue) {
   return which.holds() ? strict : call();
 }
 

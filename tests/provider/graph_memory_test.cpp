@@ -53,7 +53,8 @@ TEST_CASE("graph: memory that it allocates and frees is there for every launch, 
   const pinned target{graph_bytes};
   for (const bool named_pool : {false, true}) {
     begin_capture(work.get());
-    std::byte* const memory = named_pool ? from.allocate(graph_bytes, work.get()) : allocate(work.get());
+    std::byte* const memory =
+        named_pool ? from.allocate(graph_bytes, work.get()) : allocate(work.get());
     REQUIRE(hipMemsetAsync(memory, 7, graph_bytes, work.get()) == hipSuccess);
     REQUIRE(hipMemcpyAsync(target.at(), memory, graph_bytes, hipMemcpyDeviceToHost, work.get()) ==
             hipSuccess);
@@ -291,7 +292,8 @@ TEST_CASE("graph: devices have the rights to its memory that they have to the po
   std::byte* const memory = shared.allocate(graph_bytes, work.get());
   fork_to(of_1.get(), work.get(), out.get());
   CHECK(hipMemsetAsync(memory, 1, graph_bytes, of_1.get()) == hipErrorInvalidValue);
-  CHECK(hipMemcpyAsync(target.at(), memory, graph_bytes, hipMemcpyDefault, of_1.get()) == hipSuccess);
+  CHECK(hipMemcpyAsync(target.at(), memory, graph_bytes, hipMemcpyDefault, of_1.get()) ==
+        hipSuccess);
   end_capture_with(hipErrorStreamCaptureUnjoined, work.get());
 }
 
