@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/mr/per_device_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
@@ -41,6 +42,7 @@ bool device_async_resource_ref::are_equal(const resource* a, const resource* b) 
 
 void prefetch(const void* pointer, std::size_t bytes, cuda_device_id device,
               cuda_stream_view stream) {
+  require_device(device);
   try {
     prefetch_async(stream, pointer, bytes, device);
   } catch (const std::invalid_argument&) {
@@ -115,8 +117,7 @@ void forwarding_resource::do_deallocate(void* pointer, std::size_t bytes, cuda_s
 }
 
 bool forwarding_resource::do_is_equal(const device_memory_resource& other) const noexcept {
-  const auto* const same = dynamic_cast<const forwarding_resource*>(&other);
-  return same != nullptr && target().is_equal(same->target());
+  return do_is_equal(static_cast<const memory_resource&>(other));
 }
 
 void* forwarding_resource::do_allocate(stream_ref stream, std::size_t bytes,

@@ -66,6 +66,12 @@ TEST_CASE("hipmm: a resource passes as a pointer, by reference and as a ref") {
   CHECK(by_ref.get_upstream_resource() == ref);
   static_assert(rmm::mr::is_resource_adaptor<decltype(by_ref)>);
   static_assert(!rmm::mr::is_resource_adaptor<decltype(device)>);
+  // One that ends with the statement passes nowhere.
+  using passed = rmm::mr::cuda_memory_resource;
+  static_assert(!std::is_convertible_v<passed, hipvmm::mr::memory_resource*>);
+  static_assert(!std::is_constructible_v<rmm::device_async_resource_ref, passed>);
+  static_assert(!std::is_constructible_v<decltype(by_ref), passed>);
+  static_assert(!std::is_constructible_v<rmm::mr::pool_memory_resource<passed>, passed>);
 }
 
 TEST_CASE("hipmm: a ref allocates as hipMM's does, with a stream and without one") {
@@ -209,6 +215,14 @@ TEST_CASE("hipmm: prefetch moves managed memory and leaves other memory where it
   rmm::prefetch<int>(moved, rmm::get_current_cuda_device(), stream);
   CHECK_NOTHROW(rmm::prefetch(stays.data(), stays.size(), rmm::cuda_device_id{0}, stream));
   CHECK(last_prefetch_location(moved.data(), 1000 * sizeof(int)) == first_device);
+}
+
+TEST_CASE("hipmm: prefetch to a device that does not exist is refused") {
+  rmm::mr::managed_memory_resource managed;
+  const rmm::device_buffer bytes{1000, rmm::cuda_stream_default, managed};
+  CHECK_THROWS_WITH_AS(
+      rmm::prefetch(bytes.data(), bytes.size(), rmm::cuda_device_id{99}, rmm::cuda_stream_default),
+      doctest::Contains("device 99 does not exist"), rmm::logic_error);
 }
 
 TEST_CASE("hipmm: RMM_CUDA_TRY throws what it is told to, and HIP forgets the failure") {

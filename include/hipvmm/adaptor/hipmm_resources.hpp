@@ -32,7 +32,7 @@ class device_memory_resource : public hipvmm::mr::memory_resource {
   using memory_resource::is_equal;
 
   // NOLINTNEXTLINE(google-explicit-constructor): what takes our pointers takes hipMM's references
-  operator memory_resource*() noexcept { return this; }
+  operator memory_resource*() & noexcept { return this; }
 
   /// `bytes` bytes at a multiple of 256. Stream, Throws: as memory_resource::allocate.
   void* allocate(std::size_t bytes, cuda_stream_view stream = {}) {
