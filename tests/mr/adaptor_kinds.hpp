@@ -32,15 +32,17 @@ struct adaptor_kind {
   bool is_for_managed_memory = false;
 };
 
-/// Logs to memory.
-class logging_kept final : public mr::resource_adaptor {
+struct log_in_memory {
+  std::ostringstream rows;
+  mr::logging_resource_adaptor log;
+  explicit log_in_memory(mr::memory_resource* upstream) : log{upstream, rows} {}
+};
+
+/// Logs to memory. The log is a base, so as to be there before the adaptor that stands on it.
+class logging_kept final : log_in_memory, public mr::resource_adaptor {
  public:
   explicit logging_kept(mr::memory_resource* upstream)
-      : mr::resource_adaptor{"logging_kept", &log_}, log_{upstream, rows_} {}
-
- private:
-  std::ostringstream rows_;
-  mr::logging_resource_adaptor log_;
+      : log_in_memory{upstream}, mr::resource_adaptor{"logging_kept", &log} {}
 };
 
 // A new adaptor is a line here.
