@@ -8,7 +8,7 @@ namespace hipvmm::cuda_provider {
 namespace {
 
 // Those that HIP names after CUDA's and that fit a number. Both lists are numbered on their own.
-CUdevice_attribute attribute_of(int attribute) {
+CUdevice_attribute device_attribute_of(int attribute) {
   if (attribute == hip_compat::virtual_memory_management_supported) {
     return CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
   }
@@ -137,7 +137,7 @@ int attribute_value(int attribute, CUdevice device) {
   if (attribute == hipDeviceAttributeIsLargeBar) return 0;
   if (attribute == hip_compat::memory_pool_handle_types) return hipMemHandleTypePosixFileDescriptor;
   int value = 0;
-  check(cuDeviceGetAttribute(&value, attribute_of(attribute), device));
+  check(cuDeviceGetAttribute(&value, device_attribute_of(attribute), device));
   return value;
 }
 

@@ -9,7 +9,7 @@ constexpr unsigned event_flags =
     hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | release_flags;
 
 // How far a record makes writes visible is AMD's; CUDA's events always reach the system.
-unsigned flags_for_cuda(unsigned flags) {
+unsigned event_flags_for_cuda(unsigned flags) {
   unsigned wanted = CU_EVENT_DEFAULT;
   if ((flags & hipEventBlockingSync) != 0) wanted |= CU_EVENT_BLOCKING_SYNC;
   if ((flags & hipEventDisableTiming) != 0) wanted |= CU_EVENT_DISABLE_TIMING;
@@ -24,7 +24,7 @@ hipError_t create(hipEvent_t* event, unsigned flags) {
     require((flags & release_flags) != release_flags);
     require((flags & hipEventInterprocess) == 0 || (flags & hipEventDisableTiming) != 0);
     CUevent made = nullptr;
-    check(cuEventCreate(&made, flags_for_cuda(flags)));
+    check(cuEventCreate(&made, event_flags_for_cuda(flags)));
     *event = to_hip(made);
     return hipSuccess;
   });

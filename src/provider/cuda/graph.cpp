@@ -10,7 +10,7 @@ constexpr unsigned long long node_priority = 8;  // that headers before 6.x have
 constexpr unsigned long long instantiate_flags =
     hipGraphInstantiateFlagAutoFreeOnLaunch | node_priority;
 
-cuuint64_t flags_for_cuda(unsigned long long flags) {
+cuuint64_t graph_flags_for_cuda(unsigned long long flags) {
   require((flags & ~instantiate_flags) == 0);
   cuuint64_t wanted = 0;
   if ((flags & hipGraphInstantiateFlagAutoFreeOnLaunch) != 0) {
@@ -92,7 +92,7 @@ hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* exec, hipGraph_t source,
   return call([&](driver&) {
     require(exec != nullptr && source != nullptr);
     CUgraphExec made = nullptr;
-    check(cuGraphInstantiateWithFlags(&made, to_cuda(source), flags_for_cuda(flags)));
+    check(cuGraphInstantiateWithFlags(&made, to_cuda(source), graph_flags_for_cuda(flags)));
     *exec = to_hip(made);
     return hipSuccess;
   });

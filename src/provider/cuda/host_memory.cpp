@@ -11,7 +11,7 @@ constexpr unsigned host_flags = hipHostMallocPortable | hipHostMallocMapped |
                                 hipHostMallocCoherent | hipHostMallocNonCoherent;
 
 // Coherency and the choice of the NUMA node are AMD's: pinned memory is always coherent here.
-unsigned flags_for_cuda(unsigned flags) {
+unsigned host_flags_for_cuda(unsigned flags) {
   unsigned wanted = 0;
   if ((flags & hipHostMallocPortable) != 0) wanted |= CU_MEMHOSTALLOC_PORTABLE;
   if ((flags & hipHostMallocMapped) != 0) wanted |= CU_MEMHOSTALLOC_DEVICEMAP;
@@ -26,7 +26,7 @@ hipError_t allocate_host(void** pointer, std::size_t bytes, unsigned flags) {
     require((flags & ~host_flags) == 0);
     require((flags & hipHostMallocCoherent) == 0 || (flags & hipHostMallocNonCoherent) == 0);
     if (bytes == 0) return hipSuccess;
-    check(cuMemHostAlloc(pointer, bytes, flags_for_cuda(flags)));
+    check(cuMemHostAlloc(pointer, bytes, host_flags_for_cuda(flags)));
     return hipSuccess;
   });
 }

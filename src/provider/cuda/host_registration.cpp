@@ -9,7 +9,7 @@ constexpr unsigned read_only_flag = 0x8U;
 constexpr unsigned registration_flags = hipHostRegisterPortable | hipHostRegisterMapped |
                                         hipHostRegisterIoMemory | read_only_flag | 0x80000000U;
 
-unsigned flags_for_cuda(unsigned flags) {
+unsigned registration_flags_for_cuda(unsigned flags) {
   unsigned wanted = 0;
   if ((flags & hipHostRegisterPortable) != 0) wanted |= CU_MEMHOSTREGISTER_PORTABLE;
   if ((flags & hipHostRegisterMapped) != 0) wanted |= CU_MEMHOSTREGISTER_DEVICEMAP;
@@ -27,7 +27,7 @@ hipError_t hipHostRegister(void* pointer, size_t bytes, unsigned int flags) {
   return call([&](driver&) {
     require(pointer != nullptr && bytes != 0);
     require((flags & ~registration_flags) == 0);
-    check(cuMemHostRegister(pointer, bytes, flags_for_cuda(flags)));
+    check(cuMemHostRegister(pointer, bytes, registration_flags_for_cuda(flags)));
     return hipSuccess;
   });
 }

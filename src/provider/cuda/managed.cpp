@@ -42,7 +42,7 @@ bool names_a_place(CUmem_advise advice) noexcept {
   return advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY;
 }
 
-CUmem_range_attribute attribute_of(int attribute) {
+CUmem_range_attribute range_attribute_of(int attribute) {
   switch (attribute) {
     case hipMemRangeAttributeReadMostly:
       return CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY;
@@ -100,7 +100,7 @@ hipError_t hipMemRangeGetAttribute(void* data, size_t data_bytes, hipMemRangeAtt
                                    const void* pointer, size_t bytes) {
   return call([&](driver&) {
     require(data != nullptr && pointer != nullptr && bytes != 0);
-    check(cuMemRangeGetAttribute(data, data_bytes, attribute_of(value_of(attribute)),
+    check(cuMemRangeGetAttribute(data, data_bytes, range_attribute_of(value_of(attribute)),
                                  to_cuda(pointer), bytes));
     return hipSuccess;
   });
@@ -116,7 +116,7 @@ hipError_t hipMemRangeGetAttributes(void** data, size_t* data_bytes,
     translated.reserve(count);
     for (size_t i = 0; i < count; ++i) {
       require(data[i] != nullptr);
-      translated.push_back(attribute_of(value_of(attributes[i])));
+      translated.push_back(range_attribute_of(value_of(attributes[i])));
     }
     check(cuMemRangeGetAttributes(data, data_bytes, translated.data(), count, to_cuda(pointer),
                                   bytes));

@@ -4,7 +4,7 @@
 namespace hipvmm::cuda_provider {
 namespace {
 
-CUmemPool_attribute attribute_of(int attribute) {
+CUmemPool_attribute pool_attribute_of(int attribute) {
   switch (attribute) {
     case hipMemPoolReuseFollowEventDependencies:
       return CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES;
@@ -35,7 +35,7 @@ using namespace hipvmm::cuda_provider;
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value) {
   return call([&](driver&) {
     require(pool != nullptr && value != nullptr);
-    check(cuMemPoolSetAttribute(to_cuda(pool), attribute_of(value_of(attribute)), value));
+    check(cuMemPoolSetAttribute(to_cuda(pool), pool_attribute_of(value_of(attribute)), value));
     return hipSuccess;
   });
 }
@@ -43,7 +43,7 @@ hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, v
 hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value) {
   return call([&](driver&) {
     require(pool != nullptr && value != nullptr);
-    check(cuMemPoolGetAttribute(to_cuda(pool), attribute_of(value_of(attribute)), value));
+    check(cuMemPoolGetAttribute(to_cuda(pool), pool_attribute_of(value_of(attribute)), value));
     return hipSuccess;
   });
 }
