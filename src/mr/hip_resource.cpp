@@ -3,8 +3,8 @@
 
 #include <hipvmm/core/device_allocation.hpp>
 
-#include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "mr/host_memory.hpp"
 #include "mr/misaligned.hpp"
 
 namespace hipvmm::mr {
@@ -21,7 +21,7 @@ void* hip_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t align
 void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                  std::size_t alignment) noexcept {
   detail::report_exceptions([=] {
-    if (device_count() > 1 && !detail::is_captured(stream)) stream.synchronize();
+    if (device_count() > 1) static_cast<void>(detail::wait_for_work(stream));
   });
   do_deallocate_sync(pointer, bytes, alignment);
 }

@@ -2,6 +2,7 @@
 #include "mr/host_memory.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -16,31 +17,36 @@ void require_possible(std::size_t bytes, const char* call) {
   if (bytes >= PTRDIFF_MAX) throw_out_of_host_memory(bytes, call);
 }
 
-void wait_before_free(stream_ref stream, const void* pointer) {
-  bool captured = false;
-  bool passed = false;
+bool wait_for_work(stream_ref stream) {
+  std::optional<bool> waited;
   report_exceptions([&] {
-    captured = is_captured(stream);
+    const bool captured = is_captured(stream);
     if (!captured) stream.synchronize();
-    passed = !captured;
+    waited = !captured;
   });
-  if (captured)
-    throw std::logic_error{
-        "memory of the host at " + address_text(pointer) +
-        " came back in a stream that is being captured and stays allocated, for the graph may use "
-        "it: give it back when the graph is gone"};
-  if (passed) return;
+  if (waited) return *waited;
   // The stream may be gone, or its work has failed. This costs captures on these devices, as it
   // does where a pool finds a stream gone.
+  const relaxed_captures relaxed;
+  for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();
+  return true;
+}
+
+void wait_before_free(stream_ref stream, const void* pointer) {
+  bool waited = false;
   try {
-    const relaxed_captures relaxed;
-    for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();
+    waited = wait_for_work(stream);
   } catch (const hip_error& error) {
     throw std::runtime_error{"memory of the host at " + address_text(pointer) +
                              " stays allocated, for work may still use it: neither its stream nor "
                              "all devices could be waited for (" +
                              error.what() + ")"};
   }
+  if (!waited)
+    throw std::logic_error{
+        "memory of the host at " + address_text(pointer) +
+        " came back in a stream that is being captured and stays allocated, for the graph may use "
+        "it: give it back when the graph is gone"};
 }
 
 }  // namespace hipvmm::detail

@@ -8,6 +8,7 @@
 #include <future>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
@@ -195,17 +196,28 @@ TEST_CASE("hip_resource: what a peer's stream gives back stays until that stream
   const device_ref peer{1};
   peer.enable_peer_access(owner);
   mr::hip_resource resource{owner};
-  blocked_stream busy{peer};
-  void* const block = resource.allocate(busy, MiB);
-  fill_async(busy, block, 7, MiB);
-  bool passed = false;
-  REQUIRE(hipLaunchHostFunc(
-              stream_ref{busy}.get(), [](void* flag) { *static_cast<bool*>(flag) = true; },
-              &passed) == hipSuccess);
-  auto opened = std::async(std::launch::async, [&] { busy.release(); });
-  resource.deallocate(busy, block, MiB);
-  CHECK(passed);
-  opened.get();
+  for (const bool wait_fails : {false, true}) {
+    CAPTURE(wait_fails);
+    blocked_stream busy{peer};
+    void* const block = resource.allocate(busy, MiB);
+    fill_async(busy, block, 7, MiB);
+    bool passed = false;
+    REQUIRE(hipLaunchHostFunc(
+                stream_ref{busy}.get(), [](void* flag) { *static_cast<bool*>(flag) = true; },
+                &passed) == hipSuccess);
+    const error_recorder reported;
+    std::optional<planned_fault> fault;
+    if (wait_fails) fault.emplace("hipStreamSynchronize", 1, hipErrorUnknown);
+    const call_counter device_waits{"hipDeviceSynchronize"};
+    auto back = std::async(std::launch::async, [&] { resource.deallocate(busy, block, MiB); });
+    CHECK_FALSE(is_ready(back));
+    busy.release();
+    back.get();
+    CHECK(passed);
+    CHECK(reported.count() == (wait_fails ? 1 : 0));
+    // All devices instead, for the stream may be of any.
+    CHECK(device_waits.count() == (wait_fails ? static_cast<std::uint64_t>(device_count()) : 0));
+  }
 }
 
 }  // namespace hipvmm::test
