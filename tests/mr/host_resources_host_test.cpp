@@ -13,6 +13,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/managed_resource.hpp>
