@@ -15,9 +15,7 @@ engine::engine(physical_side& memory, stream_side& order, std::uintptr_t base)
       order_{order},
       base_{base},
       pieces_{memory.address_bytes()},
-      space_{memory.address_bytes()} {
-  ledgers_.emplace_back(stream_ref::legacy_default(), 0);
-}
+      space_{memory.address_bytes()} {}
 
 std::string engine::name() const {
   if (base_ == 0) return "a pool on slabs";

@@ -85,7 +85,7 @@ class engine {
   /// The ledger of a name that means another stream in each thread.
   [[nodiscard]] stream_ledger& ledger_of_thread(stream_ref stream);
   /// What is idle belongs to this one.
-  [[nodiscard]] stream_ledger& idle() noexcept { return ledgers_.front(); }
+  [[nodiscard]] stream_ledger& idle() noexcept { return idle_; }
 
   /// Offset of `bytes` bytes, a multiple of the unit, for `user`; nullopt when memory is lacking.
   /// Throws: out_of_memory, hip_error of the sides.
@@ -249,6 +249,8 @@ class engine {
   std::mutex books_;
   address_space space_;
   std::deque<stream_ledger> ledgers_;
+  // The first of them, which is found without the books.
+  stream_ledger& idle_{ledgers_.emplace_back(stream_ref::legacy_default(), 0)};
   chunk_map chunks_;
   std::uint64_t next_chunk_ = 0;
   std::size_t limit_ = static_cast<std::size_t>(-1);
