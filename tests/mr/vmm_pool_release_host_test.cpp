@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
@@ -169,6 +171,27 @@ TEST_CASE("vmm_pool_resource: an error handler may end the process in the worker
   const test::child_result child =
       test::run_case_in_child("child: an error handler ends the process in the worker");
   CHECK_MESSAGE(child.status == 5, child.output);
+}
+
+TEST_CASE("vmm_pool_resource: a trim may begin while another thread brings new streams") {
+  vmm_pool_resource pool{first_device, keeping(0)};
+  std::atomic<int> streams_there = 0;
+  // Nothing but the pool puts this thread's trims behind what the other one does.
+  std::thread trimming{[&] {
+    for (int seen = 0; seen < 40; seen = streams_there.load(std::memory_order_relaxed)) {
+      while (streams_there.load(std::memory_order_relaxed) == seen) std::this_thread::yield();
+      static_cast<void>(pool.trim_to(0));
+    }
+  }};
+  // More than the books have room for at first.
+  std::vector<std::unique_ptr<stream>> streams;
+  for (int i = 0; i < 40; ++i) {
+    const stream& used = *streams.emplace_back(std::make_unique<stream>(first_device));
+    pool.deallocate(used, pool.allocate(used, 1000), 1000);
+    streams_there.fetch_add(1, std::memory_order_relaxed);
+  }
+  trimming.join();
+  CHECK(pool.statistics().used_current == 0);
 }
 
 }  // namespace hipvmm::mr

@@ -4,11 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -417,27 +415,6 @@ TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory
     pool.forget_stream(next);
   }
   CHECK(pool.statistics().reserved_current == 16 * MiB);
-}
-
-TEST_CASE("vmm_pool_resource: a trim may begin while another thread brings new streams") {
-  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
-  std::atomic<int> streams_there = 0;
-  // Nothing but the pool puts this thread's trims behind what the other one does.
-  std::thread trimming{[&] {
-    for (int seen = 0; seen < 40; seen = streams_there.load(std::memory_order_relaxed)) {
-      while (streams_there.load(std::memory_order_relaxed) == seen) std::this_thread::yield();
-      static_cast<void>(pool.trim_to(0));
-    }
-  }};
-  // More than the books have room for at first.
-  std::vector<std::unique_ptr<stream>> streams;
-  for (int i = 0; i < 40; ++i) {
-    const stream& used = *streams.emplace_back(std::make_unique<stream>(first_device));
-    pool.deallocate(used, pool.allocate(used, 1000), 1000);
-    streams_there.fetch_add(1, std::memory_order_relaxed);
-  }
-  trimming.join();
-  CHECK(pool.statistics().used_current == 0);
 }
 
 TEST_CASE("vmm_pool_resource: default streams of threads are told apart") {
