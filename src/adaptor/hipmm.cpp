@@ -12,7 +12,7 @@
 #include <hipvmm/mr/per_device_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include "core/check.hpp"
-#include "mr/allocate_and_wait.hpp"
+#include "mr/stream_wait.hpp"
 
 namespace hipvmm::hipmm {
 namespace detail {

@@ -7,8 +7,8 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "mr/allocate_and_wait.hpp"
 #include "mr/misaligned.hpp"
+#include "mr/stream_wait.hpp"
 
 namespace hipvmm::mr {
 

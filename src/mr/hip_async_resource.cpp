@@ -10,9 +10,9 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "mr/allocate_and_wait.hpp"
 #include "mr/hip_pool.hpp"
 #include "mr/misaligned.hpp"
+#include "mr/stream_wait.hpp"
 
 namespace hipvmm::mr {
 

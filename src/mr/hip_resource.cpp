@@ -4,8 +4,8 @@
 #include <hipvmm/core/device_allocation.hpp>
 
 #include "core/check.hpp"
-#include "mr/host_memory.hpp"
 #include "mr/misaligned.hpp"
+#include "mr/stream_wait.hpp"
 
 namespace hipvmm::mr {
 

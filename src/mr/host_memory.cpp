@@ -2,34 +2,17 @@
 #include "mr/host_memory.hpp"
 
 #include <cstdint>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
-#include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "mr/stream_wait.hpp"
 
 namespace hipvmm::detail {
 
 void require_possible(std::size_t bytes, const char* call) {
   if (bytes >= PTRDIFF_MAX) throw_out_of_host_memory(bytes, call);
-}
-
-bool wait_for_work(stream_ref stream) {
-  std::optional<bool> waited;
-  report_exceptions([&] {
-    const bool captured = is_captured(stream);
-    if (!captured) stream.synchronize();
-    waited = !captured;
-  });
-  if (waited) return *waited;
-  // The stream may be gone, or its work has failed. This costs captures on these devices, as it
-  // does where a pool finds a stream gone.
-  const relaxed_captures relaxed;
-  for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();
-  return true;
 }
 
 void wait_before_free(stream_ref stream, const void* pointer) {

@@ -5,16 +5,11 @@
 
 #include <hipvmm/core/stream.hpp>
 
-// What resources have in common whose memory HIP does not keep until a stream has passed.
+// What resources of the host's memory have in common.
 namespace hipvmm::detail {
 
 /// Throws out_of_memory for sizes that no object can have, which allocators do not all survive.
 void require_possible(std::size_t bytes, const char* call);
-
-/// Waits for `stream`. Where that fails, as for a stream that is gone, the error handler is told,
-/// and all devices are waited for. Returns false, without a wait, when `stream` is being captured.
-/// Throws: hip_error where the devices cannot be waited for either.
-[[nodiscard]] bool wait_for_work(stream_ref stream);
 
 /// wait_for_work(), which may use memory of the host, before that is freed: nobody else keeps that
 /// of operator new until then, and hipFree and hipHostFree may wait for one device only (AMD: the

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device.hpp>
 #include <hipvmm/core/logger.hpp>
 #include <hipvmm/core/stream.hpp>
@@ -104,18 +105,14 @@ using hipvmm::logger;
 inline constexpr std::size_t CUDA_ALLOCATION_ALIGNMENT = 256;
 inline constexpr std::size_t RMM_DEFAULT_HOST_ALIGNMENT = alignof(std::max_align_t);
 
-[[nodiscard]] constexpr bool is_pow2(std::size_t value) noexcept {
-  return value != 0 && (value & (value - 1)) == 0;
-}
+[[nodiscard]] constexpr bool is_pow2(std::size_t value) noexcept { return is_power_of_two(value); }
 [[nodiscard]] constexpr bool is_supported_alignment(std::size_t alignment) noexcept {
   return is_pow2(alignment);
 }
-/// The next multiple of `alignment`, a power of two, at or above and at or below `value`.
+using hipvmm::align_down;
+/// The next multiple of `alignment`, a power of two, at or above `value`; too large a one wraps.
 [[nodiscard]] constexpr std::size_t align_up(std::size_t value, std::size_t alignment) noexcept {
-  return (value + alignment - 1) & ~(alignment - 1);
-}
-[[nodiscard]] constexpr std::size_t align_down(std::size_t value, std::size_t alignment) noexcept {
-  return value & ~(alignment - 1);
+  return align_down(value + alignment - 1, alignment);
 }
 [[nodiscard]] constexpr bool is_aligned(std::size_t value, std::size_t alignment) noexcept {
   return value == align_down(value, alignment);
