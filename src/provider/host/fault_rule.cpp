@@ -22,7 +22,8 @@ constexpr std::array functions{
 #undef HIPVMM_HIP_USED
 #undef HIPVMM_HIP_OFFERED
 
-std::string quoted(std::string_view text) { return std::string{"\""}.append(text).append("\""); }
+// Not `quoted`: std::quoted would be found for a std::string, where a header includes <iomanip>.
+std::string in_quotes(std::string_view text) { return std::string{"\""}.append(text).append("\""); }
 
 // A rule while it is read, with what can be said about it.
 class rule_reader {
@@ -35,7 +36,7 @@ class rule_reader {
     words >> word;
     if (word.find('=') != std::string::npos) {
       read_limit(word);
-      if (words >> word) reject(quoted(word) + " follows a limit, which stands alone");
+      if (words >> word) reject(in_quotes(word) + " follows a limit, which stands alone");
       return;
     }
     read_function(word);
@@ -53,13 +54,13 @@ class rule_reader {
   };
 
   [[noreturn]] void reject(const std::string& why) const {
-    throw std::invalid_argument{"the rule " + quoted(text_) + " is not valid: " + why};
+    throw std::invalid_argument{"the rule " + in_quotes(text_) + " is not valid: " + why};
   }
 
   template <class Value>
   Value need(const std::optional<Value>& value, const pair& from, const char* accepted) const {
     if (value) return *value;
-    reject(std::string{from.name} + " takes " + accepted + ", not " + quoted(from.value));
+    reject(std::string{from.name} + " takes " + accepted + ", not " + in_quotes(from.value));
   }
 
   static pair split(std::string_view word) {
@@ -76,10 +77,11 @@ class rule_reader {
     } else if (part.name == "visible_after") {
       plan_.unseen = need(parse_duration(part.value), part, "a time, such as 2ms");
     } else if (part.name == "aliases") {
-      if (part.value != "incoherent") reject("aliases takes incoherent, not " + quoted(part.value));
+      if (part.value != "incoherent")
+        reject("aliases takes incoherent, not " + in_quotes(part.value));
       plan_.incoherent_aliases = true;
     } else {
-      reject(quoted(part.name) +
+      reject(in_quotes(part.name) +
              " is none of the limits memory, descriptors, visible_after and aliases");
     }
   }
@@ -87,7 +89,7 @@ class rule_reader {
   void read_function(const std::string& word) {
     if (word == any_function) return;
     if (std::find(functions.begin(), functions.end(), word) == functions.end()) {
-      reject(quoted(word) + " is neither a HIP function of this provider nor \"any\"");
+      reject(in_quotes(word) + " is neither a HIP function of this provider nor \"any\"");
     }
     rule_.function = word;
   }
@@ -111,7 +113,7 @@ class rule_reader {
     } else if (part.name == "kill") {
       rule_.victim = static_cast<pid_t>(need(process(part.value), part, "the id of a process"));
     } else {
-      reject(quoted(word) +
+      reject(in_quotes(word) +
              " is none of nth=, probability=, seed=, error=, delay=, abort, kill and kill=");
     }
   }
