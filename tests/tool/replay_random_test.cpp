@@ -4,12 +4,10 @@
 
 #include <barrier>
 #include <future>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
@@ -24,15 +22,6 @@ namespace {
 
 constexpr std::size_t events = 2000;
 constexpr std::size_t streams = 4;
-
-std::unique_ptr<tool::replay_subject> subject_named(std::string_view name) {
-  try {
-    return tool::make_subject(name, {device_ref{0}, std::nullopt});
-  } catch (const unsupported& reason) {
-    MESSAGE("skipped: " << std::string{reason.what()});
-    return nullptr;
-  }
-}
 
 /// Asks for blocks and frees them, all of them at the end, no more than `most_bytes` at a time.
 void allocate_at_random(mr::memory_resource& resource, stream_ref used, std::mt19937& generator,
@@ -77,9 +66,8 @@ TEST_CASE("replay: a random trace passes the check on every resource") {
                                                               : result.failures.texts().front()));
       CHECK(result.failures.count() == 0);
       CHECK(result.peak_requested == recorded.peak_requested);
-      // CUDA cuts small blocks of hipMalloc from larger ones, which the free memory does not show.
-      if (!HIPVMM_TEST_ON_CUDA || kind.name == "pool")
-        CHECK(result.peak_physical >= result.peak_requested);
+      // `hip` asks the device for its free memory, which other processes allocate and free too.
+      if (kind.name != "hip") CHECK(result.peak_physical >= result.peak_requested);
       CHECK(result.streams == (mode == tool::replay_streams::one ? 1 : recorded.streams));
       REQUIRE(result.checked.has_value());
       CHECK(result.checked->blocks == recorded.blocks.size());

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include "support/program.hpp"
 #include "support/random_seed.hpp"
@@ -23,6 +28,16 @@ inline const std::string trace_header = "Thread,Time,Action,Pointer,Size,Stream\
 inline tool::trace trace_of(const std::string& rows) {
   const temporary_file file{trace_header + rows, ".csv"};
   return tool::read_trace(file.path());
+}
+
+/// The subject on device 0, or null, and said so, where the device lacks what it needs.
+inline std::unique_ptr<tool::replay_subject> subject_named(std::string_view name) {
+  try {
+    return tool::make_subject(name, {device_ref{0}, std::nullopt});
+  } catch (const unsupported& reason) {
+    MESSAGE("skipped: " << std::string{reason.what()});
+    return nullptr;
+  }
 }
 
 /// Rows of a program that allocates and frees at random and leaves some blocks alive.

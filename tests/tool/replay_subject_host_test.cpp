@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// What the resources that traces are replayed on report of their memory, beside another user of the
+// device. Devices of the host provider belong to one process, so here nobody else disturbs it.
+#include <doctest/doctest.h>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include "tool/replay_subject.hpp"
+#include "tool/replay_traces.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// The peak that `subject` reports where the replay takes 1 MiB and somebody else `others` bytes.
+std::size_t peak_beside(tool::replay_subject& subject, std::size_t others) {
+  const device_ref device{0};
+  const stream used{device};
+  mr::hip_resource other_user{device};
+  subject.begin();
+  void* const own = subject.resource().allocate(used, 1 * MiB);
+  void* const foreign = other_user.allocate(used, others);
+  subject.look();
+  const std::size_t peak = subject.peak_physical();
+  other_user.deallocate(used, foreign, others);
+  subject.resource().deallocate(used, own, 1 * MiB);
+  return peak;
+}
+
+}  // namespace
+
+TEST_CASE("replay: hip counts what others take of the device, pool and async do not") {
+  for (const tool::subject_kind& kind : tool::subject_kinds()) {
+    CAPTURE(kind.name);
+    const auto beside_little = subject_named(kind.name);
+    const auto beside_much = subject_named(kind.name);
+    if (!beside_much) continue;
+    const std::size_t peak = peak_beside(*beside_little, 2 * MiB);
+    CHECK(peak >= 1 * MiB);
+    CHECK(peak_beside(*beside_much, 500 * MiB) == peak + (kind.name == "hip" ? 498 * MiB : 0));
+  }
+}
+
+}  // namespace hipvmm::test
