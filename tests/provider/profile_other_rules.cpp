@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -15,6 +16,7 @@ constexpr int memory_out = hipErrorOutOfMemory;
 constexpr int device = hipErrorInvalidDevice;
 constexpr int unsupported = hipErrorNotSupported;
 constexpr int handle = hipErrorInvalidHandle;
+constexpr int captured = hipErrorStreamCaptureUnsupported;
 constexpr int context = hipErrorContextIsDestroyed;
 
 constexpr auto posix = hipMemHandleTypePosixFileDescriptor;
@@ -54,6 +56,30 @@ int pool_access(const pool& of, int user) {
   hipMemAccessFlags flags{};
   REQUIRE(hipMemPoolGetAccess(&flags, of.get(), &place) == hipSuccess);
   return flags;
+}
+
+/// Whether hipDeviceSynchronize waits for a stream that another thread has begun to destroy.
+int waits_for_ending_stream() {
+  hipStream_t leaving = nullptr;
+  REQUIRE(hipStreamCreateWithFlags(&leaving, hipStreamNonBlocking) == hipSuccess);
+  hipvmm_host_hold_streams();
+  REQUIRE(hipLaunchHostFunc(
+              leaving, [](void*) {}, nullptr) == hipSuccess);
+  std::thread destroying{[leaving] { CHECK(hipStreamDestroy(leaving) == hipSuccess); }};
+  // As soon as it ends the stream is unknown.
+  unsigned flags = 0;
+  while (hipStreamGetFlags(leaving, &flags) == hipSuccess) std::this_thread::yield();
+  std::atomic<bool> waited{false};
+  std::thread waiting{[&waited] {
+    CHECK(hipDeviceSynchronize() == hipSuccess);
+    waited = true;
+  }};
+  for (int i = 0; i < 200 && !waited; ++i) std::thread{[] {}}.join();
+  const bool overlooked = waited;
+  hipvmm_host_release_streams();
+  destroying.join();
+  waiting.join();
+  return overlooked ? 0 : 1;
 }
 
 void begin_capture(const stream& work,
@@ -329,6 +355,30 @@ const rule rules[] = {
        return code;
      },
      {good, good, good, good, good, good, hipErrorStreamCaptureUnsupported}},
+    {"hipDeviceSynchronize of another device while a stream is captured in relaxed mode",
+     [] {
+       const stream work;
+       begin_capture(work, hipStreamCaptureModeRelaxed);
+       REQUIRE(hipSetDevice(1) == hipSuccess);
+       const int code = hipDeviceSynchronize();
+       REQUIRE(hipSetDevice(0) == hipSuccess);
+       static_cast<void>(end_capture(work));
+       return code;
+     },
+     {captured, captured, captured, captured, captured, captured, good}},
+    {"hipDeviceSynchronize once more while a stream is captured",
+     [] {
+       const stream work;
+       begin_capture(work);
+       CHECK(hipDeviceSynchronize() == hipErrorStreamCaptureUnsupported);
+       const int code = hipDeviceSynchronize();
+       CHECK(end_capture(work) == hipErrorStreamCaptureInvalidated);
+       return code;
+     },
+     {captured, captured, captured, captured, captured, captured, good}},
+    {"hipDeviceSynchronize waits for a stream whose hipStreamDestroy has begun (1)",
+     waits_for_ending_stream,
+     {1, 0, 0, 0, 0, 0, 1}},
     {"rights to a pool that stay when the second of two entries is refused",
      [] {
        const pool memory;

@@ -133,6 +133,11 @@ inline constexpr profile_quirk end_costs_capture{
     "an end by another stream or thread costs the capture", {"cuda-13"}};
 inline constexpr profile_quirk captured_frees_refused{
     "what waits for all devices is not freed while a stream is captured", {"cuda-13"}};
+inline constexpr profile_quirk waits_look_at_one_device{
+    "a capture on another device does not forbid to wait, nor does one that is lost", {"cuda-13"}};
+inline constexpr profile_quirk ending_streams_overlooked{
+    "a wait for a device overlooks streams that another thread is destroying",
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
 inline constexpr profile_quirk ranks_in_order{"links are ranked in order", {"cuda-13"}};
 inline constexpr profile_quirk no_device_everywhere{"every call says hipErrorNoDevice",
                                                     {"cuda-13"}};

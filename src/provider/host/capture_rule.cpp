@@ -53,6 +53,12 @@ void capture_set::refuse_wait_for(const stream_queue& queue) {
 void capture_set::refuse_wait_for_device(int device) {
   if (!any()) return;
   const guard lock{mutex_};
+  if (machine_.rules().captured_device == device_wait::any_capture) {
+    // Until each of them has ended: an invalidated one refuses as well.
+    for (const auto& [queue, each] : streams_) each.capture->valid = false;
+    require(streams_.empty(), hipErrorStreamCaptureUnsupported);
+    return;
+  }
   refuse_where([device](const participant& each) { return each.queue->device() == device; },
                hipErrorStreamCaptureUnsupported);
   refuse_by_mode(hipErrorStreamCaptureUnsupported);

@@ -53,6 +53,11 @@ void order_checker::retire(const stream_queue& stream) noexcept {
   streams_.retire(stream);
 }
 
+void order_checker::overlook(const stream_queue& stream) noexcept {
+  const guard lock{mutex_};
+  streams_.overlook(stream);
+}
+
 order_checker::point order_checker::place(const stream_queue& stream) noexcept {
   const guard lock{mutex_};
   return std::make_shared<const order_clock>(streams_.place(stream));

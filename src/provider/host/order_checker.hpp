@@ -35,6 +35,8 @@ class order_checker {
 
   void name(const stream_queue& stream, std::uint64_t handle) noexcept;
   void retire(const stream_queue& stream) noexcept;
+  /// Who waits for its device, or for the null stream, has not waited for this stream.
+  void overlook(const stream_queue& stream) noexcept;
 
   /// What is finished when the next operation of a stream could start.
   [[nodiscard]] point place(const stream_queue& stream) noexcept;

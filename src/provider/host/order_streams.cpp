@@ -6,8 +6,7 @@
 namespace hipvmm::host_provider {
 
 order_streams::record& order_streams::record_of(const stream_queue& stream) {
-  return records_
-      .try_emplace(stream.number(), record{{stream.device(), stream.order(), 0}, {}, 0, 0, false})
+  return records_.try_emplace(stream.number(), record{{stream.device(), stream.order(), 0}, {}})
       .first->second;
 }
 
@@ -22,9 +21,12 @@ void order_streams::retire(const stream_queue& stream) {
   if (at->second.is_over()) records_.erase(at);
 }
 
+void order_streams::overlook(const stream_queue& stream) { record_of(stream).overlooked = true; }
+
 void order_streams::include_all(order_clock& clock, int device, stream_order order) const {
   for (const auto& [number, each] : records_) {
-    if (each.what.device == device && each.what.order == order) clock.include(each.clock);
+    if (each.what.device == device && each.what.order == order && !each.overlooked)
+      clock.include(each.clock);
   }
 }
 
@@ -62,7 +64,7 @@ order_clock order_streams::end_of(const stream_queue& stream) {
 order_clock order_streams::end_of_device(int device) const {
   order_clock end;
   for (const auto& [number, each] : records_) {
-    if (each.what.device == device) end.include(each.clock);
+    if (each.what.device == device && !each.overlooked) end.include(each.clock);
   }
   return end;
 }

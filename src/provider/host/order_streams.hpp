@@ -25,6 +25,8 @@ class order_streams {
   void name(const stream_queue& stream, std::uint64_t handle);
   /// No more work will be submitted.
   void retire(const stream_queue& stream);
+  /// Waits for its device and the null stream do not count it any more.
+  void overlook(const stream_queue& stream);
 
   /// What work submitted now comes after: earlier work of the stream and what that came after, by
   /// waits for events and by the null stream's rules.
@@ -50,6 +52,7 @@ class order_streams {
     std::uint64_t submitted = 0;
     std::uint64_t known = 0;
     bool retired = false;
+    bool overlooked = false;
 
     [[nodiscard]] bool is_over() const noexcept { return retired && known >= submitted; }
   };

@@ -54,6 +54,7 @@ constexpr profile rocm_5_7() {
   like.internal = internal_dependencies::ignored;
   like.bad_export_pointer = hipErrorOutOfMemory;
   like.bad_managed_stream = hipErrorContextIsDestroyed;  // hip_hmm.cpp, 6.4.3
+  like.ending = ending_stream::overlooked;               // Stream::Destroy in hip_stream.cpp
   return like;
 }
 
@@ -154,6 +155,7 @@ constexpr profile cuda_13() {
   like.event_of_invalidated = hipErrorInvalidValue;      // H200
   like.capture_end = foreign_end::costs_capture;         // H200
   like.captured_free = waiting_free::refused;            // H200
+  like.captured_device = device_wait::own_captures;
   return like;
 }
 

@@ -55,6 +55,10 @@ enum class inside_allocation { refused, taken };
 enum class foreign_end { refused, costs_capture };
 /// Freeing what waits for all devices, while a stream is captured.
 enum class waiting_free { by_mode, refused };
+/// Captures that forbid to wait for a device.
+enum class device_wait { own_captures, any_capture };
+/// A stream whose hipStreamDestroy has begun: do waits for its device still count it?
+enum class ending_stream { counted, overlooked };
 enum class reuse_limit { an_eighth, none_in_own_stream };
 enum class internal_dependencies { used, ignored };
 enum class last_error_rule { keeps_failure, is_of_last_call };
@@ -137,10 +141,14 @@ struct profile {
   chunk_range range = chunk_range::mapping;
   inside_allocation ipc_address = inside_allocation::refused;
 
+  // Streams.
+  ending_stream ending = ending_stream::counted;
+
   // Stream capture.
   hipError_t event_of_invalidated = hipErrorCapturedEvent;
   foreign_end capture_end = foreign_end::refused;
   waiting_free captured_free = waiting_free::by_mode;
+  device_wait captured_device = device_wait::any_capture;
 };
 
 /// All of them, strict first.

@@ -30,6 +30,21 @@ hipError_t create(runtime& machine, hipStream_t* stream, unsigned flags, int pri
   return hipSuccess;
 }
 
+// Where a stream that ends is overlooked, its end waits for its work, unless a wait for the device
+// counts the stream already: then that one alone waits.
+void destroy(runtime& machine, stream_queue& leaving, hipStream_t handle) {
+  const bool overlooked = machine.rules().ending == ending_stream::overlooked;
+  const order_wait noted{machine.checker(), leaving};
+  if (overlooked) machine.device(leaving.device()).streams.overlook(leaving);
+  require(machine.streams().extract(from_handle(handle)) != nullptr, hipErrorInvalidHandle);
+  const position last = leaving.end();
+  const bool is_counted = leaving.is_counted_by_device_wait();
+  leaving.close();
+  if (!overlooked || is_counted) return;
+  last.wait();
+  noted.is_over();
+}
+
 // The null stream is done when the streams it waits for are.
 std::vector<position> awaited_by(runtime& machine, stream_queue& queue) {
   if (queue.order() == stream_order::null) {
@@ -58,9 +73,9 @@ hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, 
 
 hipError_t hipStreamDestroy(hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    const std::shared_ptr<stream_queue> leaving = machine.streams().extract(from_handle(stream));
+    const std::shared_ptr<stream_queue> leaving = machine.streams().find(from_handle(stream));
     require(leaving != nullptr, hipErrorInvalidHandle);
-    leaving->close();
+    destroy(machine, *leaving, stream);
     return hipSuccess;
   });
 }

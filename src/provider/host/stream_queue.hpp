@@ -126,6 +126,23 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   /// Lets submitted work finish, then ends the worker; no work may be submitted afterwards.
   void close();
 
+  /// While it lives a wait for the device counts the stream.
+  class device_wait_mark {
+   public:
+    explicit device_wait_mark(stream_queue& queue) noexcept : queue_{queue} {
+      queue_.device_waits_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~device_wait_mark() { queue_.device_waits_.fetch_sub(1, std::memory_order_relaxed); }
+    device_wait_mark(const device_wait_mark&) = delete;
+    device_wait_mark& operator=(const device_wait_mark&) = delete;
+
+   private:
+    stream_queue& queue_;
+  };
+  [[nodiscard]] bool is_counted_by_device_wait() const noexcept {
+    return device_waits_.load(std::memory_order_relaxed) != 0;
+  }
+
   /// Holds back every worker before its next operation; nests.
   static void hold_all();
   static void release_all();
@@ -155,6 +172,7 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   std::deque<entry> entries_;
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> completed_{0};
+  std::atomic<unsigned> device_waits_{0};
   stream_clock clock_;
   hipError_t error_ = hipSuccess;
   bool started_ = false;

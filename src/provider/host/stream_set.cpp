@@ -28,6 +28,14 @@ void stream_set::retire(stream_queue& drained) {
   created_.erase(at);
 }
 
+void stream_set::overlook(const stream_queue& leaving) {
+  if (order_checker* const checker = machine_.checker()) checker->overlook(leaving);
+  const std::lock_guard lock{mutex_};
+  created_.erase(std::remove_if(created_.begin(), created_.end(),
+                                [&leaving](const auto& each) { return each.get() == &leaving; }),
+                 created_.end());
+}
+
 std::vector<position> stream_set::ahead_of(const stream_queue& target) const {
   switch (target.order()) {
     case stream_order::null:
@@ -53,7 +61,10 @@ std::vector<position> stream_set::ends(bool non_blocking_too) const {
 
 void stream_set::wait_all() const {
   const order_wait noted{machine_.checker(), device_};
-  for (const position& each : ends(true)) each.wait();
+  for (const position& each : ends(true)) {
+    const stream_queue::device_wait_mark held{*each.queue};
+    each.wait();
+  }
   noted.is_over();
 }
 

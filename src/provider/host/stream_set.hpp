@@ -20,6 +20,9 @@ class stream_set {
 
   [[nodiscard]] const std::shared_ptr<stream_queue>& null() const noexcept { return null_; }
   [[nodiscard]] std::shared_ptr<stream_queue> create(stream_order order, int priority);
+  /// The stream is being destroyed: from now on nothing that waits for streams of the device counts
+  /// it.
+  void overlook(const stream_queue& leaving);
   /// Forgets a closed stream that has drained; keeps the error that nobody was told.
   void retire(stream_queue& drained);
 
