@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Which call of which HSA function fails, by HIPVMM_ROCR_FAULTS or by the control functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <hsa/hsa.h>
+
+namespace stand_in {
+
+/// Returns a sentence where the text of HIPVMM_ROCR_FAULTS is not understood, else "".
+std::string check_fault_plan(const std::string& plan);
+
+/// Adds the plan's failures; Pre: check_fault_plan() returned "".
+void add_fault_plan(const std::string& plan);
+
+/// Returns true where the stand-in exports such an HSA function.
+bool is_function(const std::string& function);
+
+/// Adds a failure of the nth call from now; nth 0 cancels those of the function.
+/// Returns false where no such function is exported.
+bool plan_failure(const std::string& function, std::uint64_t nth, hsa_status_t status);
+
+/// Counts a call and returns the status with which it fails, or success.
+hsa_status_t planned_status(const std::string& function);
+
+/// Returns true where any failure is planned; a lock-free look.
+bool failures_planned();
+
+}  // namespace stand_in

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// An agent's physical memory: a sparse file, mapped once. An offset in it is a physical address.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace stand_in {
+
+/// Owns one file and its mapping until the process ends. Any thread may call.
+class heap {
+ public:
+  /// `budget` bytes may be allocated. The file is larger, so that holes between allocations do not
+  /// make one fail that pages of a real device would serve.
+  heap(unsigned node, std::uint64_t budget);
+  heap(const heap&) = delete;
+  heap& operator=(const heap&) = delete;
+
+  /// Returns false where the budget is spent.
+  bool allocate(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t& offset);
+  /// Frees a range; its pages go back to the system.
+  void free(std::uint64_t offset, std::uint64_t bytes);
+  /// As free(), but keeps pages and offset: another process may still use them.
+  void retire(std::uint64_t bytes);
+
+  /// Where the file's record of an exported range is.
+  [[nodiscard]] std::uint64_t record_offset(std::uint64_t offset) const;
+
+  [[nodiscard]] int file() const { return file_; }
+  [[nodiscard]] char* base() const { return base_; }
+  [[nodiscard]] std::uint64_t span() const { return span_; }
+  [[nodiscard]] std::uint64_t budget() const { return budget_; }
+  [[nodiscard]] std::uint64_t used() const;
+  [[nodiscard]] std::uint64_t peak() const;
+  [[nodiscard]] bool contains(std::uint64_t address) const;
+
+ private:
+  std::uint64_t budget_;
+  std::uint64_t span_;
+  int file_;
+  char* base_;
+  mutable std::mutex lock_;
+  std::map<std::uint64_t, std::uint64_t> gaps_;  // offset -> bytes
+  std::uint64_t used_ = 0;
+  std::uint64_t peak_ = 0;
+  std::uint64_t next_ = 0;  // where a search begins if addresses are not to be reused at once
+};
+
+/// What an exported range says of itself to the process that imports it.
+struct export_record {
+  std::uint64_t magic;
+  std::uint64_t bytes;
+};
+constexpr std::uint64_t export_magic = 0x524f435253544400;  // plus the node
+
+}  // namespace stand_in

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// Ranges of addresses that ended: what was there before.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace stand_in {
+
+/// Remembers that `what` at [address, address + bytes) has just been ended by the calling thread.
+/// `how` is the verb, such as "unmapped". The last 4096 are kept.
+void remember_end(const char* what, const char* how, std::uint64_t address, std::uint64_t bytes);
+
+/// Describes the newest ends of ranges that held `address`, at most `most`, joined by "; ".
+/// Returns "" where there is none.
+std::string describe_history(std::uint64_t address, int most);
+
+}  // namespace stand_in
