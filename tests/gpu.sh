@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Builds everything for the GPUs of this machine, AMD's or NVIDIA's, in build-gpu/ and runs every test
 # there, in one call and without installing anything: bash tests/gpu.sh FOLDER [CTEST_OPTION...].
-# FOLDER gets summary.txt, which ends in what hipvmm-info says, build.log and tests.log. What
-# tests/support/packages.sh lists must be there; CMAKE_PREFIX_PATH names the folder of what is not in
-# the system's own. HIPVMM_COMMIT names the commit where git cannot.
+# FOLDER gets summary.txt, which ends in what hipvmm-info says, build.log, tests.log and defects.log,
+# what samples/rocm_defects print: a defect of the HIP runtime is a line in the summary, no failure.
+# What tests/support/packages.sh lists must be there; CMAKE_PREFIX_PATH names the folder of what is
+# not in the system's own. HIPVMM_COMMIT names the commit where git cannot.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
@@ -65,6 +66,21 @@ status=0
 ctest --test-dir "$build" --output-on-failure --parallel 8 --output-junit "$results/tests.xml" \
   "$@" >"$results/tests.log" 2>&1 || status=$?
 
+# ask_for_defects: the result of each program of samples/rocm_defects, a line each.
+ask_for_defects() {
+  local source name output status
+  for source in "$root"/samples/rocm_defects/*.cpp; do
+    name=$(basename "$source" .cpp)
+    status=0
+    output=$(timeout 120 "$build/samples/rocm_defects/$name" 2>&1) || status=$?
+    printf '== %s\n%s\nexit status %d\n' "$name" "$output" "$status" >>"$results/defects.log"
+    printf '%-26s %s\n' "$name" "$(sed -n 's/^result *//p' <<<"$output" | tail -n 1 |
+      grep . || echo "no answer, exit status $status: see defects.log")"
+  done
+}
+rm -f "$results/defects.log"
+defects=$(ask_for_defects)
+
 # count_results: counts by label from ctest's JUnit file. A test that skips says so and passes.
 count_results() {
   awk '
@@ -107,6 +123,7 @@ count_results() {
     echo "FAILED:"
     sed -n 's/^[ \t]*[0-9]* - \(.*\) (\([A-Za-z ]*\)).*/\1 (\2)/p' "$results/tests.log"
   fi
+  printf '\ndefects of the HIP runtime (samples/rocm_defects)\n%s\n' "$defects"
   printf '\nhipvmm-info --json\n'
   cat "$results/info.json"
 } >"$results/summary.txt"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Relative links of the README and of docs/ lead somewhere: check_links.sh ROOT. A link into a page
-# must name one of its headings.
+# Relative links of the README, of docs/ and of the samples' pages lead somewhere: check_links.sh
+# ROOT. A link into a page must name one of its headings.
 source "$(dirname "$0")/common.sh"
 
 # links_of PAGE: the target of every inline link outside code blocks and code spans.
@@ -17,7 +17,7 @@ anchors_of() {
 }
 
 pages=0
-for page in "$root"/README.md "$root"/docs/*.md; do
+for page in "$root"/README.md "$root"/docs/{,design/}*.md "$root"/samples/*/*.md; do
   [[ -f $page ]] || continue
   pages=$((pages + 1))
   while IFS= read -r link; do
