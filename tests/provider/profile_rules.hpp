@@ -25,5 +25,6 @@ struct rule {
 
 std::span<const rule> virtual_memory_rules();
 std::span<const rule> other_rules();
+std::span<const rule> runtime_rules();
 
 }  // namespace hipvmm::test

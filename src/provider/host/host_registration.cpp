@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-#include <cinttypes>
-#include <cstdio>
-#include <fstream>
-#include <string>
-
 #include "call.hpp"
 #include "capture.hpp"
 #include "pointers.hpp"
+#include "process_memory.hpp"
 #include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
@@ -16,34 +11,6 @@ namespace {
 // Newer headers name two more: read-only (8), which AMD accepts and ignores, and uncached.
 constexpr unsigned registration_flags =
     hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | 0x8U | 0x80000000U;
-
-struct protection {
-  bool readable;
-  bool writable;
-};
-
-// What the process itself may do with all of a range; nothing where there is a hole in it. Asked of
-// the operating system, because touching a page to find out could end the program.
-protection protection_of(address start, std::size_t bytes) {
-  std::ifstream maps{"/proc/self/maps"};
-  const address end = start + bytes;
-  protection all{true, true};
-  address covered = start;
-  for (std::string line; covered < end && std::getline(maps, line);) {
-    address first = 0;
-    address last = 0;
-    char read = '-';
-    char write = '-';
-    const int fields =
-        std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %c%c", &first, &last, &read, &write);
-    if (fields != 4 || last <= covered) continue;
-    if (first > covered) break;
-    all.readable = all.readable && read == 'r';
-    all.writable = all.writable && write == 'w';
-    covered = last;
-  }
-  return covered < end ? protection{false, false} : all;
-}
 
 }  // namespace
 }  // namespace hipvmm::host_provider

@@ -9,9 +9,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <string>
 
 #include "failure.hpp"
+#include "pointers.hpp"
+#include "process_memory.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
@@ -72,7 +75,15 @@ int descriptor_from(void* os_handle, import_form form, descriptor_zero zero) {
     throw crash{"follows the descriptor's value as a pointer to it", "ROCm/rocm-systems#11020"};
   }
   if (form == import_form::value || is_value) return static_cast<int>(value);
-  return *static_cast<int*>(os_handle);
+  int descriptor = -1;
+  const bool is_readable = protection_of(address_of(os_handle), sizeof(descriptor)).readable;
+  if (form == import_form::pointer && !is_readable) {
+    throw crash{"follows a pointer to the descriptor where there is no memory",
+                "ROCm/clr to 7.0, hip_vm.cpp"};
+  }
+  require(is_readable);
+  std::memcpy(&descriptor, os_handle, sizeof(descriptor));
+  return descriptor;
 }
 
 descriptor duplicate(int file) {

@@ -27,8 +27,9 @@ struct shared_file {
 
 /// The descriptor that a program passed as a shareable handle. ROCm up to 7.0 passes a pointer to
 /// it for chunks, and AMD's guide does for pools; newer releases and CUDA pass its value.
-/// Throws: failure with hipErrorInvalidValue for null, unless that is descriptor 0; crash for a
-/// value where a pointer is expected.
+/// Where the value is passed the lower half of the handle counts.
+/// Throws: failure with hipErrorInvalidValue for null, unless that is descriptor 0, and for a
+/// pointer to no memory; crash for a value or such a pointer where only a pointer is expected.
 int descriptor_from(void* os_handle, import_form form, descriptor_zero zero);
 
 /// Throws: failure when the process has no descriptor left.
