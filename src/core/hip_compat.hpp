@@ -11,13 +11,16 @@
 namespace hipvmm::hip_compat {
 
 // hipPointerAttribute_t calls the field `memoryType` up to 5.x and `type` from 6.0 on.
-// Managed memory has a type of its own from 6.0 on and counts as host memory before.
+// Managed memory has a type of its own from 6.0 on and counts as host memory before. Memory that
+// HIP does not know has one from 6.0 on; with older headers it gets the one that they do not use.
 #if HIP_VERSION_MAJOR >= 6
 inline auto& memory_type(hipPointerAttribute_t& attributes) { return attributes.type; }
 inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeManaged;
+inline constexpr hipMemoryType unregistered_memory_type = hipMemoryTypeUnregistered;
 #else
 inline auto& memory_type(hipPointerAttribute_t& attributes) { return attributes.memoryType; }
 inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeHost;
+inline constexpr hipMemoryType unregistered_memory_type = hipMemoryTypeUnified;
 #endif
 
 // hipDeviceAttributeVirtualMemoryManagementSupported appears in 5.3. Its place in the enumeration
@@ -59,8 +62,18 @@ void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
 
 // hipLimitStackSize is younger than 5.2, where its number is free.
 inline constexpr int limit_stack_size = 0;
+// Numbers of limits end here. hipLimitRange is younger than 5.2, which ends behind the heap.
+#if HIP_VERSION_MAJOR > 5 || (HIP_VERSION_MAJOR == 5 && HIP_VERSION_MINOR >= 7)
+inline constexpr int limit_range = hipLimitRange;
+#else
+inline constexpr int limit_range = hipLimitMallocHeapSize + 1;
+#endif
 // hipDeviceLmemResizeToMax, which the header of 5.2 gives a value that names two schedules as well.
 inline constexpr unsigned local_memory_resize_to_max = 0x10;
+
+// hipEventDisableSystemFence and hipMemcpyDeviceToDeviceNoCU are younger than 5.2.
+inline constexpr unsigned event_disable_system_fence = 0x20000000;
+inline constexpr int device_to_device_no_cu = 1024;
 
 // hipMemLocationTypeHost and hipMemAllocationTypeUncached are younger than 6.4.
 inline constexpr int host_location = 2;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "capture_fixtures.hpp"
+#include "core/hip_compat.hpp"
 #include "mem_pool_fixtures.hpp"
 
 using namespace hipvmm::test;
@@ -157,6 +158,7 @@ TEST_CASE("copy: overlapping ranges are copied as if through a third place") {
     REQUIRE(hipMemcpyHtoD(mapping.at(from), const_cast<std::byte*>(pattern.data()), bytes) ==
             hipSuccess);
     CHECK(hipMemcpyDtoD(mapping.at(to), mapping.at(from), bytes) == hipSuccess);
+    CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
     CHECK(equal(mapping.at(to), pattern));
   }
 }
@@ -176,6 +178,7 @@ TEST_CASE("copy: a range may run over neighbouring mappings, in both directions"
   std::vector<std::byte> pattern = counted_bytes(2 * granule + 99);
   CHECK(hipMemcpyHtoD(addresses.at(1), pattern.data(), pattern.size()) == hipSuccess);
   CHECK(hipMemcpyDtoD(addresses.at(granule / 2), addresses.at(1), pattern.size()) == hipSuccess);
+  CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
   CHECK(equal(addresses.at(granule / 2), pattern));
   CHECK(hipMemUnmap(addresses.at(), 3 * granule) == hipSuccess);
 }
@@ -285,6 +288,7 @@ TEST_CASE("copy: a peer copy asks each side's own device") {
   const allocation malloc_1{64, 1};
   REQUIRE(hipMemset(on_0.at(), 5, 64) == hipSuccess);
   CHECK(hipMemcpyPeer(on_2.at(), 2, on_0.at(), 0, 64) == hipSuccess);
+  CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
   CHECK(equal(on_2.at(), bytes_of(64, 5)));
   CHECK(hipMemcpyPeer(malloc_1.at(), 1, on_0.at(), 0, 64) == hipSuccess);
   check_refusals({
@@ -406,4 +410,72 @@ TEST_CASE("hipMemcpyWithStream: a captured stream records it") {
         hipSuccess);
   const recorded_graph graph{end_capture(work.get())};
   CHECK(graph.nodes().size() == 1);
+}
+
+TEST_CASE("hipMemcpyAsync: bytes of the host have reached the host when it returns") {
+  const nothing_left check;
+  const pinned from{64};
+  const pinned to{64};
+  const stream work;
+  std::vector<std::byte> plain = bytes_of(64, 3);
+  *from.at() = std::byte{5};
+  const held_streams held;
+  CHECK(hipMemcpyAsync(to.at(), from.at(), 64, hipMemcpyHostToHost, work.get()) == hipSuccess);
+  CHECK(*to.at() == std::byte{5});
+  CHECK(hipMemcpyAsync(to.at(), plain.data(), 64, hipMemcpyDefault, work.get()) == hipSuccess);
+  CHECK(*to.at() == std::byte{3});
+}
+
+TEST_CASE("hipMemcpy: a copy inside a device returns before it has run") {
+  const nothing_left check;
+  const allocation from{64};
+  const allocation to{64};
+  REQUIRE(fill_and_wait(from.at(), 7, 64) == hipSuccess);
+  REQUIRE(fill_and_wait(to.at(), 1, 64) == hipSuccess);
+  {
+    const held_streams held;
+    CHECK(hipMemcpy(to.at(), from.at(), 64, hipMemcpyDeviceToDevice) == hipSuccess);
+    CHECK(hipStreamQuery(nullptr) == hipErrorNotReady);
+    CHECK(*to.at() == std::byte{1});
+  }
+  CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
+  CHECK(*to.at() == std::byte{7});
+}
+
+TEST_CASE("hipMemcpyPeer: returns at once, and orders the work of both devices around it") {
+  const nothing_left check;
+  const allocation of_0{64};
+  const allocation of_1{64, 1};
+  const stream blocking_1{hipStreamDefault, 1};
+  std::vector<std::byte> ones = bytes_of(64, 1);
+  REQUIRE(hipMemcpyHtoD(of_1.at(), ones.data(), 64) == hipSuccess);
+  std::byte seen{0};
+  {
+    const held_streams held;
+    CHECK(hipMemset(of_0.at(), 7, 64) == hipSuccess);
+    CHECK(hipMemcpyPeer(of_1.at(), 1, of_0.at(), 0, 64) == hipSuccess);
+    CHECK(hipStreamQuery(nullptr) == hipErrorNotReady);
+    CHECK(*of_1.at() == std::byte{1});
+    CHECK(hipMemsetAsync(of_1.at(32), 9, 32, blocking_1.get()) == hipSuccess);
+  }
+  CHECK(blocking_1.wait() == hipSuccess);
+  CHECK(*of_1.at() == std::byte{7});
+  CHECK(*of_1.at(32) == std::byte{9});
+  CHECK(hipSetDevice(1) == hipSuccess);
+  CHECK(hipMemset(of_1.at(), 5, 64) == hipSuccess);
+  CHECK(hipSetDevice(0) == hipSuccess);
+  CHECK(hipMemcpyPeer(of_0.at(), 0, of_1.at(), 1, 64) == hipSuccess);
+  CHECK(hipMemcpy(&seen, of_0.at(), 1, hipMemcpyDeviceToHost) == hipSuccess);
+  CHECK(seen == std::byte{5});
+}
+
+TEST_CASE("copy: hipMemcpyDeviceToDeviceNoCU is a copy inside devices") {
+  const nothing_left check;
+  const allocation device{128};
+  std::byte plain{};
+  const auto no_cu = not_an_enumerator<hipMemcpyKind>(hipvmm::hip_compat::device_to_device_no_cu);
+  CHECK(hipMemcpy(device.at(), device.at(64), 64, no_cu) == hipSuccess);
+  CHECK(hipMemcpyAsync(device.at(), device.at(64), 64, no_cu, nullptr) == hipSuccess);
+  CHECK(hipMemcpy(device.at(), &plain, 1, no_cu) == hipErrorInvalidValue);
+  CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
 }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include "core/hip_compat.hpp"
 #include "fixtures.hpp"
 
 using namespace hipvmm::test;
@@ -42,6 +43,20 @@ TEST_CASE("event: arguments outside the rules are refused") {
        bad_handle},
       {"elapsed until never", hipEventElapsedTime(&milliseconds, timed.get(), unrecorded.get()),
        bad_handle},
+  });
+}
+
+TEST_CASE("event: how far a record is visible may be said in one way") {
+  const nothing_left check;
+  constexpr unsigned no_fence = hipvmm::hip_compat::event_disable_system_fence;
+  const event without_fence{no_fence};
+  const event untimed{no_fence | hipEventDisableTiming | hipEventBlockingSync};
+  CHECK(hipEventRecord(without_fence.get(), nullptr) == hipSuccess);
+  CHECK(hipEventSynchronize(without_fence.get()) == hipSuccess);
+  hipEvent_t made = nullptr;
+  check_refusals({
+      {"and for the device", hipEventCreateWithFlags(&made, no_fence | hipEventReleaseToDevice)},
+      {"and for the system", hipEventCreateWithFlags(&made, no_fence | hipEventReleaseToSystem)},
   });
 }
 

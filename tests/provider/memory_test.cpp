@@ -41,13 +41,29 @@ TEST_CASE("memory: arguments outside the rules are refused") {
       {"hipHostGetDevicePointer of device", hipHostGetDevicePointer(&pointer, device.at(), 0)},
       {"hipPointerGetAttributes null", hipPointerGetAttributes(nullptr, device.at())},
       {"hipPointerGetAttributes of null", hipPointerGetAttributes(&attributes, nullptr)},
-      {"hipPointerGetAttributes of pageable", hipPointerGetAttributes(&attributes, &pageable)},
-      {"hipPointerGetAttributes of unmapped", hipPointerGetAttributes(&attributes, unmapped.at())},
       {"hipMemGetAddressRange of pageable", hipMemGetAddressRange(&pointer, nullptr, &pageable),
        hipErrorNotFound},
       {"hipMemGetAddressRange past the end",
        hipMemGetAddressRange(&pointer, nullptr, device.at(4096)), hipErrorNotFound},
   });
+}
+
+TEST_CASE("hipPointerGetAttributes: memory that HIP does not know is unregistered") {
+  HIPVMM_SKIP_UNDER(unknown_pointer_is_error);
+  const nothing_left check;
+  const reservation unmapped{granule};
+  const int own = 0;
+  for (const void* const pointer : std::initializer_list<const void*>{&own, unmapped.at()}) {
+    hipPointerAttribute_t told{};
+    told.device = 7;
+    told.hostPointer = &told;
+    CHECK(hipPointerGetAttributes(&told, pointer) == hipSuccess);
+    CHECK(hipvmm::hip_compat::memory_type(told) == hipvmm::hip_compat::unregistered_memory_type);
+    CHECK(told.device == hipInvalidDeviceId);
+    CHECK(told.devicePointer == nullptr);
+    CHECK(told.hostPointer == nullptr);
+    CHECK(told.isManaged == 0);
+  }
 }
 
 TEST_CASE("memory: no bytes are a null pointer, which may be freed") {

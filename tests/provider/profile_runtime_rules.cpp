@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <vector>
+
+#include "core/hip_compat.hpp"
 #include "mem_pool_fixtures.hpp"
 #include "profile_rules.hpp"
 
@@ -9,6 +12,8 @@ namespace {
 
 constexpr int good = hipSuccess;
 constexpr int value = hipErrorInvalidValue;
+constexpr int handle = hipErrorInvalidHandle;
+constexpr int context = hipErrorContextIsDestroyed;
 
 constexpr auto posix = hipMemHandleTypePosixFileDescriptor;
 
@@ -18,7 +23,46 @@ void* with_other_bits_above(int descriptor) {
   return as_handle<void*>(std::uintptr_t{0x7f12} << 32U | static_cast<unsigned>(descriptor));
 }
 
+hipStream_t destroyed_stream() {
+  hipStream_t made = nullptr;
+  REQUIRE(hipStreamCreate(&made) == hipSuccess);
+  REQUIRE(hipStreamDestroy(made) == hipSuccess);
+  return made;
+}
+
+hipEvent_t destroyed_event() {
+  hipEvent_t made = nullptr;
+  REQUIRE(hipEventCreate(&made) == hipSuccess);
+  REQUIRE(hipEventRecord(made, nullptr) == hipSuccess);
+  REQUIRE(hipEventDestroy(made) == hipSuccess);
+  return made;
+}
+
 const rule rules[] = {
+    {"hipMemMap of a released handle whose memory is mapped",
+     [] {
+       const reservation addresses{2 * granule};
+       const hipMemAllocationProp properties = chunk_on(0);
+       hipMemGenericAllocationHandle_t made = nullptr;
+       REQUIRE(hipMemCreate(&made, granule, &properties, 0) == hipSuccess);
+       REQUIRE(hipMemMap(addresses.at(), granule, 0, made, 0) == hipSuccess);
+       REQUIRE(hipMemRelease(made) == hipSuccess);
+       const int code = hipMemMap(addresses.at(granule), granule, 0, made, 0);
+       if (code == good) REQUIRE(hipMemUnmap(addresses.at(granule), granule) == hipSuccess);
+       REQUIRE(hipMemUnmap(addresses.at(), granule) == hipSuccess);
+       return code;
+     },
+     {value, no_answer, good, good, good, good, value}},
+    {"hipMemMap of a released handle whose memory is gone",
+     [] {
+       const reservation addresses{granule};
+       const hipMemAllocationProp properties = chunk_on(0);
+       hipMemGenericAllocationHandle_t made = nullptr;
+       REQUIRE(hipMemCreate(&made, granule, &properties, 0) == hipSuccess);
+       REQUIRE(hipMemRelease(made) == hipSuccess);
+       return int{hipMemMap(addresses.at(), granule, 0, made, 0)};
+     },
+     {value, no_answer, crashes, crashes, crashes, crashes, value}},
     {"hipMemImportFromShareableHandle of a descriptor with other bits above it",
      [] {
        const memory shared{granule, 0, posix};
@@ -40,6 +84,116 @@ const rule rules[] = {
                                                       posix, 0)};
      },
      {value, good, good, good, good, good, good}},
+    {"hipPointerGetAttributes of memory that HIP does not know",
+     [] {
+       const int own = 0;
+       hipPointerAttribute_t told{};
+       return int{hipPointerGetAttributes(&told, &own)};
+     },
+     {good, value, good, good, good, good, good}},
+    {"hipStreamSynchronize of a destroyed stream",
+     [] { return int{hipStreamSynchronize(destroyed_stream())}; },
+     {handle, context, context, context, handle, handle, handle}},
+    {"hipStreamDestroy of a destroyed stream",
+     [] { return int{hipStreamDestroy(destroyed_stream())}; },
+     {handle, context, context, context, handle, handle, handle}},
+    {"hipEventRecord in a destroyed stream",
+     [] {
+       const event mark;
+       return int{hipEventRecord(mark.get(), destroyed_stream())};
+     },
+     {handle, context, context, context, handle, handle, handle}},
+    {"hipMemcpyAsync in a destroyed stream",
+     [] {
+       const allocation here{64};
+       std::vector<std::byte> bytes(64);
+       return int{
+           hipMemcpyAsync(here.at(), bytes.data(), 64, hipMemcpyHostToDevice, destroyed_stream())};
+     },
+     {handle, context, context, context, handle, handle, handle}},
+    {"hipMemsetAsync in a destroyed stream",
+     [] {
+       const allocation here{64};
+       return int{hipMemsetAsync(here.at(), 1, 64, destroyed_stream())};
+     },
+     {handle, crashes, crashes, crashes, handle, handle, handle}},
+    {"hipEventDestroy of a destroyed event",
+     [] { return int{hipEventDestroy(destroyed_event())}; },
+     {handle, context, context, context, context, context, handle}},
+    {"hipEventRecord of a destroyed event",
+     [] { return int{hipEventRecord(destroyed_event(), nullptr)}; },
+     {handle, crashes, crashes, crashes, crashes, crashes, handle}},
+    {"hipEventQuery of a destroyed event",
+     [] { return int{hipEventQuery(destroyed_event())}; },
+     {handle, crashes, crashes, crashes, crashes, crashes, handle}},
+    {"hipEventSynchronize of a destroyed event",
+     [] { return int{hipEventSynchronize(destroyed_event())}; },
+     {handle, crashes, crashes, crashes, crashes, crashes, handle}},
+    {"hipEventElapsedTime since a destroyed event",
+     [] {
+       const event mark;
+       float milliseconds = 0;
+       REQUIRE(hipEventRecord(mark.get(), nullptr) == hipSuccess);
+       return int{hipEventElapsedTime(&milliseconds, destroyed_event(), mark.get())};
+     },
+     {handle, crashes, crashes, crashes, crashes, crashes, handle}},
+    {"hipStreamWaitEvent for a destroyed event",
+     [] { return int{hipStreamWaitEvent(nullptr, destroyed_event(), 0)}; },
+     {handle, crashes, good, good, good, good, handle}},
+    {"hipStreamGetFlags of the null stream",
+     [] {
+       unsigned flags = 0;
+       return int{hipStreamGetFlags(nullptr, &flags)};
+     },
+     {value, value, value, value, value, value, good}},
+    {"hipHostRegister of what is registered",
+     [] {
+       std::vector<std::byte> bytes(64);
+       REQUIRE(hipHostRegister(bytes.data(), 64, 0) == hipSuccess);
+       const int code = hipHostRegister(bytes.data(), 64, 0);
+       REQUIRE(hipHostUnregister(bytes.data()) == hipSuccess);
+       CHECK(hipHostUnregister(bytes.data()) == hipErrorHostMemoryNotRegistered);
+       return code;
+     },
+     {hipErrorHostMemoryAlreadyRegistered, good, good, good, good, good,
+      hipErrorHostMemoryAlreadyRegistered}},
+    {"a limit beyond the enumeration",
+     [] {
+       std::size_t bytes = 0;
+       return int{
+           hipDeviceGetLimit(&bytes, not_an_enumerator<hipLimit_t>(hip_compat::limit_range))};
+     },
+     {value, value, value, value, value, value, hipErrorUnsupportedLimit}},
+    {"a fill of a peer's hipMalloc memory without peer access",
+     [] {
+       const allocation of_1{64, 1};
+       const int code = hipMemset(of_1.at(), 1, 64);
+       REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
+       return code;
+     },
+     {value, good, good, good, good, good, value}},
+    {"a copy from the host, in a stream of device 1, to memory that device 0 alone may use",
+     [] {
+       const mapped of_0{granule};
+       const stream of_1{hipStreamNonBlocking, 1};
+       std::vector<std::byte> bytes(64);
+       const int code =
+           hipMemcpyAsync(of_0.at(), bytes.data(), 64, hipMemcpyHostToDevice, of_1.get());
+       REQUIRE(of_1.wait() == hipSuccess);
+       return code;
+     },
+     {value, no_answer, good, good, value, value, value}},
+    {"a copy to the host, in a stream of device 1, from memory of device 0 that 1 alone may use",
+     [] {
+       const mapped of_0{granule, {1}};
+       const stream of_1{hipStreamNonBlocking, 1};
+       std::vector<std::byte> bytes(64);
+       const int code =
+           hipMemcpyAsync(bytes.data(), of_0.at(), 64, hipMemcpyDeviceToHost, of_1.get());
+       REQUIRE(of_1.wait() == hipSuccess);
+       return code;
+     },
+     {good, no_answer, value, value, good, good, good}},
 };
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST_CASE("stream: flags and priority are those it was made with, the priority w
     CHECK(hipStreamDestroy(made) == hipSuccess);
   }
   unsigned flags = 99;
-  CHECK(hipStreamGetFlags(nullptr, &flags) == hipSuccess);
+  CHECK(hipStreamGetFlags(hipStreamPerThread, &flags) == hipSuccess);
   CHECK(flags == hipStreamDefault);
 }
 

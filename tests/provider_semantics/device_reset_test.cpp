@@ -39,10 +39,10 @@ TEST_CASE("child: loses its memory in a reset" * doctest::skip()) {
       {"free", [&] { return hipFree(before); }, hipErrorInvalidValue},
       {"what it is",
        [&] {
-         hipPointerAttribute_t found{};
-         return hipPointerGetAttributes(&found, before);
+         hipDeviceptr_t base = nullptr;
+         return hipMemGetAddressRange(&base, nullptr, before);
        },
-       hipErrorInvalidValue},
+       hipErrorNotFound},
   });
 }
 

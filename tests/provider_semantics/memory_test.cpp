@@ -131,13 +131,24 @@ TEST_CASE("pointer: belongs to an allocation or a mapping") {
       {"hipMalloc", [&] { return attributes_of(plain.get() + 100); }, hipSuccess},
       {"a mapping", [&] { return attributes_of(one.at(0, 100)); }, hipSuccess},
       {"pinned", [&] { return attributes_of(host.get() + 100); }, hipSuccess},
-      {"reserved only", [&] { return attributes_of(one.at(1)); }, hipErrorInvalidValue},
-      {"pageable", [&] { return attributes_of(&local); }, hipErrorInvalidValue},
+      {"reserved only", [&] { return attributes_of(one.at(1)); }, hipSuccess},
+      {"pageable", [&] { return attributes_of(&local); }, hipSuccess},
       {"null", [] { return attributes_of(nullptr); }, hipErrorInvalidValue},
   });
   CHECK(type_of(plain.get()) == hipMemoryTypeDevice);
   CHECK(type_of(one.at()) == hipMemoryTypeDevice);
   CHECK(type_of(host.get()) == hipMemoryTypeHost);
+}
+
+TEST_CASE("hipPointerGetAttributes: memory that HIP does not know is unregistered") {
+  int local = 0;
+  hipPointerAttribute_t found{};
+  found.hostPointer = &found;
+  REQUIRE(hipPointerGetAttributes(&found, &local) == hipSuccess);
+  CHECK(hipvmm::hip_compat::memory_type(found) == hipvmm::hip_compat::unregistered_memory_type);
+  CHECK(found.device == hipInvalidDeviceId);
+  CHECK(found.devicePointer == nullptr);
+  CHECK(found.hostPointer == nullptr);
 }
 
 TEST_CASE("pointer: its range is its allocation, its mapping or on CUDA its reservation") {

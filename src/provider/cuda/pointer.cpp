@@ -71,10 +71,14 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
     const pointer_facts facts = facts_of(to_cuda(pointer));
     const bool managed = facts.managed != 0;
     const bool on_host = managed || facts.type == CU_MEMORYTYPE_HOST;
-    require(on_host || facts.type == CU_MEMORYTYPE_DEVICE);
-    // Reserved addresses with nothing behind them are known as a device's, too.
-    require(on_host || facts.mapped != 0);
     hipPointerAttribute_t answer{};
+    // Reserved addresses with nothing behind them are known as a device's, too.
+    if (!on_host && (facts.type != CU_MEMORYTYPE_DEVICE || facts.mapped == 0)) {
+      hipvmm::hip_compat::memory_type(answer) = hipvmm::hip_compat::unregistered_memory_type;
+      answer.device = hipInvalidDeviceId;
+      *attributes = answer;
+      return hipSuccess;
+    }
     hipvmm::hip_compat::memory_type(answer) = managed   ? hipvmm::hip_compat::managed_memory_type
                                               : on_host ? hipMemoryTypeHost
                                                         : hipMemoryTypeDevice;

@@ -22,6 +22,10 @@ void address_map::register_host(address start, std::size_t bytes, int device, un
   const guard lock{mutex_};
   if (knows_any(start, end)) {
     const region* const first = region_at(start);
+    // AMD does not count: one unregistration ends all that began here.
+    const bool is_again = first != nullptr && first->kind == memory_kind::registration &&
+                          first->start == start && bytes <= first->bytes;
+    if (is_again && rules_.registered_again == second_registration::taken) return;
     const auto next = regions_.upper_bound(start);
     const region* const found =
         first != nullptr || next == regions_.end() ? first : next->second.get();

@@ -45,7 +45,7 @@ hipError_t call(const char* function, device_need need, Body&& body) noexcept {
     if (!machine.valid()) return remember(hipErrorNotInitialized);
     if (const auto planned = fault_plan::get().strike(function)) return remember(*planned);
     if (need == device_need::required && machine.device_count() == 0) {
-      return remember(machine.rules().no_device);
+      return remember(hipErrorNoDevice);
     }
     if (machine.checker() != nullptr) order_checker::enter(function);
     return remember(body(machine));

@@ -105,10 +105,18 @@ void chunk_table::refuse(std::uint64_t handle) const {
   throw failure{hipErrorInvalidValue};
 }
 
+void chunk_table::lend(const std::shared_ptr<chunk>& memory) {
+  if (lent_.size() >= lent_limit_) {
+    std::erase_if(lent_, [](const auto& each) { return each.second.expired(); });
+    lent_limit_ = std::max<std::size_t>(64, 2 * lent_.size());
+  }
+  lent_.insert_or_assign(memory->handle_, memory);
+}
+
 void chunk_table::retain(const std::shared_ptr<chunk>& memory) {
   const std::lock_guard lock{mutex_};
   if (rules_.retain == retained::same_reference) {
-    lent_.insert_or_assign(memory->handle_, memory);
+    lend(memory);
     return;
   }
   ++entries_.try_emplace(memory->handle_, entry{memory, 0}).first->second.references;
@@ -122,6 +130,7 @@ void chunk_table::release(std::uint64_t handle) {
   if (at == entries_.end()) refuse(handle);
   --references_;
   if (--at->second.references == 0) {
+    if (rules_.stale_handle == bad_pointer::followed) lend(at->second.memory);
     last = std::move(at->second.memory);
     entries_.erase(at);
   }

@@ -73,7 +73,8 @@ inline constexpr std::string_view chunk_file = "chunk";
 
 /// Chunks by handle, with the count of references that hipMemCreate, import and retain take and
 /// hipMemRelease gives back. A handle with no reference left is unknown, even while mappings keep
-/// the memory; retaining through such a mapping brings the same handle back. Thread-safe.
+/// the memory, except where the runtime follows handles: there it works until the last mapping
+/// ends. Retaining through such a mapping brings the same handle back. Thread-safe.
 class chunk_table {
  public:
   explicit chunk_table(const profile& rules) noexcept : rules_{rules} {}
@@ -102,13 +103,15 @@ class chunk_table {
   using entry_map = std::unordered_map<std::uint64_t, entry>;
 
   [[noreturn]] void refuse(std::uint64_t handle) const;
+  void lend(const std::shared_ptr<chunk>& memory);
 
   const profile& rules_;
   mutable std::mutex mutex_;
   handle_source source_{handle_kind::chunk};
   entry_map entries_;
-  // Handles that retain gave without a reference; they work while a mapping keeps the memory.
+  // Handles without a reference that work while a mapping keeps the memory.
   std::unordered_map<std::uint64_t, std::weak_ptr<chunk>> lent_;
+  std::size_t lent_limit_ = 64;  // ended ones are removed beyond that many
   std::uint64_t references_ = 0;
 };
 

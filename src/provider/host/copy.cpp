@@ -4,6 +4,7 @@
 
 #include "call.hpp"
 #include "capture.hpp"
+#include "core/hip_compat.hpp"
 #include "enum_value.hpp"
 #include "pointers.hpp"
 #include "thread_state.hpp"
@@ -19,6 +20,14 @@ struct copy_arguments {
   void* destination;
   const void* source;
   std::size_t bytes;
+};
+
+/// How long the calling thread waits for its copy.
+enum class copy_wait {
+  none,
+  finished,
+  unless_inside_device,  ///< the same, but for copies inside one device
+  ordered,  ///< not at all: work that the null streams of both devices order comes before or after
 };
 
 endpoint endpoint_at(runtime& machine, const void* pointer, int device, bool staged) {
@@ -38,6 +47,7 @@ bool matches(int kind, const endpoint& to, const endpoint& from) {
     case hipMemcpyDeviceToHost:
       return is_device(from) && is_host(to);
     case hipMemcpyDeviceToDevice:
+    case hip_compat::device_to_device_no_cu:
       return is_device(from) && is_device(to);
     case hipMemcpyDefault:
       return true;
@@ -46,14 +56,35 @@ bool matches(int kind, const endpoint& to, const endpoint& from) {
   }
 }
 
-hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_operation work, completion how) {
+// Managed memory is not the host's: copies of it go the way of a device's.
+bool is_of_host(runtime& machine, const endpoint& side) {
+  if (side.where == memory_class::pageable) return true;
+  const std::optional<region> found = machine.addresses().find(side.start);
+  return found && is_pinned(*found);
+}
+
+bool is_inside_device(runtime& machine, const copy_operation& work) {
+  const auto owner = [&machine](const endpoint& side) {
+    const std::optional<region> found = machine.addresses().find(side.start);
+    return side.where == memory_class::device && found ? found->device : hipInvalidDeviceId;
+  };
+  const int of_source = owner(work.source);
+  return of_source != hipInvalidDeviceId && of_source == owner(work.destination);
+}
+
+hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_operation work,
+                       copy_wait until) {
   const std::size_t bytes = work.bytes;
   require(allowed(machine, work.destination, right::write, bytes));
   require(allowed(machine, work.source, right::read, bytes));
-  if (how == completion::synchronous) machine.captures().refuse_waiting_copy();
+  if (until != copy_wait::none) machine.captures().refuse_waiting_copy();
+  const bool waits = until == copy_wait::finished ||
+                     (until == copy_wait::unless_inside_device && !is_inside_device(machine, work));
+  completion how = waits ? completion::synchronous : completion::asynchronous;
   // A graph reads and writes pageable memory when it runs.
   if (machine.captures().is_capturing(queue)) return machine.submit(queue, std::move(work), how);
-  if (work.destination.where == memory_class::pageable) {
+  if (work.destination.where == memory_class::pageable ||
+      (is_of_host(machine, work.destination) && is_of_host(machine, work.source))) {
     how = completion::synchronous;
   } else if (work.source.where == memory_class::pageable && how == completion::asynchronous) {
     if (bytes <= snapshot_limit) {
@@ -67,19 +98,38 @@ hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_operation wor
   return machine.submit(queue, std::move(work), how);
 }
 
+// Some releases let the owner of a chunk carry its bytes from and to the host, whatever the stream.
+void choose_host_copier(runtime& machine, endpoint& mapped, const endpoint& host) {
+  if (machine.rules().host_copies == host_copy::by_stream || !is_of_host(machine, host)) return;
+  const std::optional<region> found = machine.addresses().find(mapped.start);
+  if (found && found->kind == memory_kind::mapping) mapped.device = found->device;
+}
+
 hipError_t copy(runtime& machine, const copy_arguments& what, int kind, hipStream_t stream,
-                completion how) {
+                copy_wait until) {
   const std::shared_ptr<stream_queue> queue = machine.stream(stream);
   if (what.bytes == 0) return hipSuccess;
   require(what.destination != nullptr && what.source != nullptr);
-  const endpoint to = endpoint_at(machine, what.destination, queue->device(), true);
-  const endpoint from = endpoint_at(machine, what.source, queue->device(), true);
+  endpoint to = endpoint_at(machine, what.destination, queue->device(), true);
+  endpoint from = endpoint_at(machine, what.source, queue->device(), true);
   require(matches(kind, to, from));
-  return submit_copy(machine, *queue, {to, from, what.bytes, nullptr}, how);
+  choose_host_copier(machine, to, from);
+  choose_host_copier(machine, from, to);
+  return submit_copy(machine, *queue, {to, from, what.bytes, nullptr}, until);
+}
+
+// Makes later work of one stream come after all work of another so far.
+void put_behind(runtime& machine, stream_queue& later, stream_queue& earlier) {
+  const stream_set& streams = machine.device(earlier.device()).streams;
+  const std::shared_ptr<const mark> end = earlier.put_mark(streams.ahead_of(earlier));
+  later.follow(*end);
+  if (end->where.reached()) return;
+  static_cast<void>(
+      machine.submit(later, wait_operation{end->where}, completion::asynchronous));
 }
 
 hipError_t copy_peer(runtime& machine, const copy_arguments& what, int destination_device,
-                     int source_device, hipStream_t stream, completion how) {
+                     int source_device, hipStream_t stream, copy_wait until) {
   require(machine.has_device(destination_device), hipErrorInvalidDevice);
   require(machine.has_device(source_device), hipErrorInvalidDevice);
   const std::shared_ptr<stream_queue> queue = machine.stream(stream);
@@ -88,7 +138,15 @@ hipError_t copy_peer(runtime& machine, const copy_arguments& what, int destinati
   const endpoint to = endpoint_at(machine, what.destination, destination_device, false);
   const endpoint from = endpoint_at(machine, what.source, source_device, false);
   require(is_device(to) && is_device(from));
-  return submit_copy(machine, *queue, {to, from, what.bytes, nullptr}, how);
+  std::vector<std::shared_ptr<stream_queue>> others;
+  for (const int id : {destination_device, source_device}) {
+    const bool is_other = until == copy_wait::ordered && id != queue->device();
+    if (is_other) others.push_back(machine.device(id).streams.null());
+  }
+  for (const auto& each : others) put_behind(machine, *queue, *each);
+  const hipError_t result = submit_copy(machine, *queue, {to, from, what.bytes, nullptr}, until);
+  for (const auto& each : others) put_behind(machine, *each, *queue);
+  return result;
 }
 
 // Whether the header declares the host source of hipMemcpyHtoD const depends on its release.
@@ -105,15 +163,14 @@ using namespace hipvmm::host_provider;
 hipError_t hipMemcpy(void* destination, const void* source, size_t bytes, hipMemcpyKind kind) {
   return call(__func__, [&](runtime& machine) {
     return copy(machine, {destination, source, bytes}, value_of(kind), nullptr,
-                completion::synchronous);
+                copy_wait::unless_inside_device);
   });
 }
 
 hipError_t hipMemcpyAsync(void* destination, const void* source, size_t bytes, hipMemcpyKind kind,
                           hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    return copy(machine, {destination, source, bytes}, value_of(kind), stream,
-                completion::asynchronous);
+    return copy(machine, {destination, source, bytes}, value_of(kind), stream, copy_wait::none);
   });
 }
 
@@ -122,28 +179,28 @@ hipError_t hipMemcpyWithStream(void* destination, const void* source, size_t byt
   return call(__func__, [&](runtime& machine) {
     const bool recorded = machine.captures().is_capturing(*machine.stream(stream));
     return copy(machine, {destination, source, bytes}, value_of(kind), stream,
-                recorded ? completion::asynchronous : completion::synchronous);
+                recorded ? copy_wait::none : copy_wait::finished);
   });
 }
 
 hipError_t hipMemcpyHtoD(hipDeviceptr_t destination, host_source source, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
     return copy(machine, {destination, source, bytes}, hipMemcpyHostToDevice, nullptr,
-                completion::synchronous);
+                copy_wait::finished);
   });
 }
 
 hipError_t hipMemcpyDtoH(void* destination, hipDeviceptr_t source, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
     return copy(machine, {destination, source, bytes}, hipMemcpyDeviceToHost, nullptr,
-                completion::synchronous);
+                copy_wait::finished);
   });
 }
 
 hipError_t hipMemcpyDtoD(hipDeviceptr_t destination, hipDeviceptr_t source, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
     return copy(machine, {destination, source, bytes}, hipMemcpyDeviceToDevice, nullptr,
-                completion::synchronous);
+                copy_wait::unless_inside_device);
   });
 }
 
@@ -151,7 +208,7 @@ hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t destination, async_host_source sour
                               hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     return copy(machine, {destination, source, bytes}, hipMemcpyHostToDevice, stream,
-                completion::asynchronous);
+                copy_wait::none);
   });
 }
 
@@ -159,7 +216,7 @@ hipError_t hipMemcpyDtoHAsync(void* destination, hipDeviceptr_t source, size_t b
                               hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     return copy(machine, {destination, source, bytes}, hipMemcpyDeviceToHost, stream,
-                completion::asynchronous);
+                copy_wait::none);
   });
 }
 
@@ -167,7 +224,7 @@ hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t destination, hipDeviceptr_t source,
                               hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     return copy(machine, {destination, source, bytes}, hipMemcpyDeviceToDevice, stream,
-                completion::asynchronous);
+                copy_wait::none);
   });
 }
 
@@ -175,7 +232,7 @@ hipError_t hipMemcpyPeer(void* destination, int destination_device, const void* 
                          int source_device, size_t bytes) {
   return call(__func__, [&](runtime& machine) {
     return copy_peer(machine, {destination, source, bytes}, destination_device, source_device,
-                     nullptr, completion::synchronous);
+                     nullptr, copy_wait::ordered);
   });
 }
 
@@ -183,6 +240,6 @@ hipError_t hipMemcpyPeerAsync(void* destination, int destination_device, const v
                               int source_device, size_t bytes, hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     return copy_peer(machine, {destination, source, bytes}, destination_device, source_device,
-                     stream, completion::asynchronous);
+                     stream, copy_wait::none);
   });
 }

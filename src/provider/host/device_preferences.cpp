@@ -15,7 +15,9 @@ device_preferences& current_preferences(runtime& machine) {
   return machine.device(current_device()).preferences;
 }
 
-std::atomic<std::size_t>& limit_of(device_preferences& kept, int limit) {
+std::atomic<std::size_t>& limit_of(runtime& machine, int limit) {
+  require(limit < hip_compat::limit_range, machine.rules().unknown_limit);
+  device_preferences& kept = current_preferences(machine);
   switch (limit) {
     case hip_compat::limit_stack_size:
       return kept.stack_bytes;
@@ -54,14 +56,14 @@ hipError_t hipSetDeviceFlags(unsigned int flags) {
 hipError_t hipDeviceGetLimit(size_t* value, hipLimit_t limit) {
   return call(__func__, [&](runtime& machine) {
     require(value != nullptr);
-    *value = limit_of(current_preferences(machine), value_of(limit));
+    *value = limit_of(machine, value_of(limit));
     return hipSuccess;
   });
 }
 
 hipError_t hipDeviceSetLimit(hipLimit_t limit, size_t value) {
   return call(__func__, [&](runtime& machine) {
-    limit_of(current_preferences(machine), value_of(limit)) = value;
+    limit_of(machine, value_of(limit)) = value;
     return hipSuccess;
   });
 }

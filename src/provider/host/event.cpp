@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: MIT
+#include <bit>
 #include <chrono>
 #include <utility>
 
 #include "call.hpp"
 #include "capture.hpp"
+#include "core/hip_compat.hpp"
 #include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
 
-constexpr unsigned event_flags = hipEventBlockingSync | hipEventDisableTiming |
-                                 hipEventInterprocess | hipEventReleaseToDevice |
-                                 hipEventReleaseToSystem;
-
-std::shared_ptr<event_state> event_of(runtime& machine, hipEvent_t handle) {
-  std::shared_ptr<event_state> found = machine.events().find(from_handle(handle));
-  require(found != nullptr, hipErrorInvalidHandle);
-  return found;
-}
+// How far a record makes writes visible.
+constexpr unsigned visibility_flags =
+    hipEventReleaseToDevice | hipEventReleaseToSystem | hip_compat::event_disable_system_fence;
+constexpr unsigned event_flags =
+    hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | visibility_flags;
 
 // The host has seen that a mark is reached.
 void learn(const runtime& machine, const mark& reached) {
@@ -28,7 +26,7 @@ void learn(const runtime& machine, const mark& reached) {
 hipError_t create(runtime& machine, hipEvent_t* event, unsigned flags) {
   require(event != nullptr);
   require((flags & ~event_flags) == 0);
-  require((flags & hipEventReleaseToDevice) == 0 || (flags & hipEventReleaseToSystem) == 0);
+  require(std::popcount(flags & visibility_flags) <= 1);
   const bool keeps_time = (flags & hipEventDisableTiming) == 0;
   if ((flags & hipEventInterprocess) != 0) {
     require(!keeps_time);
@@ -54,14 +52,17 @@ hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned int flags) {
 
 hipError_t hipEventDestroy(hipEvent_t event) {
   return call(__func__, [&](runtime& machine) {
-    require(machine.events().extract(from_handle(event)) != nullptr, hipErrorInvalidHandle);
+    require(event != nullptr, hipErrorInvalidHandle);
+    const bool is_known = machine.events().extract(from_handle(event)) != nullptr;
+    const bool is_followed = machine.rules().destroyed_event != dead_event::refused;
+    require(is_known, is_followed ? hipErrorContextIsDestroyed : hipErrorInvalidHandle);
     return hipSuccess;
   });
 }
 
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    const std::shared_ptr<event_state> recorded = event_of(machine, event);
+    const std::shared_ptr<event_state> recorded = machine.event(event);
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
     require(recorded->device() == queue->device(), hipErrorInvalidHandle);
     if (machine.captures().record_event(*queue, *recorded)) return hipSuccess;
@@ -73,7 +74,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
   return call(__func__, [&](runtime& machine) {
-    const std::shared_ptr<event_state> awaited = event_of(machine, event);
+    const std::shared_ptr<event_state> awaited = machine.event(event);
     machine.captures().refuse_wait_for(*awaited);
     const std::shared_ptr<const mark> last = awaited->last();
     if (last == nullptr) return hipSuccess;
@@ -86,7 +87,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
 
 hipError_t hipEventQuery(hipEvent_t event) {
   return call(__func__, [&](runtime& machine) {
-    const std::shared_ptr<event_state> awaited = event_of(machine, event);
+    const std::shared_ptr<event_state> awaited = machine.event(event);
     machine.captures().refuse_wait_for(*awaited);
     const std::shared_ptr<const mark> last = awaited->last();
     if (last == nullptr) return hipSuccess;
@@ -99,8 +100,8 @@ hipError_t hipEventQuery(hipEvent_t event) {
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop) {
   return call(__func__, [&](runtime& machine) {
     require(milliseconds != nullptr);
-    const std::shared_ptr<event_state> from = event_of(machine, start);
-    const std::shared_ptr<event_state> to = event_of(machine, stop);
+    const std::shared_ptr<event_state> from = machine.event(start);
+    const std::shared_ptr<event_state> to = machine.event(stop);
     require(from->keeps_time() && to->keeps_time(), hipErrorInvalidHandle);
     require(from->device() == to->device(), hipErrorInvalidHandle);
     machine.captures().refuse_captured(*from);

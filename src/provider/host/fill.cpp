@@ -17,12 +17,17 @@ struct elements {
 };
 
 hipError_t fill(runtime& machine, const elements& what, hipStream_t stream, completion how) {
+  if (machine.rules().filled_stream == bad_pointer::followed && !machine.has_stream(stream)) {
+    throw crash{"follows a stream that was destroyed or never made",
+                "ROCm/clr to 6.4, hip_memory.cpp"};
+  }
   const std::shared_ptr<stream_queue> queue = machine.stream(stream);
   if (what.count == 0) return hipSuccess;
   const address start = address_of(what.destination);
   require(start != 0 && start % what.width == 0);
   require(what.count <= std::numeric_limits<std::size_t>::max() / what.width);
-  const endpoint side{start, machine.addresses().classify(start), queue->device(), false};
+  const endpoint side{start, machine.addresses().classify(start), queue->device(),
+                      machine.rules().fills == peer_fill::any_owner};
   require(side.where != memory_class::pageable || machine.configuration().pageable_access);
   require(allowed(machine, side, right::write, what.count * what.width));
   if (how == completion::synchronous) machine.captures().refuse_waiting_copy();

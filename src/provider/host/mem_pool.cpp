@@ -143,7 +143,7 @@ void mem_pool::release(std::uint64_t keep) noexcept {
     std::uint64_t kept = counts_idle ? idle_bytes() : usage_.reserved;
     for (auto at = idle_.begin(); at != idle_.end();) {
       const pool_block& block = *at->second.block;
-      const bool is_surplus = abandoned_ || block.pages().borrowed || kept - block.bytes() >= keep;
+      const bool is_surplus = abandoned_ || block.pages().borrowed || kept > keep;
       if (!is_surplus || !at->second.is_over()) {
         ++at;
         continue;

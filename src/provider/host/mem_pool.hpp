@@ -68,8 +68,8 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   /// Lends a block of the exporting process, of an imported pool.
   address borrow(std::size_t bytes, off_t offset);
 
-  /// Gives idle blocks whose free has been reached back to the device, small ones first, as long
-  /// as the pool keeps at least `keep` bytes.
+  /// Releases idle blocks whose free has been reached to the device, small ones first, while the
+  /// pool has more than `keep` bytes; the last one may leave it with less.
   void release(std::uint64_t keep) noexcept;
   void release_surplus() { release(policy().release_threshold); }
   /// The descriptor that every export of a release gives which gives one only; the caller's once

@@ -41,6 +41,13 @@ hipError_t free_host(runtime& machine, void* pointer) {
   return hipSuccess;
 }
 
+hipPointerAttribute_t unregistered() noexcept {
+  hipPointerAttribute_t answer{};
+  hip_compat::memory_type(answer) = hip_compat::unregistered_memory_type;
+  answer.device = hipInvalidDeviceId;
+  return answer;
+}
+
 bool is_freed_by_hip_free(memory_kind kind) noexcept {
   return kind == memory_kind::device_allocation || kind == memory_kind::managed_allocation ||
          kind == memory_kind::pool_block || kind == memory_kind::graph_allocation;
@@ -151,7 +158,11 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
   return call(__func__, [&](runtime& machine) {
     require(attributes != nullptr && pointer != nullptr);
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
-    require(found.has_value());
+    if (!found) {
+      require(machine.rules().unregistered == hipSuccess, machine.rules().unregistered);
+      *attributes = unregistered();
+      return hipSuccess;
+    }
     const bool managed = found->kind == memory_kind::managed_allocation;
     const bool on_host = managed || is_pinned(*found);
     hipPointerAttribute_t answer{};

@@ -55,6 +55,13 @@ constexpr profile rocm_5_7() {
   like.bad_export_pointer = hipErrorOutOfMemory;
   like.bad_managed_stream = hipErrorContextIsDestroyed;  // hip_hmm.cpp, 6.4.3
   like.ending = ending_stream::overlooked;               // Stream::Destroy in hip_stream.cpp
+  // The rest is what 5.7.1 answers on a stand-in for ROCr.
+  like.unregistered = hipErrorInvalidValue;
+  like.registered_again = second_registration::taken;
+  like.fills = peer_fill::any_owner;
+  like.destroyed_stream = hipErrorContextIsDestroyed;
+  like.filled_stream = bad_pointer::followed;
+  like.destroyed_event = dead_event::followed;
   return like;
 }
 
@@ -75,6 +82,10 @@ constexpr profile rocm_6_2() {
   like.null_export = bad_pointer::followed;
   like.bad_stream = hipErrorInvalidHandle;
   like.max_size = size_limit::kept;
+  // As 6.4.3 answers on a stand-in for ROCr.
+  like.unregistered = hipSuccess;
+  like.host_copies = host_copy::by_owner;
+  like.destroyed_event = dead_event::ignored_by_waits;
   return like;
 }
 
@@ -102,6 +113,11 @@ constexpr profile rocm_7_1() {
   like.null_export = bad_pointer::refused;
   like.chunk_import = import_form::value;  // ROCm/rocm-systems#11020
   like.free_async = null_free::ignored;
+  // As 7.2.4 answers on a stand-in for ROCr, which follows handles of streams where it does not
+  // crash.
+  like.host_copies = host_copy::by_stream;
+  like.destroyed_stream = hipErrorInvalidHandle;
+  like.filled_stream = bad_pointer::refused;
   like.threshold = threshold_rule::ignored_when_mostly_idle;  // ROCm/rocm-systems#11690
   like.revoke = pool_revoke::noted;
   like.own_right = own_read_only::refused;
@@ -132,8 +148,7 @@ constexpr profile rocm_7_14() {
 constexpr profile cuda_13() {
   profile like;
   like.name = "cuda-13";
-  like.version = 13000;               // hipRuntimeGetVersion hands on cudaRuntimeGetVersion
-  like.no_device = hipErrorNoDevice;  // cudaErrorNoDevice from every call
+  like.version = 13000;  // hipRuntimeGetVersion hands on cudaRuntimeGetVersion
   like.rank = peer_rank::order;
   like.host_chunks = host_place::host_memory_only;
   like.part = mapped_part::whole_chunk;  // H200
@@ -156,6 +171,8 @@ constexpr profile cuda_13() {
   like.capture_end = foreign_end::costs_capture;         // H200
   like.captured_free = waiting_free::refused;            // H200
   like.captured_device = device_wait::own_captures;
+  like.unknown_limit = hipErrorUnsupportedLimit;
+  like.null_stream_flags = hipSuccess;
   return like;
 }
 

@@ -63,6 +63,16 @@ enum class reuse_limit { an_eighth, none_in_own_stream };
 enum class internal_dependencies { used, ignored };
 enum class last_error_rule { keeps_failure, is_of_last_call };
 enum class imported_pool { of_exporter, of_its_device };
+/// What happens to calls with an event that was destroyed.
+enum class dead_event {
+  refused,
+  followed,
+  ignored_by_waits,  ///< followed, but by hipStreamWaitEvent, which succeeds
+};
+enum class peer_fill { as_peers_may, any_owner };
+/// Whose rights to mapped memory a copy from or to the host needs.
+enum class host_copy { by_stream, by_owner };
+enum class second_registration { refused, taken };
 enum class peer_rank { link_type, order };
 enum class self_peer { device_checked, always_zero };
 
@@ -78,7 +88,6 @@ struct profile {
   // Devices.
   virtual_memory vmm = virtual_memory::offered;  // Linux had none before 6.1
   int pools_attribute = 1;                       // HIP_MEM_POOL_SUPPORT, off before 6.2
-  hipError_t no_device = hipErrorInvalidDevice;  // Q28
   peer_rank rank = peer_rank::link_type;         // Q24
   self_peer same_device = self_peer::device_checked;
 
@@ -141,8 +150,18 @@ struct profile {
   chunk_range range = chunk_range::mapping;
   inside_allocation ipc_address = inside_allocation::refused;
 
-  // Streams.
+  hipError_t unregistered = hipSuccess;  // hipPointerGetAttributes of memory HIP does not know
+  second_registration registered_again = second_registration::refused;
+  hipError_t unknown_limit = hipErrorInvalidValue;  // beyond the enumeration
+  peer_fill fills = peer_fill::as_peers_may;
+  host_copy host_copies = host_copy::by_stream;
+
+  // Streams and events.
   ending_stream ending = ending_stream::counted;
+  hipError_t destroyed_stream = hipErrorInvalidHandle;
+  bad_pointer filled_stream = bad_pointer::refused;  // a fill in a destroyed one
+  dead_event destroyed_event = dead_event::refused;
+  hipError_t null_stream_flags = hipErrorInvalidValue;
 
   // Stream capture.
   hipError_t event_of_invalidated = hipErrorCapturedEvent;

@@ -107,6 +107,20 @@ std::shared_ptr<stream_queue> runtime::stream(hipStream_t handle, hipError_t cod
   return found;
 }
 
+bool runtime::has_stream(hipStream_t handle) const {
+  return hip_compat::is_legacy_stream(handle) || handle == hipStreamPerThread ||
+         streams_.find(from_handle(handle)) != nullptr;
+}
+
+std::shared_ptr<event_state> runtime::event(hipEvent_t handle) {
+  std::shared_ptr<event_state> found = events_.find(from_handle(handle));
+  if (found != nullptr) return found;
+  if (handle != nullptr && rules().destroyed_event != dead_event::refused) {
+    throw crash{"follows an event that was destroyed or never made", "ROCm/clr, hip_event.cpp"};
+  }
+  throw failure{hipErrorInvalidHandle};
+}
+
 hipError_t runtime::submit(stream_queue& queue, operation work, completion how) {
   if (captures_->record(queue, work)) return hipSuccess;
   std::vector<position> after = device(queue.device()).streams.ahead_of(queue);

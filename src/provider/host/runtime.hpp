@@ -72,8 +72,15 @@ class runtime {
   [[nodiscard]] order_checker* checker() const noexcept { return checker_.get(); }
 
   /// The stream behind a handle: null and per-thread streams are those of the current device.
-  /// Throws: failure with `code` for a stale or forged one.
-  std::shared_ptr<stream_queue> stream(hipStream_t handle, hipError_t code = hipErrorInvalidHandle);
+  /// Throws: failure with `code` for a stale or forged one, without it with the profile's.
+  std::shared_ptr<stream_queue> stream(hipStream_t handle, hipError_t code);
+  std::shared_ptr<stream_queue> stream(hipStream_t handle) {
+    return stream(handle, rules().destroyed_stream);
+  }
+  [[nodiscard]] bool has_stream(hipStream_t handle) const;
+  /// Throws: failure with hipErrorInvalidHandle for null, and for a stale or forged event; crash
+  /// for the latter where the runtime follows it.
+  std::shared_ptr<event_state> event(hipEvent_t handle);
   /// Submits work in the order that the null stream's rules give, or records it where the stream is
   /// captured.
   hipError_t submit(stream_queue& queue, operation work, completion how);

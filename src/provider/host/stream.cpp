@@ -4,6 +4,7 @@
 
 #include "call.hpp"
 #include "capture.hpp"
+#include "core/hip_compat.hpp"
 #include "mem_pool_set.hpp"
 #include "thread_state.hpp"
 
@@ -36,7 +37,8 @@ void destroy(runtime& machine, stream_queue& leaving, hipStream_t handle) {
   const bool overlooked = machine.rules().ending == ending_stream::overlooked;
   const order_wait noted{machine.checker(), leaving};
   if (overlooked) machine.device(leaving.device()).streams.overlook(leaving);
-  require(machine.streams().extract(from_handle(handle)) != nullptr, hipErrorInvalidHandle);
+  require(machine.streams().extract(from_handle(handle)) != nullptr,
+          machine.rules().destroyed_stream);
   const position last = leaving.end();
   const bool is_counted = leaving.is_counted_by_device_wait();
   leaving.close();
@@ -73,8 +75,11 @@ hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, 
 
 hipError_t hipStreamDestroy(hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
+    const bool is_own =
+        !hipvmm::hip_compat::is_legacy_stream(stream) && stream != hipStreamPerThread;
+    require(is_own, hipErrorInvalidHandle);
     const std::shared_ptr<stream_queue> leaving = machine.streams().find(from_handle(stream));
-    require(leaving != nullptr, hipErrorInvalidHandle);
+    require(leaving != nullptr, machine.rules().destroyed_stream);
     destroy(machine, *leaving, stream);
     return hipSuccess;
   });
@@ -108,9 +113,11 @@ hipError_t hipStreamQuery(hipStream_t stream) {
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags) {
   return call(__func__, [&](runtime& machine) {
     require(flags == 0);
-    const std::shared_ptr<stream_queue> queue = machine.stream(stream);
-    const std::shared_ptr<event_state> awaited = machine.events().find(from_handle(event));
-    require(awaited != nullptr, hipErrorInvalidHandle);
+    const std::shared_ptr<stream_queue> queue = machine.stream(stream, hipErrorInvalidHandle);
+    const bool may_be_gone =
+        event != nullptr && machine.rules().destroyed_event == dead_event::ignored_by_waits;
+    if (may_be_gone && machine.events().find(from_handle(event)) == nullptr) return hipSuccess;
+    const std::shared_ptr<event_state> awaited = machine.event(event);
     if (machine.captures().record_wait(*queue, *awaited)) return hipSuccess;
     const std::shared_ptr<const mark> last = awaited->last();
     if (last == nullptr) return hipSuccess;
@@ -123,6 +130,9 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int
 hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int* flags) {
   return call(__func__, [&](runtime& machine) {
     require(flags != nullptr);
+    if (stream == nullptr) {
+      require(machine.rules().null_stream_flags == hipSuccess, machine.rules().null_stream_flags);
+    }
     *flags = machine.stream(stream)->order() == stream_order::non_blocking ? hipStreamNonBlocking
                                                                            : hipStreamDefault;
     return hipSuccess;

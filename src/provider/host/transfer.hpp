@@ -18,7 +18,8 @@ struct endpoint {
   address start;
   memory_class where;
   int device;
-  /// Whether the runtime would stage the bytes, so that hipMalloc memory of any device will do.
+  /// Whether hipMalloc memory of any device will do, for the runtime stages the bytes or does not
+  /// look at peers.
   bool staged;
 };
 
