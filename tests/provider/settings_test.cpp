@@ -76,6 +76,7 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
            bad{"HIPVMM_HOST_PEERS", "0-1,", "joined by commas"},
            bad{"HIPVMM_HOST_PEERS", "0", "joined by commas"},
            bad{"HIPVMM_HOST_PEERS", "", "joined by commas"},
+           bad{"HIP_HIDDEN_FREE_MEM", "some", "a whole number of MiB"},
            bad{"HIPVMM_HOST_PROFILE", "rocm-8", "one of strict, rocm-5.7, rocm-6.2"},
            bad{"HIPVMM_HOST_PROFILE", "", "rocm-7.14, cuda-13"},
            bad{"HIPVMM_HOST_ADDRESS_SPACE", "lots", "a number of bytes"},
@@ -192,4 +193,83 @@ TEST_CASE("settings: devices and the host may take turns with managed memory") {
                         {"HIPVMM_HOST_CONCURRENT_MANAGED=0"});
   CAPTURE(child.output);
   CHECK(passed(child));
+}
+
+TEST_CASE("child: the devices are those that TEST_BUSES names" * doctest::skip()) {
+  std::string buses;
+  int count = 0;
+  const hipError_t code = hipGetDeviceCount(&count);
+  for (int id = 0; id < count; ++id) {
+    int bus = 0;
+    CHECK(hipDeviceGetAttribute(&bus, hipDeviceAttributePciBusId, id) == hipSuccess);
+    buses += std::to_string(bus);
+  }
+  CHECK(buses == std::getenv("TEST_BUSES"));
+  CHECK(code == (count == 0 ? hipErrorNoDevice : hipSuccess));
+}
+
+TEST_CASE("settings: the process sees the devices that AMD's variables leave it, in their order") {
+  struct row {
+    std::vector<std::string> environment;
+    const char* buses;
+  };
+  for (const row& each :
+       {row{{"HIP_VISIBLE_DEVICES=1"}, "2"}, row{{"HIP_VISIBLE_DEVICES=2,0"}, "31"},
+        row{{"HIP_VISIBLE_DEVICES=0,5,1"}, "1"}, row{{"HIP_VISIBLE_DEVICES=1,-1,0"}, "2"},
+        row{{"HIP_VISIBLE_DEVICES=1,1,0"}, "21"}, row{{"HIP_VISIBLE_DEVICES=1, 0"}, "2"},
+        row{{"HIP_VISIBLE_DEVICES=00"}, ""}, row{{"HIP_VISIBLE_DEVICES=-1"}, ""},
+        row{{"HIP_VISIBLE_DEVICES="}, ""}, row{{"CUDA_VISIBLE_DEVICES=2"}, "3"},
+        row{{"HIP_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=2"}, "1"},
+        row{{"ROCR_VISIBLE_DEVICES=2,1"}, "32"},
+        row{{"ROCR_VISIBLE_DEVICES=2,1", "HIP_VISIBLE_DEVICES=1"}, "2"},
+        row{{"ROCR_VISIBLE_DEVICES=1", "HIP_VISIBLE_DEVICES=1"}, ""}}) {
+    std::vector<std::string> environment = each.environment;
+    environment.push_back(std::string{"TEST_BUSES="} + each.buses);
+    const child_result result =
+        run_case_in_child("child: the devices are those that TEST_BUSES names", environment);
+    CAPTURE(each.environment.front());
+    CAPTURE(result.output);
+    CHECK(passed(result));
+  }
+}
+
+TEST_CASE("child: device 1 is the machine's first and has its links" * doctest::skip()) {
+  int linked = 7;
+  CHECK(hipDeviceCanAccessPeer(&linked, 0, 1) == hipSuccess);
+  CHECK(linked == 1);
+  CHECK(hipDeviceCanAccessPeer(&linked, 1, 2) == hipSuccess);
+  CHECK(linked == 0);
+  hipUUID uuid{};
+  CHECK(hipDeviceGetUuid(&uuid, 1) == hipSuccess);
+  CHECK(std::string(uuid.bytes, sizeof(uuid.bytes)) == std::getenv("TEST_UUID"));
+}
+
+TEST_CASE("settings: a device keeps its links and its identity whatever number it has") {
+  hipUUID uuid{};
+  REQUIRE(hipDeviceGetUuid(&uuid, 0) == hipSuccess);
+  const child_result result = run_case_in_child(
+      "child: device 1 is the machine's first and has its links",
+      {"HIP_VISIBLE_DEVICES=1,0,2", "TEST_UUID=" + std::string(uuid.bytes, sizeof(uuid.bytes))});
+  CAPTURE(result.output);
+  CHECK(passed(result));
+}
+
+TEST_CASE("child: 100 MiB are hidden" * doctest::skip()) {
+  size_t free_bytes = 0;
+  size_t total = 0;
+  CHECK(hipMemGetInfo(&free_bytes, &total) == hipSuccess);
+  CHECK(total == device_budget);
+  CHECK(free_bytes == device_budget - (std::size_t{100} << 20U));
+  void* pointer = nullptr;
+  CHECK(hipMalloc(&pointer, device_budget - granule) == hipSuccess);
+  CHECK(hipMemGetInfo(&free_bytes, nullptr) == hipSuccess);
+  CHECK(free_bytes == 0);
+  CHECK(hipFree(pointer) == hipSuccess);
+}
+
+TEST_CASE("settings: HIP_HIDDEN_FREE_MEM is not told as free, and may be used") {
+  const child_result result =
+      run_case_in_child("child: 100 MiB are hidden", {"HIP_HIDDEN_FREE_MEM=100"});
+  CAPTURE(result.output);
+  CHECK(passed(result));
 }

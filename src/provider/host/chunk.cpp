@@ -30,7 +30,7 @@ chunk::chunk(device_memory& memory, const hipMemAllocationProp& properties, std:
   memory.take(bytes);
   try {
     if (properties.requestedHandleType == hipMemHandleTypePosixFileDescriptor) {
-      own_file_ = shared_file::create(chunk_file, device_, bytes);
+      own_file_ = shared_file::create(chunk_file, memory.place(), bytes);
       files_open.fetch_add(1, std::memory_order_relaxed);
     } else {
       memory.file();

@@ -124,8 +124,7 @@ void put_behind(runtime& machine, stream_queue& later, stream_queue& earlier) {
   const std::shared_ptr<const mark> end = earlier.put_mark(streams.ahead_of(earlier));
   later.follow(*end);
   if (end->where.reached()) return;
-  static_cast<void>(
-      machine.submit(later, wait_operation{end->where}, completion::asynchronous));
+  static_cast<void>(machine.submit(later, wait_operation{end->where}, completion::asynchronous));
 }
 
 hipError_t copy_peer(runtime& machine, const copy_arguments& what, int destination_device,

@@ -107,7 +107,7 @@ hipError_t hipDeviceGetName(char* name, int length, hipDevice_t device) {
   return call(__func__, [&](runtime& machine) {
     require(name != nullptr && length > 0);
     require(machine.has_device(device), hipErrorInvalidDevice);
-    copy_cut(name_of(device), name, length);
+    copy_cut(name_of(machine, device), name, length);
     return hipSuccess;
   });
 }

@@ -19,7 +19,11 @@ std::size_t whole_pages(std::size_t bytes);
 /// nothing and whose offsets are never handed out twice. Thread-safe.
 class device_memory {
  public:
-  explicit device_memory(std::size_t budget) noexcept : budget_{budget} {}
+  explicit device_memory(std::size_t budget, int place = 0) noexcept
+      : budget_{budget}, place_{place} {}
+
+  /// Of its device in the machine; 0 for memory of the host.
+  [[nodiscard]] int place() const noexcept { return place_; }
 
   /// Charges `bytes` to the budget. Throws: failure with hipErrorOutOfMemory beyond it.
   void take(std::size_t bytes);
@@ -41,6 +45,7 @@ class device_memory {
 
  private:
   const std::size_t budget_;
+  const int place_;
   mutable std::mutex mutex_;
   std::size_t used_ = 0;
   std::size_t peak_ = 0;

@@ -38,7 +38,9 @@ int processors() noexcept {
 
 }  // namespace
 
-std::string name_of(int device) { return "hipvmm host device " + std::to_string(device); }
+std::string name_of(const runtime& machine, int device) {
+  return "hipvmm host device " + std::to_string(machine.place_of(device));
+}
 
 int attribute_of(const runtime& machine, int device, int attribute) {
   switch (attribute) {
@@ -86,7 +88,7 @@ int attribute_of(const runtime& machine, int device, int attribute) {
     case hipDeviceAttributePciDomainID:
       return pci_domain;
     case hipDeviceAttributePciBusId:
-      return device + 1;
+      return machine.place_of(device) + 1;
     case hipDeviceAttributePciDeviceId:
       return 0;
     case hipDeviceAttributeComputeMode:
@@ -145,7 +147,7 @@ int attribute_of(const runtime& machine, int device, int attribute) {
 hipDeviceProp_t properties_of(runtime& machine, int device) {
   const auto get = [&](int attribute) { return attribute_of(machine, device, attribute); };
   hipDeviceProp_t told{};
-  name_of(device).copy(told.name, sizeof(told.name) - 1);
+  name_of(machine, device).copy(told.name, sizeof(told.name) - 1);
   architecture.copy(told.gcnArchName, sizeof(told.gcnArchName) - 1);
   told.totalGlobalMem = machine.device(device).memory.budget();
   told.clockInstructionRate = get(hipDeviceAttributeClockInstructionRate);
@@ -168,7 +170,7 @@ hipUUID uuid_of(const runtime& machine, int device) noexcept {
   hipUUID made{};
   mark.copy(made.bytes, mark.size());
   // Two digits of the device, ten of the settings.
-  std::uint64_t number = (static_cast<std::uint64_t>(device) & 0xFFU) << 40U |
+  std::uint64_t number = (static_cast<std::uint64_t>(machine.place_of(device)) & 0xFFU) << 40U |
                          (machine.configuration().fingerprint & 0xFFFFFFFFFFU);
   for (std::size_t at = sizeof(made.bytes); at-- > mark.size(); number >>= 4U)
     made.bytes[at] = digits[number & 0xFU];

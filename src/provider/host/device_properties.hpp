@@ -10,7 +10,7 @@
 namespace hipvmm::host_provider {
 
 /// What a device is called.
-std::string name_of(int device);
+std::string name_of(const runtime& machine, int device);
 
 /// What hipDeviceGetAttribute gives. Throws: failure with hipErrorInvalidValue for an attribute
 /// that nothing true can be said of.

@@ -62,9 +62,14 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t* handle, void* pointer) {
     require(found->start == start || machine.rules().ipc_address == inside_allocation::taken);
     struct stat status {};
     require(fstat(found->memory->file(), &status) == 0, hipErrorOperatingSystem);
-    const exported_block block{block_tag,     getpid(),      found->memory->file(),
-                               status.st_dev, status.st_ino, found->memory->offset(),
-                               found->bytes,  found->device};
+    const exported_block block{block_tag,
+                               getpid(),
+                               found->memory->file(),
+                               status.st_dev,
+                               status.st_ino,
+                               found->memory->offset(),
+                               found->bytes,
+                               machine.place_of(found->device)};
     *handle = {};
     std::memcpy(handle, &block, sizeof(block));
     return hipSuccess;
@@ -77,10 +82,11 @@ hipError_t hipIpcOpenMemHandle(void** pointer, hipIpcMemHandle_t handle, unsigne
     exported_block block{};
     std::memcpy(&block, &handle, sizeof(block));
     require(block.tag == block_tag && block.bytes != 0 && block.offset >= 0);
-    require(machine.has_device(block.device), hipErrorInvalidDevice);
+    const int device = machine.device_at(block.device);
+    require(machine.has_device(device), hipErrorInvalidDevice);
     require(block.process != getpid(), hipErrorInvalidContext);
-    auto memory = std::make_shared<chunk>(open_file_of(block), pinned_on(block.device),
-                                          block.device, block.bytes, block.offset);
+    auto memory = std::make_shared<chunk>(open_file_of(block), pinned_on(device), device,
+                                          block.bytes, block.offset);
     *pointer = pointer_to(
         machine.addresses().allocate_from(memory_kind::imported_allocation, std::move(memory)));
     return hipSuccess;

@@ -18,20 +18,26 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// A pool's file begins with the rights of its readers and writers; blocks follow from the next
-// page on.
+// A pool's file begins with the places of the devices that may read and write; blocks follow from
+// the next page on.
 using rights_in_file = std::array<device_set, 2>;
 
-std::shared_ptr<pool_rights> first_rights(const profile& rules, pool_origin origin, int device,
+std::shared_ptr<pool_rights> first_rights(const runtime& machine, pool_origin origin, int device,
                                           int file) {
-  rights_in_file rights{only(device), only(device)};
-  if (origin == pool_origin::imported && rules.imported_rights == imported_pool::of_exporter) {
-    require(pread(file, rights.data(), sizeof(rights), 0) == sizeof(rights));
+  device_set readers = only(device);
+  device_set writers = only(device);
+  if (origin == pool_origin::imported &&
+      machine.rules().imported_rights == imported_pool::of_exporter) {
+    rights_in_file words{};
+    require(pread(file, words.data(), sizeof(words), 0) == sizeof(words));
+    readers = machine.devices_at(words[0]);
+    writers = machine.devices_at(words[1]);
   }
-  return std::make_shared<pool_rights>(rights[0], rights[1]);
+  return std::make_shared<pool_rights>(readers, writers);
 }
 
-void write_rights(int file, const rights_in_file& words) {
+void write_rights(const runtime& machine, int file, device_set readers, device_set writers) {
+  const rights_in_file words{machine.places_of(readers), machine.places_of(writers)};
   require(pwrite(file, words.data(), sizeof(words), 0) == sizeof(words), error_of_errno(errno));
 }
 
@@ -53,10 +59,10 @@ mem_pool::mem_pool(runtime& machine, pool_origin origin, int device, std::uint64
       device_{device},
       max_bytes_{max_bytes},
       file_{std::move(file)},
-      rights_{first_rights(machine.rules(), origin, device, file_.get())},
+      rights_{first_rights(machine, origin, device, file_.get())},
       next_offset_{static_cast<off_t>(page_bytes())} {
   if (machine.rules().revoke != pool_revoke::enforced) rights_->opened = rights_->readers.load();
-  if (is_shareable()) write_rights(file_.get(), {rights_->readers, rights_->writers});
+  if (is_shareable()) write_rights(machine_, file_.get(), rights_->readers, rights_->writers);
 }
 
 std::size_t mem_pool::page_bytes() noexcept {
@@ -208,11 +214,11 @@ pool_usage mem_pool::usage() const {
 
 void mem_pool::change_rights(const access_change& change) {
   const std::lock_guard lock{mutex_};
-  const rights_in_file changed{(rights_->readers & ~change.named) | change.readers,
-                               (rights_->writers & ~change.named) | change.writers};
-  if (is_shareable()) write_rights(file_.get(), changed);
-  rights_->readers = changed[0];
-  rights_->writers = changed[1];
+  const device_set readers = (rights_->readers & ~change.named) | change.readers;
+  const device_set writers = (rights_->writers & ~change.named) | change.writers;
+  if (is_shareable()) write_rights(machine_, file_.get(), readers, writers);
+  rights_->readers = readers;
+  rights_->writers = writers;
   if (machine_.rules().revoke != pool_revoke::enforced) rights_->opened |= change.readers;
 }
 

@@ -30,7 +30,7 @@ hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* wanted) {
       case hipMemHandleTypeNone:
         break;
       case hipMemHandleTypePosixFileDescriptor:
-        file = shared_file::create(pool_file, id, pool_file_bytes);
+        file = shared_file::create(pool_file, machine.place_of(id), pool_file_bytes);
         break;
       default:
         return hipErrorNotSupported;

@@ -34,9 +34,13 @@ bool fits(const exported_pointer& pointer, const shared_file& file, std::size_t 
          pointer.offset < file.bytes && pointer.bytes <= file.bytes - pointer.offset;
 }
 
-int place_of(const shared_file& imported, imported_device rule) noexcept {
-  if (rule == imported_device::exporter) return imported.device;
-  return rule == imported_device::current ? current_device() : 0;
+// Throws: failure with hipErrorInvalidDevice where this process does not see the exporter's.
+int device_of(const runtime& machine, const shared_file& imported) {
+  const imported_device rule = machine.rules().pool_device;
+  if (rule == imported_device::current) return current_device();
+  const int exporter = machine.device_at(imported.place);
+  require(rule == imported_device::first || machine.has_device(exporter), hipErrorInvalidDevice);
+  return rule == imported_device::first ? 0 : exporter;
 }
 
 }  // namespace
@@ -64,9 +68,10 @@ hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t* pool, void* os_hand
     require(pool != nullptr && flags == 0 && is_posix(type));
     const profile& rules = machine.rules();
     const int given = descriptor_from(os_handle, rules.pool_import, rules.zero);
-    const shared_file found = shared_file::identify(given, pool_file, machine.device_count());
+    const shared_file found =
+        shared_file::identify(given, pool_file, machine.configuration().machine_devices);
     *pool = machine.pools().add(std::make_shared<mem_pool>(
-        machine, pool_origin::imported, place_of(found, rules.pool_device), 0, duplicate(given)));
+        machine, pool_origin::imported, device_of(machine, found), 0, duplicate(given)));
     return hipSuccess;
   });
 }
@@ -83,7 +88,8 @@ hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData* data, void* pointer)
     require(pool != nullptr && pool->is_shareable());
     const exported_pointer exported{
         pointer_mark,
-        shared_file::identify(pool->file(), pool_file, machine.device_count()).identity,
+        shared_file::identify(pool->file(), pool_file, machine.configuration().machine_devices)
+            .identity,
         static_cast<std::uint64_t>(block->pages().offset), found->bytes};
     std::memset(data, 0, sizeof(*data));
     std::memcpy(data, &exported, sizeof(exported));
@@ -99,7 +105,8 @@ hipError_t hipMemPoolImportPointer(void** pointer, hipMemPool_t pool,
     require(from->origin() == pool_origin::imported);
     exported_pointer wanted{};
     std::memcpy(&wanted, data, sizeof(wanted));
-    const shared_file file = shared_file::identify(from->file(), pool_file, machine.device_count());
+    const shared_file file =
+        shared_file::identify(from->file(), pool_file, machine.configuration().machine_devices);
     require(fits(wanted, file, mem_pool::page_bytes()));
     *pointer = pointer_to(from->borrow(wanted.bytes, static_cast<off_t>(wanted.offset)));
     return hipSuccess;

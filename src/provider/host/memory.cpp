@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "memory.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "call.hpp"
@@ -148,7 +149,9 @@ hipError_t hipHostGetDevicePointer(void** device_pointer, void* host_pointer, un
 hipError_t hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return call(__func__, [&](runtime& machine) {
     const device_memory& memory = machine.device(current_device()).memory;
-    if (free_bytes != nullptr) *free_bytes = memory.budget() - memory.used();
+    const std::size_t left = memory.budget() - memory.used();
+    const std::size_t hidden = std::min(left, machine.configuration().hidden_bytes);
+    if (free_bytes != nullptr) *free_bytes = left - hidden;
     if (total_bytes != nullptr) *total_bytes = memory.budget();
     return hipSuccess;
   });

@@ -75,8 +75,9 @@ runtime::runtime()
     static_cast<void>(told);
   }
   if (configuration_.check_order) checker_ = std::make_unique<order_checker>(*this);
-  for (int id = 0; valid_ && id < configuration_.devices; ++id) {
-    devices_.push_back(std::make_unique<device_state>(*this, id, configuration_.device_bytes));
+  const auto count = static_cast<int>(configuration_.visible.size());
+  for (int id = 0; valid_ && id < count; ++id) {
+    devices_.push_back(std::make_unique<device_state>(*this, id, configuration_));
   }
   pools_ = std::make_unique<mem_pool_set>(*this);
   graphs_ = std::make_unique<graph_set>();
@@ -88,6 +89,29 @@ runtime::~runtime() = default;
 device_state& runtime::device(int id, hipError_t code) {
   require(has_device(id), code);
   return *devices_[static_cast<std::size_t>(id)];
+}
+
+int runtime::device_at(int place) const noexcept {
+  for (int id = 0; id < device_count(); ++id) {
+    if (place_of(id) == place) return id;
+  }
+  return hipInvalidDeviceId;
+}
+
+device_set runtime::places_of(device_set ids) const noexcept {
+  device_set places = 0;
+  for (int id = 0; id < device_count(); ++id) {
+    if ((ids & only(id)) != 0) places |= only(place_of(id));
+  }
+  return places;
+}
+
+device_set runtime::devices_at(device_set places) const noexcept {
+  device_set ids = 0;
+  for (int id = 0; id < device_count(); ++id) {
+    if ((places & only(place_of(id))) != 0) ids |= only(id);
+  }
+  return ids;
 }
 
 bool runtime::linked(int a, int b) const noexcept {

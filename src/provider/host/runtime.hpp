@@ -25,7 +25,9 @@ class graph_set;
 class mem_pool_set;
 
 struct device_state {
-  device_state(runtime& machine, int id, std::size_t bytes) : memory{bytes}, streams{machine, id} {}
+  device_state(runtime& machine, int id, const settings& from)
+      : memory{from.device_bytes, from.visible[static_cast<std::size_t>(id)]},
+        streams{machine, id} {}
 
   device_memory memory;
   stream_set streams;
@@ -53,6 +55,15 @@ class runtime {
   [[nodiscard]] const profile& rules() const noexcept { return *configuration_.like; }
   [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices_.size()); }
   [[nodiscard]] bool has_device(int id) const noexcept { return id >= 0 && id < device_count(); }
+  /// Where a device is in the machine, which tells it from others in every process.
+  [[nodiscard]] int place_of(int id) const noexcept {
+    return configuration_.visible[static_cast<std::size_t>(id)];
+  }
+  /// The device at a place; hipInvalidDeviceId where this process has none.
+  [[nodiscard]] int device_at(int place) const noexcept;
+  /// The same of sets, as other processes read them.
+  [[nodiscard]] device_set places_of(device_set ids) const noexcept;
+  [[nodiscard]] device_set devices_at(device_set places) const noexcept;
   /// Throws: failure with `code` when there is no such device.
   device_state& device(int id, hipError_t code = hipErrorInvalidDevice);
   /// Memory of the host that chunks may be made of.

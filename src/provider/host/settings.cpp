@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <limits>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -133,6 +135,57 @@ std::vector<std::uint64_t> read_links(int devices) {
   return links;
 }
 
+// What a list of devices leaves of `before`. As in AMD's runtime numbers count from 0 in that
+// order, the list ends at the first entry that is none of them, and a device counts once.
+std::vector<int> chosen_from(const std::vector<int>& before, std::string_view list) {
+  std::vector<int> chosen;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view entry = list.substr(begin, end - begin);
+    const std::optional<std::size_t> number = parse_number(entry);
+    if (!number || std::to_string(*number) != entry || *number >= before.size()) break;
+    const int place = before[*number];
+    if (std::find(chosen.begin(), chosen.end(), place) == chosen.end()) chosen.push_back(place);
+    begin = end + 1;
+  }
+  return chosen;
+}
+
+// ROCr hides devices from HIP, which numbers those that are left and hides some of them; CUDA's
+// variable counts where HIP's own is missing.
+std::vector<int> read_visible(int machine_devices) {
+  std::vector<int> visible(static_cast<std::size_t>(machine_devices));
+  std::iota(visible.begin(), visible.end(), 0);
+  if (const char* list = std::getenv("ROCR_VISIBLE_DEVICES")) visible = chosen_from(visible, list);
+  const char* list = std::getenv("HIP_VISIBLE_DEVICES");
+  if (list == nullptr) list = std::getenv("CUDA_VISIBLE_DEVICES");
+  return list == nullptr ? visible : chosen_from(visible, list);
+}
+
+std::vector<std::uint64_t> links_between(const std::vector<int>& visible,
+                                         const std::vector<std::uint64_t>& of_machine) {
+  std::vector<std::uint64_t> links(visible.size(), 0);
+  for (std::size_t a = 0; a < visible.size(); ++a) {
+    for (std::size_t b = 0; b < visible.size(); ++b) {
+      const std::uint64_t reached = of_machine[static_cast<std::size_t>(visible[a])];
+      if (((reached >> static_cast<unsigned>(visible[b])) & 1U) != 0) {
+        links[a] |= std::uint64_t{1} << b;
+      }
+    }
+  }
+  return links;
+}
+
+std::size_t read_hidden_bytes() {
+  const char* value = std::getenv("HIP_HIDDEN_FREE_MEM");
+  if (value == nullptr) return 0;
+  const std::optional<std::size_t> mebibytes = parse_number(value);
+  if (!mebibytes || *mebibytes > std::numeric_limits<std::size_t>::max() >> 20U) {
+    reject("HIP_HIDDEN_FREE_MEM", value, "a whole number of MiB");
+  }
+  return *mebibytes << 20U;
+}
+
 fault_settings read_faults() {
   const char* value = std::getenv("HIPVMM_HOST_FAULTS");
   if (value == nullptr) return {};
@@ -156,8 +209,8 @@ std::uint64_t hash_of(std::string_view text) noexcept {
 std::uint64_t fingerprint_of(const settings& from) {
   std::string text{from.like->name};
   for (const std::size_t number :
-       {static_cast<std::size_t>(from.devices), from.granularity, from.recommended_granularity,
-        from.device_bytes, from.address_space_bytes}) {
+       {static_cast<std::size_t>(from.machine_devices), from.granularity,
+        from.recommended_granularity, from.device_bytes, from.address_space_bytes}) {
     text += ' ' + std::to_string(number);
   }
   for (const std::uint64_t reached : from.links) text += ' ' + std::to_string(reached);
@@ -173,20 +226,24 @@ std::uint64_t fingerprint_of(const settings& from) {
 settings read_settings() {
   settings result;
   result.like = read_profile();
-  result.devices = read_devices(result.devices);
+  result.machine_devices = read_devices(result.machine_devices);
+  result.visible = read_visible(result.machine_devices);
   read_granularity(result);
   result.device_bytes = read_bytes("HIPVMM_HOST_MEMORY", result.granularity,
                                    default_device_bytes(result.granularity));
   result.address_space_bytes =
       read_bytes("HIPVMM_HOST_ADDRESS_SPACE", result.granularity, default_address_space);
-  result.links = read_links(result.devices);
+  result.links = read_links(result.machine_devices);
+  result.hidden_bytes = read_hidden_bytes();
   result.faults = read_faults();
   result.reports_leaks = read_switch("HIPVMM_HOST_LEAKS", result.reports_leaks);
   result.check_order = read_switch("HIPVMM_HOST_CHECK", result.check_order);
   result.pageable_access = read_switch("HIPVMM_HOST_PAGEABLE", result.pageable_access);
   result.concurrent_managed_access =
       read_switch("HIPVMM_HOST_CONCURRENT_MANAGED", result.concurrent_managed_access);
+  // Of the machine, so that a device is the same one whoever else is visible.
   result.fingerprint = fingerprint_of(result);
+  result.links = links_between(result.visible, result.links);
   return result;
 }
 

@@ -15,11 +15,16 @@ inline constexpr int max_devices = 64;
 /// What the environment asks of the provider. docs/providers.md lists the variables.
 struct settings {
   const profile* like = &profiles().front();
-  int devices = 2;
+  /// Of the machine, by their places in it.
+  int machine_devices = 2;
+  /// The places of those that the process may see, in the order of their numbers.
+  std::vector<int> visible{0, 1};
   std::size_t granularity = 2U << 20U;
   std::size_t recommended_granularity = 2U << 20U;
   std::size_t device_bytes = 0;
   std::size_t address_space_bytes = 0;
+  /// Of each device that is not to be told as free.
+  std::size_t hidden_bytes = 0;
   /// links[d] has bit p set when device d reaches device p over a peer link.
   std::vector<std::uint64_t> links;
   fault_settings faults;

@@ -29,7 +29,7 @@ std::string name_prefix(std::string_view kind) {
   return "hipvmm-" + std::string{kind} + "-of-device-";
 }
 
-int device_in_name(int file, std::string_view kind, hipError_t refusal) {
+int place_in_name(int file, std::string_view kind, hipError_t refusal) {
   std::array<char, 96> target{};
   const std::string link = "/proc/self/fd/" + std::to_string(file);
   const ssize_t length = readlink(link.c_str(), target.data(), target.size());
@@ -40,16 +40,16 @@ int device_in_name(int file, std::string_view kind, hipError_t refusal) {
   require(name.starts_with(before) && name.ends_with(after), refusal);
   name.remove_prefix(before.size());
   name.remove_suffix(after.size());
-  int device = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), device);
+  int place = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), place);
   require(error == std::errc{} && end == name.data() + name.size(), refusal);
-  return device;
+  return place;
 }
 
 }  // namespace
 
-descriptor shared_file::create(std::string_view kind, int device, std::size_t bytes) {
-  const std::string name = name_prefix(kind) + std::to_string(device);
+descriptor shared_file::create(std::string_view kind, int place, std::size_t bytes) {
+  const std::string name = name_prefix(kind) + std::to_string(place);
   descriptor file{memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   require(file.get() >= 0, error_of_errno(errno));
   require(ftruncate(file.get(), static_cast<off_t>(bytes)) == 0, error_of_errno(errno));
@@ -57,14 +57,13 @@ descriptor shared_file::create(std::string_view kind, int device, std::size_t by
   return file;
 }
 
-shared_file shared_file::identify(int file, std::string_view kind, int devices,
-                                  hipError_t refusal) {
-  const int device = device_in_name(file, kind, refusal);
-  require(device >= 0 && device < devices, refusal);
+shared_file shared_file::identify(int file, std::string_view kind, int places, hipError_t refusal) {
+  const int place = place_in_name(file, kind, refusal);
+  require(place >= 0 && place < places, refusal);
   require((fcntl(file, F_GET_SEALS) & seals) == seals, refusal);
   struct stat status {};
   require(fstat(file, &status) == 0, refusal);
-  return {device, static_cast<std::size_t>(status.st_size), status.st_ino};
+  return {place, static_cast<std::size_t>(status.st_size), status.st_ino};
 }
 
 int descriptor_from(void* os_handle, import_form form, descriptor_zero zero) {

@@ -13,15 +13,15 @@ namespace hipvmm::host_provider {
 /// What a memory file that other processes may map says about itself. Its name carries what it is
 /// and whose, and it is sealed, so that no holder can shorten it under the others' mappings.
 struct shared_file {
-  int device;
+  int place;  ///< of its device in the machine
   std::size_t bytes;
   std::uint64_t identity;  ///< the same number for every descriptor of one file
 
   /// A new file of `kind`, a word without dashes, whose untouched bytes cost nothing.
-  static descriptor create(std::string_view kind, int device, std::size_t bytes);
-  /// Throws: failure with `refusal` for any descriptor but one of such a file, of a device below
-  /// `devices`.
-  static shared_file identify(int file, std::string_view kind, int devices,
+  static descriptor create(std::string_view kind, int place, std::size_t bytes);
+  /// Throws: failure with `refusal` for any descriptor but one of such a file, of a place below
+  /// `places`.
+  static shared_file identify(int file, std::string_view kind, int places,
                               hipError_t refusal = hipErrorInvalidValue);
 };
 

@@ -33,14 +33,16 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     require(rules.sharing == hipSuccess, rules.sharing);
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
     const int given = descriptor_from(os_handle, rules.chunk_import, rules.zero);
-    const shared_file found =
-        shared_file::identify(given, chunk_file, machine.device_count(), rules.foreign_descriptor);
+    const shared_file found = shared_file::identify(
+        given, chunk_file, machine.configuration().machine_devices, rules.foreign_descriptor);
     require(found.bytes != 0 && found.bytes % machine.configuration().granularity == 0);
+    const int owner = machine.device_at(found.place);
+    require(machine.has_device(owner), hipErrorInvalidDevice);
     const bool tells_owner = rules.chunk_device == imported_device::exporter;
-    hipMemAllocationProp properties = pinned_on(tells_owner ? found.device : current_device());
+    hipMemAllocationProp properties = pinned_on(tells_owner ? owner : current_device());
     properties.requestedHandleType = hipMemHandleTypePosixFileDescriptor;
     *handle = to_handle<hipMemGenericAllocationHandle_t>(machine.chunks().add(
-        std::make_shared<chunk>(duplicate(given), properties, found.device, found.bytes)));
+        std::make_shared<chunk>(duplicate(given), properties, owner, found.bytes)));
     return hipSuccess;
   });
 }
