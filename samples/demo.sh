@@ -2,20 +2,24 @@
 # SPDX-License-Identifier: MIT
 # Takes a tar stream, whose length nobody knows beforehand, into device memory twice: into a vector
 # that grows in place, and by allocating twice as much, copying and freeing. bash samples/demo.sh
+# HIPVMM_BUILD names a build that is there already; else it is made in build/.
 set -euo pipefail
 shopt -s inherit_errexit
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
 folder=/usr/include
+build=${HIPVMM_BUILD:-$root/build}
 
-require_packages
-configure "$root/build"
-cmake --build "$root/build" --parallel "$(nproc)" --target ingest
+if [[ -z ${HIPVMM_BUILD:-} ]]; then
+  require_packages
+  configure "$build"
+  cmake --build "$build" --parallel "$(nproc)" --target ingest
+fi
 
 # The most bytes to read, or nothing. The host provider's devices are as small as the machine: the
 # copying method holds the old and the twice as large new memory at once, three times the data.
 input_limit() {
-  grep -q '^HIPVMM_PROVIDER_CHOSEN:INTERNAL=host$' "$root/build/CMakeCache.txt" || return 0
+  grep -q '^HIPVMM_PROVIDER_CHOSEN:INTERNAL=host$' "$build/CMakeCache.txt" || return 0
   local device data
   if [[ -n ${HIPVMM_HOST_MEMORY:-} ]]; then
     device=$(numfmt --from=auto "${HIPVMM_HOST_MEMORY%B}")
@@ -37,12 +41,12 @@ stream() {
 
 limit=$(input_limit)
 echo
-echo "tar cf - $folder | build/bin/ingest --check --method=..."
+echo "tar cf - $folder | ${build#"$root/"}/bin/ingest --check --method=..."
 [[ -z $limit ]] || echo "Only its first $(numfmt --to=iec-i --suffix=B "$limit"): a quarter of a \
 device's memory, for the copying method needs three times the data. HIPVMM_HOST_MEMORY enlarges it."
 
 results=$(for method in vmm copy; do
-  stream | "$root/build/bin/ingest" --check --json - --method="$method" -
+  stream | "$build/bin/ingest" --check --json - --method="$method" -
 done)
 
 awk '
