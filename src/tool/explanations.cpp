@@ -32,11 +32,16 @@ constexpr std::array<explanation, trait_count> explanations{{
      "Always unmaps one mapping at a time."},
     // tail_access
     {"Growth grants what is new only. Without it each step also grants what is there, which costs "
-     "more the more chunks a buffer has.",
+     "more the more chunks a buffer has, and a region with holes needs chunks of one size.",
      "ROCm 7.0 to 7.2 (ROCm/rocm-systems#6977, #2516, #2667); gfx1151 (ggml-org/llama.cpp#23900).",
-     "Sets the rights from the first of neighbouring mappings on (access_from_base)."},
+     "Sets the rights for all mappings at once, or one by one where all have one size "
+     "(access_from_base)."},
     // base_access
     {"The way out where tail_access is missing.", "No release is known that lacks both.",
+     "Takes the fallback over hipMalloc where tail_access is missing too."},
+    // equal_access
+    {"The way out for memory with holes where tail_access is missing.",
+     "No release is known that lacks both.",
      "Takes the fallback over hipMalloc where tail_access is missing too."},
     // tells_failed_map
     {"A lack of memory or addresses shows as an error of the call that failed.",

@@ -33,11 +33,15 @@ class address_range {
   /// Maps `chunk` at `offset`. Pre: it lies within one part, as longest_at() tells.
   [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk,
                             map_answer answer) const {
+    if (size_of_all_ == 0) size_of_all_ = chunk.bytes();
+    has_two_sizes_ = has_two_sizes_ || chunk.bytes() != size_of_all_;
     std::size_t start = 0;
     auto part = parts_.begin();
     while (offset >= start + part->bytes()) start += (part++)->bytes();
     return mapping{*part, offset - start, chunk, answer};
   }
+  /// Whether all mappings so far had one size.
+  [[nodiscard]] bool had_one_size() const noexcept { return !has_two_sizes_; }
   /// Where the reservation around `offset` begins.
   [[nodiscard]] std::size_t part_start(std::size_t offset) const noexcept {
     std::size_t start = 0;
@@ -56,6 +60,8 @@ class address_range {
  private:
   boost::container::small_vector<address_reservation, 2> parts_;
   std::size_t bytes_ = 0;
+  mutable std::size_t size_of_all_ = 0;
+  mutable bool has_two_sizes_ = false;
 };
 
 }  // namespace hipvmm

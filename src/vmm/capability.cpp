@@ -23,6 +23,7 @@ constexpr std::array<trait_rule, trait_count> rules{{
     {"unmaps_many", false},
     {"tail_access", true},
     {"base_access", true},
+    {"equal_access", true},
     {"tells_failed_map", true},
     {"visible_at_once", true},
     {"crosses_chunks", true},
@@ -66,8 +67,10 @@ void capability::record::conclude() {
     if (!has(needed) && why_fallback.empty())
       why_fallback = std::string{name_of(needed)} + ": " + reasons[index_of(needed)];
   }
-  if (!has(trait::tail_access) && !has(trait::base_access) && why_fallback.empty())
-    why_fallback = "base_access: " + reasons[index_of(trait::base_access)];
+  for (const trait way_out : {trait::base_access, trait::equal_access}) {
+    if (!has(trait::tail_access) && !has(way_out) && why_fallback.empty())
+      why_fallback = std::string{name_of(way_out)} + ": " + reasons[index_of(way_out)];
+  }
   if (!why_fallback.empty()) {
     path = memory_path::fallback;
     settle_time = {};
@@ -138,10 +141,10 @@ std::string_view name_of(quirk which) noexcept {
 std::string_view description_of(quirk which) noexcept {
   // Each: what is done, what fails without, where that is recorded, what must be true to drop it.
   constexpr std::array<std::string_view, 7> texts{
-      "Rights are set from the first of neighbouring mappings on, because ROCm 7.0 to 7.2 may "
-      "refuse "
-      "a mapping behind another (ROCm/rocm-systems#6977, #2516); goes when no supported release "
-      "fails the probe tail_access.",
+      "Rights are set for all mappings at once, or one by one where all have one size, because "
+      "ROCm 7.0 to 7.2 refuse a mapping unless some of its neighbours have its size together "
+      "(ROCm/rocm-systems#6977, #2516); goes when no supported release fails the probe "
+      "tail_access.",
       "After each map HIP is asked whether anything is mapped there, because ROCm before 7.14 "
       "reports success for maps that failed (ROCm/rocm-systems#7685); goes when no supported "
       "release fails the probe tells_failed_map.",

@@ -26,11 +26,17 @@ mapped_row::~mapped_row() {
   if (!maps.empty()) const finished_work before_the_end{site_.queue};
 }
 
-void mapped_row::add() {
+void mapped_row::add() { add_at(maps.size(), 1); }
+
+void mapped_row::add_at(std::size_t at_unit, std::size_t units) {
   site_.during = "when a chunk was created";
-  chunks.emplace_back(site_.device, site_.unit);
+  chunks.emplace_back(site_.device, units * site_.unit);
   site_.during = "when a chunk was mapped";
-  maps.emplace_back(addresses, maps.size() * site_.unit, chunks.back());
+  maps.emplace_back(addresses, at_unit * site_.unit, chunks.back());
+}
+
+void mapped_row::grant_alone(std::size_t index) const {
+  set_access(maps[index].get(), maps[index].bytes(), {site_.device, access_right::read_write});
 }
 
 void mapped_row::grant() {

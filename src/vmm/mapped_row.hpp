@@ -36,6 +36,11 @@ class mapped_row {
   mapped_row& operator=(mapped_row&&) = delete;
   /// Maps one more chunk behind the last. No device has a right to it yet.
   void add();
+  /// Maps one more chunk of `units` units, `at_unit` units from the start. No device has a right to
+  /// it yet.
+  void add_at(std::size_t at_unit, std::size_t units);
+  /// Grants the owner mapping `index` alone.
+  void grant_alone(std::size_t index) const;
   /// Grants the owner what is mapped: each mapping by itself, or all from the first on where that
   /// is refused.
   void grant();

@@ -25,6 +25,7 @@ constexpr std::array probes{
     probe{"unmaps_each", trait::unmaps_each, 1, risk::none, probe_unmaps_each},
     probe{"tail_access", trait::tail_access, 1, risk::none, probe_tail_access},
     probe{"base_access", trait::base_access, 1, risk::none, probe_base_access},
+    probe{"equal_access", trait::equal_access, 1, risk::none, probe_equal_access},
     probe{"visible_at_once", trait::visible_at_once, 1, risk::none, probe_visible_at_once, true},
     probe{"crosses_chunks", trait::crosses_chunks, 1, risk::none, probe_crosses_chunks, true},
     probe{"returns_memory", trait::returns_memory, 2, risk::none, probe_returned_memory},
@@ -43,7 +44,7 @@ constexpr std::array probes{
     // May hang (ROCm/rocm-systems#10879) or stop the device.
     probe{"host_access", trait::host_access, 1, risk::child_only, probe_host_access},
     probe{"keeps_read_only", trait::keeps_read_only, 1, risk::child_only, probe_keeps_read_only}};
-static_assert(probes[7].count == 2 && static_cast<int>(trait::returns_with_addresses) ==
+static_assert(probes[8].count == 2 && static_cast<int>(trait::returns_with_addresses) ==
                                           static_cast<int>(trait::returns_memory) + 1);
 
 void answer_all(const probe& each, capability::record& found, finding what,

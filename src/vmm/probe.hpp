@@ -56,6 +56,7 @@ void probe_unmaps_each(probe_site& site);
 void probe_unmaps_many(probe_site& site);
 void probe_tail_access(probe_site& site);
 void probe_base_access(probe_site& site);
+void probe_equal_access(probe_site& site);
 void probe_tells_failed_map(probe_site& site);
 void probe_visible_at_once(probe_site& site);
 void probe_crosses_chunks(probe_site& site);

@@ -96,58 +96,63 @@ void probe_unmaps_many(probe_site& site) {
 
 namespace {
 
-void add_and_grant_alone(probe_site& site, mapped_row& row) {
-  row.add();
-  site.during = row.size() == 1 ? "when the first mapping of a reservation was granted"
-                                : "when a mapping right behind another was granted by itself";
-  set_access(row.maps.back().get(), row.maps.back().bytes(),
-             {site.device, access_right::read_write});
+/// Whether each mapping of `row` holds what is copied to it.
+bool all_carry(const probe_site& site, const mapped_row& row, word seed) {
+  bool seen = true;
+  for (const mapping& each : row.maps)
+    seen = seen && carries_in_time(site, each.get(), each.get(), seed++);
+  return seen;
 }
 
 }  // namespace
 
 void probe_tail_access(probe_site& site) {
-  // As vectors grow: several at a time. Some releases refuse only then, and not always
-  // (ROCm/rocm-systems#6977), so there are a few tries.
-  constexpr std::size_t count = 4;
-  mapped_row first{site, count};
-  mapped_row second{site, count};
-  bool seen = true;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (mapped_row* const row : {&first, &second}) {
-      add_and_grant_alone(site, *row);
-      site.during = "when a mapping right behind another, granted by itself, was used";
-      seen = seen && carries_in_time(site, row->at(i), row->at(i), static_cast<word>(6 + i));
-    }
-  }
-  second.undo();
-  first.undo();
+  // ROCm 7.0 to 7.2 take a range where mappings of its reservation, counted in an order that is not
+  // that of the addresses, have its size together. Of two sizes one comes first, so granting both
+  // alone shows it for certain, and so does a third mapping behind a hole.
+  mapped_row beside{site, 3};
+  beside.add_at(0, 1);
+  beside.add_at(1, 2);
+  site.during = "when one of two neighbouring mappings of unequal size was granted by itself";
+  beside.grant_alone(0);
+  beside.grant_alone(1);
+  mapped_row apart{site, 6};
+  apart.add_at(0, 2);
+  apart.add_at(3, 1);
+  apart.add_at(4, 2);
+  site.during = "when a mapping behind a hole was granted by itself";
+  for (const std::size_t index : {0U, 1U, 2U}) apart.grant_alone(index);
+  site.during = "when mappings that had been granted one by one were used";
+  const bool seen = all_carry(site, beside, 6) && all_carry(site, apart, 8);
+  apart.undo();
+  beside.undo();
   if (seen) {
-    site.answer(trait::tail_access, finding::yes,
-                "six mappings right behind others were granted by themselves");
+    site.answer(
+        trait::tail_access, finding::yes,
+        "mappings of unequal size were granted one by one, behind others and behind a hole");
   } else {
     site.answer(trait::tail_access, finding::no,
-                "a mapping right behind another was granted by itself and did not hold what was "
-                "copied to it");
+                "mappings that were granted one by one did not hold what was copied to them");
   }
 }
 
 void probe_base_access(probe_site& site) {
-  constexpr std::size_t count = 4;
-  mapped_row row{site, count};
+  mapped_row row{site, 7};
   bool seen = true;
-  while (row.size() < count) {
-    row.add();
-    if (row.size() == 1) continue;
+  const auto grant_all = [&](std::size_t units) {
     site.during = "when all of " + std::to_string(row.size()) +
                   " neighbouring mappings were granted by one call";
-    set_access(row.addresses.get(), row.size() * site.unit,
-               {site.device, access_right::read_write});
+    set_access(row.addresses.get(), units * site.unit, {site.device, access_right::read_write});
     site.during = "when neighbouring mappings were used that were granted by one call";
-    const std::size_t last = row.size() - 1;
-    seen = seen && carries_in_time(site, row.at(0), row.at(0), 10) &&
-           carries_in_time(site, row.at(last), row.at(last), 11);
-  }
+    seen = seen && all_carry(site, row, 12);
+  };
+  row.add_at(0, 1);
+  row.add_at(1, 1);
+  grant_all(2);
+  row.add_at(2, 3);
+  grant_all(5);
+  row.add_at(5, 2);
+  grant_all(7);
   row.undo();
   if (seen) {
     site.answer(trait::base_access, finding::yes,
@@ -156,6 +161,31 @@ void probe_base_access(probe_site& site) {
     site.answer(trait::base_access, finding::no,
                 "neighbouring mappings were granted by one call and did not hold what was copied "
                 "to them");
+  }
+}
+
+void probe_equal_access(probe_site& site) {
+  // In two reservations in turn, as vectors grow (ROCm/rocm-systems#6977).
+  mapped_row first{site, 6};
+  mapped_row second{site, 6};
+  for (const std::size_t at : {0U, 1U, 3U, 2U, 5U}) {
+    for (mapped_row* const row : {&first, &second}) {
+      row->add_at(at, 1);
+      site.during = "when one of several mappings of one size was granted by itself";
+      row->grant_alone(row->size() - 1);
+    }
+  }
+  site.during = "when mappings of one size that had been granted one by one were used";
+  const bool seen = all_carry(site, first, 16) && all_carry(site, second, 22);
+  second.undo();
+  first.undo();
+  if (seen) {
+    site.answer(trait::equal_access, finding::yes,
+                "mappings of one size were granted one by one, behind others and behind holes");
+  } else {
+    site.answer(trait::equal_access, finding::no,
+                "mappings of one size that were granted one by one did not hold what was copied to "
+                "them");
   }
 }
 

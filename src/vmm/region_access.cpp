@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <initializer_list>
-#include <iterator>
+#include <limits>
+#include <optional>
+#include <string>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "vmm/region_state.hpp"
@@ -14,79 +16,107 @@
 namespace hipvmm {
 namespace {
 
-/// Where the neighbouring mappings begin that end at `offset` within one reservation, by the
-/// backings of `maps`, which are all mapped in `range`.
-std::size_t run_start(const address_range& range, std::initializer_list<const backing_map*> maps,
-                      std::size_t offset) {
-  const std::size_t part = range.part_start(offset);
-  while (offset > part) {
-    std::size_t start = offset;
-    for (const backing_map* const map : maps) {
-      const auto at = map->lower_bound(offset);
-      if (at == map->begin()) continue;
-      const auto& [first, before] = *std::prev(at);
-      if (first + before.bytes() == offset && !before.map.empty()) start = first;
-    }
-    if (start == offset) break;
-    offset = start;
+/// The mappings of one reservation, by offset.
+class mapped_sizes {
+ public:
+  void add(std::size_t offset, std::size_t bytes) {
+    start_ = std::min(start_, offset);
+    end_ = std::max(end_, offset + bytes);
+    sum_ += bytes;
+    if (size_ == 0) size_ = bytes;
+    has_one_size_ = has_one_size_ && bytes == size_;
   }
-  return offset;
-}
+  [[nodiscard]] bool has_no_hole() const noexcept { return sum_ == bytes(); }
+  [[nodiscard]] bool has_one_size() const noexcept { return has_one_size_; }
+  [[nodiscard]] std::size_t start() const noexcept { return start_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return end_ - start_; }
 
-/// Makes `change(address, bytes)`, a call of hipMemSetAccess, for the mapping at `offset`.
-/// ROCm 7.0 to 7.2 refuse a mapping behind another and take all of them from the first on; these
-/// have the same rights, so naming them again changes nothing. Where a probe met that, the call is
-/// made so (ggml-org/llama.cpp#23900: always so on gfx1151); elsewhere it is made so when the other
-/// form was refused, for it may fail now and then (ROCm/rocm-systems#6977: 70 % of the runs on
-/// gfx942). May go when no supported release fails the probe.
+ private:
+  std::size_t start_ = std::numeric_limits<std::size_t>::max();
+  std::size_t end_ = 0;
+  std::size_t sum_ = 0;
+  std::size_t size_ = 0;
+  bool has_one_size_ = true;
+};
+
+}  // namespace
+
+// ROCm 7.0 to 7.2 take a range only where it is as long as the first mappings of its reservation
+// together, counted in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
+// ggml-org/llama.cpp#23900). That holds for all mappings at once, and for one where all have one
+// size. All mappings have the same rights, so naming more of them changes nothing. Where a probe
+// met that, the call is made so; elsewhere when the other form was refused, for it may fail now and
+// then. May go when no supported release fails the probe tail_access.
 template <class Change>
-void change_access(const capability& known, const address_range& range,
-                   std::initializer_list<const backing_map*> maps, std::size_t offset,
-                   std::size_t bytes, Change change) {
+void region::mapped::change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
+                                   Change change) const {
+  const address_range& range = there.range;
   const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
   const std::uint64_t seen = detail::retired_so_far();
-  if (!known.needs(quirk::access_from_base)) {
+  const bool is_own = &range == addresses.get();
+  const bool refuses = known.needs(quirk::access_from_base);
+  // Chunks that are still to be given back are mapped too, and in none of the maps.
+  const bool has_retired = is_own && addresses.use_count() > 1;
+  std::optional<hip_error> refused;
+  if (!refuses || (has_retired && range.had_one_size())) {
     try {
       change(at(offset), bytes);
       return;
     } catch (const hip_error& error) {
       if (error.code() != hipErrorInvalidValue) throw;
-      // Chunks that are still to be given back are mapped too, and in none of the maps.
-      detail::finish_retired(range, 0, offset);
-      if (run_start(range, maps, offset) == offset && detail::retired_so_far() == seen) throw;
+      refused = error;
     }
   }
-  detail::finish_retired(range, 0, offset);
-  const std::size_t run = run_start(range, maps, offset);
-  change(at(run), offset + bytes - run);
-}
+  const std::size_t part = range.part_start(offset);
+  const std::size_t part_bytes = offset - part + range.longest_at(offset);
+  if (has_retired) detail::finish_retired(range, part, part_bytes);
 
-}  // namespace
-
-void region::mapped::apply_rights(const address_range& range, std::size_t offset, std::size_t bytes,
-                                  const backing_map& made) const {
-  change_access(known, range, {&backings, &left_behind, &prepared, &made}, offset, bytes,
-                [this](void* start, std::size_t length) { rights.apply(start, length); });
+  mapped_sizes sizes;
+  sizes.add(offset, bytes);
+  const auto add_all = [&](const backing_map& from, std::size_t end) {
+    for (const auto& [where, held] : from)
+      if (!held.map.empty() && where != offset && where >= part && where < part + part_bytes &&
+          where < end)
+        sizes.add(where, held.bytes());
+  };
+  add_all(backings, there.backed_end);
+  if (there.made != nullptr) add_all(*there.made, range.bytes());
+  if (is_own) {
+    add_all(left_behind, range.bytes());
+    add_all(prepared, range.bytes());
+  }
+  const bool is_alone = sizes.bytes() == bytes;
+  if (sizes.has_no_hole() && !(refused && is_alone))
+    return change(at(sizes.start()), sizes.bytes());
+  // Without those that were retired the same call may pass.
+  if (refused ? detail::retired_so_far() != seen : sizes.has_one_size())
+    return change(at(offset), bytes);
+  if (refused) throw hip_error{*refused};
+  throw unsupported{"region: device " + std::to_string(device.ordinal()) +
+                    " cannot be granted the " + format_bytes(bytes) + " at offset " +
+                    std::to_string(offset) + " beside a hole and chunks of other sizes (" +
+                    known.reason(trait::tail_access) +
+                    "); leave no hole between what is committed, or commit in steps of one size"};
 }
 
 void region::mapped::set_right(std::size_t offset, std::size_t bytes, access_desc desc) const {
-  change_access(known, *addresses, {&backings, &left_behind}, offset, bytes,
+  change_access(mapped_here(), offset, bytes,
                 [desc](void* start, std::size_t length) { set_access(start, length, desc); });
 }
 
-mapping region::mapped::map_with_rights(const address_range& range, std::size_t offset,
-                                        const physical_chunk& chunk,
-                                        const backing_map& made) const {
+mapping region::mapped::map_with_rights(const mapped_there& there, std::size_t offset,
+                                        const physical_chunk& chunk) const {
   const map_answer answer =
       known.needs(quirk::verify_maps) ? map_answer::verified : map_answer::believed;
-  mapping result = range.map(offset, chunk, answer);
-  apply_rights(range, offset, result.bytes(), made);
+  mapping result = there.range.map(offset, chunk, answer);
+  change_access(there, offset, result.bytes(),
+                [this](void* start, std::size_t length) { rights.apply(start, length); });
   return result;
 }
 
 mapping region::mapped::map_here(std::size_t offset, const physical_chunk& chunk) {
   try {
-    return map_with_rights(*addresses, offset, chunk);
+    return map_with_rights(mapped_here(), offset, chunk);
   } catch (...) {
     holds_memory = true;
     throw;

@@ -13,7 +13,7 @@ region::mapped::mapping_list region::mapped::map_all_in(const address_range& ran
   mapping_list result;
   result.reserve(backings.size());
   for (const auto& [offset, held] : backings)
-    result.push_back(map_with_rights(range, offset, held.chunk));
+    result.push_back(map_with_rights({range, offset}, offset, held.chunk));
   return result;
 }
 

@@ -81,7 +81,7 @@ backing_map region::mapped::make_missing(const address_range& range, std::size_t
       if (addresses.use_count() > 1) detail::finish_retired(range, offset, size);
       physical_chunk chunk = detail::make_with_reclaim(
           [&] { return cache().acquire(device, size, options.shareable); });
-      mapping map = map_with_rights(range, offset, chunk, made);
+      mapping map = map_with_rights({range, range.bytes(), &made}, offset, chunk);
       made.try_emplace(offset, backing{std::move(chunk), std::move(map), visible_if_mapped_now()});
       offset += size;
     }
@@ -125,7 +125,7 @@ void region::mapped::require_none_left_behind(const char* function, std::size_t 
 
 void region::mapped::restore(backing_map::iterator entry) noexcept {
   detail::report_exceptions([&] {
-    entry->second.map = map_with_rights(*addresses, entry->first, entry->second.chunk);
+    entry->second.map = map_with_rights(mapped_here(), entry->first, entry->second.chunk);
     detail::wait_until(visible_if_mapped_now());
   });
   if (entry->second.map.empty()) {
@@ -190,7 +190,7 @@ void region::mapped::replace_straddler(std::size_t end, stream_ref stream) {
   try {
     fresh.chunk = cache().acquire(device, kept, options.shareable);
     address_range elsewhere{address_reservation{kept}};
-    const mapping temporary = map_with_rights(elsewhere, 0, fresh.chunk);
+    const mapping temporary = map_with_rights({elsewhere, 0}, 0, fresh.chunk);
     detail::wait_until(visible_if_mapped_now());
     copy_async(stream, temporary.get(), old.map.get(), kept);
     try {
@@ -206,7 +206,7 @@ void region::mapped::replace_straddler(std::size_t end, stream_ref stream) {
   old.map.unmap();
   holds_memory = true;
   try {
-    fresh.map = map_with_rights(*addresses, offset, fresh.chunk);
+    fresh.map = map_with_rights(mapped_here(), offset, fresh.chunk);
     detail::wait_until(visible_if_mapped_now());
   } catch (...) {
     restore(at);

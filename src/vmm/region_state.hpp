@@ -108,16 +108,27 @@ struct region::mapped final : region::state {
     return options.cache != nullptr ? *options.cache : chunk_cache::shared();
   }
 
-  /// Applies all rights to the fresh mapping of `bytes` bytes at `offset`. All backings before it
-  /// and those of `made` are mapped in `range`.
-  void apply_rights(const address_range& range, std::size_t offset, std::size_t bytes,
-                    const backing_map& made) const;
+  /// What is mapped in a range: the backings that begin before `backed_end`, and `made`. In the
+  /// region's own addresses also what is prepared and what chunks left behind.
+  struct mapped_there {
+    const address_range& range;
+    std::size_t backed_end;
+    const backing_map* made = nullptr;
+  };
+  [[nodiscard]] mapped_there mapped_here(const backing_map* made = nullptr) const noexcept {
+    return {*addresses, addresses->bytes(), made};
+  }
+  /// Calls `change(address, bytes)`, which sets rights, for a range that HIP takes and that has the
+  /// mapping of `bytes` bytes at `offset` in it.
+  /// Throws: unsupported where HIP takes none, by quirk::access_from_base.
+  template <class Change>
+  void change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
+                     Change change) const;
   /// Sets one device's right over the mapping at `offset`.
   void set_right(std::size_t offset, std::size_t bytes, access_desc desc) const;
 
-  [[nodiscard]] mapping map_with_rights(const address_range& range, std::size_t offset,
-                                        const physical_chunk& chunk,
-                                        const backing_map& made = {}) const;
+  [[nodiscard]] mapping map_with_rights(const mapped_there& there, std::size_t offset,
+                                        const physical_chunk& chunk) const;
   /// The same in the region's addresses, which may hold memory after a failure.
   [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk);
   /// From when on all work finds what is mapped now.

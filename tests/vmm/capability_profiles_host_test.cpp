@@ -93,7 +93,7 @@ const std::vector<row>& rows() {
        "fallback",
        {"virtual_memory"},
        {"several_reservations", "unmaps_each", "unmaps_many", "tail_access", "base_access",
-        "tells_failed_map", "visible_at_once", "crosses_chunks", "returns_memory",
+        "equal_access", "tells_failed_map", "visible_at_once", "crosses_chunks", "returns_memory",
         "returns_with_addresses", "coherent_aliases", "keeps_read_only", "peer_access",
         "shares_chunks", "imports_by_value", "host_access"},
        {}},

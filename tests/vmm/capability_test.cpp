@@ -87,9 +87,18 @@ TEST_CASE(
   CHECK(known.why_fallback() == "base_access: refused together");
 }
 
+TEST_CASE("capability: without tail_access chunks of one size are needed too, or the fallback") {
+  capability::record found = perfect();
+  found.set(trait::tail_access, finding::no, "refused alone", standing::lasting);
+  found.set(trait::equal_access, finding::no, "refused among equals", standing::lasting);
+  const capability known = concluded(found);
+  CHECK(known.path() == memory_path::fallback);
+  CHECK(known.why_fallback() == "equal_access: refused among equals");
+}
+
 TEST_CASE("capability: what no work-around could use changes nothing") {
-  for (const trait missing : {trait::base_access, trait::unmaps_many, trait::keeps_read_only,
-                              trait::peer_access, trait::host_access}) {
+  for (const trait missing : {trait::base_access, trait::equal_access, trait::unmaps_many,
+                              trait::keeps_read_only, trait::peer_access, trait::host_access}) {
     CAPTURE(name_of(missing));
     CHECK(with(missing, finding::no).path() == memory_path::vmm);
   }

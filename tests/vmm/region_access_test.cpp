@@ -29,7 +29,7 @@ struct three_chunks {
   hipvmm::region region{first_device, 16 * unit};
 
   three_chunks() {
-    region.commit(0, 2 * unit);
+    commit_as_granted(region, 0, 2 * unit);
     region.commit(2 * unit, unit);
     region.commit(5 * unit, unit);
   }

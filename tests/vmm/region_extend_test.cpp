@@ -23,7 +23,7 @@ struct small_region {
   void* const old_base = region.base();
 
   small_region() {
-    region.commit(0, 2 * unit);
+    commit_as_granted(region, 0, 2 * unit);
     region.commit(3 * unit, unit);
     write_tags(region, 0, 2, 1, stream);
     write_tag(region, 3, 1, stream);
@@ -48,7 +48,7 @@ TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps contents an
   CHECK(region.base() != old_base);
   CHECK(region.max_bytes() >= 16 * unit);
   CHECK(region.committed_bytes() == 3 * unit);
-  CHECK(region.chunk_count() == 2);
+  CHECK(region.chunk_count() == (takes_any_layout() ? 2 : 3));
   check_contents();
 }
 

@@ -67,6 +67,7 @@ TEST_CASE("region: a construction that fails leaves nothing" * needs_virtual_mem
 }
 
 TEST_CASE("region: commit that fails leaves the region as it was" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"commit"}.run(
       make, [](subject_ptr& subject) { subject->region.commit(0, 16 * subject->unit); }, unchanged,
       [](const subject_ptr& subject) {
@@ -77,12 +78,14 @@ TEST_CASE("region: commit that fails leaves the region as it was" * needs_virtua
 }
 
 TEST_CASE("region: decommit that fails leaves the region as it was" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"decommit"}.run(
       make, [](subject_ptr& subject) { subject->region.decommit(0, 16 * subject->unit); },
       unchanged, [](const subject_ptr& subject) { CHECK(subject->region.committed_bytes() == 0); });
 }
 
 TEST_CASE("region: a move that fails leaves the chunk where it was" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"move_chunk"}.run(
       make,
       [](subject_ptr& subject) {
@@ -116,6 +119,7 @@ const auto check_moving = [](const subject_ptr& subject) {
 };
 
 TEST_CASE("region: the end of a move that fails leaves both addresses" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"end_move"}.run(
       make_moving, [](subject_ptr& subject) { subject->region.end_move(5 * subject->unit); },
       check_moving,
@@ -127,6 +131,7 @@ TEST_CASE("region: the end of a move that fails leaves both addresses" * needs_v
 
 TEST_CASE("region: grant that fails amid a move leaves every right as it was" *
           needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"grant amid a move"}.run(
       make_moving,
       [](subject_ptr& subject) { subject->region.grant(peer, access_right::read_write); },
@@ -139,6 +144,7 @@ TEST_CASE("region: grant that fails amid a move leaves every right as it was" *
 }
 
 TEST_CASE("region: grant that fails leaves every right as it was" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"grant"}.run(
       make, [](subject_ptr& subject) { subject->region.grant(peer, access_right::read_write); },
       unchanged,
@@ -151,6 +157,7 @@ TEST_CASE("region: grant that fails leaves every right as it was" * needs_virtua
 }
 
 TEST_CASE("region: revoke that fails leaves every right as it was" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"revoke"}.run(
       make, [](subject_ptr& subject) { subject->region.revoke(peer); }, unchanged,
       [](const subject_ptr& subject) {
@@ -161,6 +168,7 @@ TEST_CASE("region: revoke that fails leaves every right as it was" * needs_virtu
 
 TEST_CASE("region: extend that fails leaves the region where and as it was" *
           needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"extend"}.run(
       make,
       [](subject_ptr& subject) { subject->region.extend(64 * subject->unit, 20 * subject->unit); },
@@ -182,6 +190,7 @@ const auto check_kept = [](const subject_ptr& subject) {
 };
 
 TEST_CASE("region: trim that fails keeps every byte before the end" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"trim", after_failure::capacity}.run(
       make,
       [](subject_ptr& subject) {
@@ -191,6 +200,7 @@ TEST_CASE("region: trim that fails keeps every byte before the end" * needs_virt
 }
 
 TEST_CASE("region: trim without a fault gives back all that it can" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   const subject_ptr whole = make();
   whole->region.trim(whole->unit, whole->stream, straddling_chunk::replace);
   CHECK(whole->region.committed_bytes() == whole->unit);
@@ -198,6 +208,7 @@ TEST_CASE("region: trim without a fault gives back all that it can" * needs_virt
 
 TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps the chunk" *
           needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
   const subject_ptr whole = make();
   chunk_cache::shared().trim();
   const physical_chunk rest{first_device, first_device.free_memory()};

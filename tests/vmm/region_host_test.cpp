@@ -170,7 +170,7 @@ TEST_CASE("region: destruction returns its chunks to the cache" * needs_virtual_
   options.cache = &cache;
   {
     region region{first_device, 8 * granule(), options};
-    region.commit(0, 2 * granule());
+    commit_as_granted(region, 0, 2 * granule());
     region.commit(4 * granule(), granule());
   }
   CHECK(cache.statistics().bytes == 3 * granule());

@@ -16,6 +16,7 @@
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
+#include "support/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -158,6 +159,7 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
     CAPTURE(step);
     const std::size_t first = below(generator, granules + 1);
     const std::size_t most = std::min(granules - first, most_at_once);
+    const bool in_steps = !takes_any_layout();
     const std::size_t end = first + below(generator, most + 1);
     const std::size_t what = below(generator, moves ? 6 : 4);
     if (what == 4) {
@@ -178,10 +180,13 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
     } else if (what % 2 != 0 && model.takes_moving(first, end)) {
       REQUIRE_THROWS_AS(region.decommit(first * unit, (end - first) * unit), std::invalid_argument);
     } else if (what % 2 == 0) {
-      region.commit(first * unit, (end - first) * unit);
-      for (const std::size_t index : model.commit(first, end)) {
-        write_region_tag(region, index, step + 2, stream);
-        model.set_tag(index, step + 2);
+      for (std::size_t at = first; at < end; at = in_steps ? at + 1 : end) {
+        const std::size_t to = in_steps ? at + 1 : end;
+        region.commit(at * unit, (to - at) * unit);
+        for (const std::size_t index : model.commit(at, to)) {
+          write_region_tag(region, index, step + 2, stream);
+          model.set_tag(index, step + 2);
+        }
       }
     } else {
       REQUIRE(region.decommit(first * unit, (end - first) * unit) ==

@@ -146,6 +146,22 @@ TEST_CASE("region: where tail access fails a chunk that moves gets its rights fr
   CHECK(subject.region.decommit(0, 16 * subject.unit) == 3 * subject.unit);
 }
 
+TEST_CASE("region: where tail access fails chunks beside a hole must have one size") {
+  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+  three_chunks subject;
+  CHECK_THROWS_WITH_AS(subject.region.commit(5 * subject.unit, 2 * subject.unit),
+                       doctest::Contains("commit in steps of one size"), unsupported);
+  subject.check_unchanged();
+  subject.region.commit(5 * subject.unit, subject.unit);
+  CHECK(get_access(advance(subject.base, 5 * subject.unit), peer) == access_right::read);
+  subject.region.grant(peer, access_right::read_write);
+  // Without a hole any sizes do.
+  subject.region.commit(3 * subject.unit, 2 * subject.unit);
+  for (const std::size_t index : {0U, 3U, 4U, 5U})
+    CHECK(get_access(advance(subject.base, index * subject.unit), peer) ==
+          access_right::read_write);
+}
+
 TEST_CASE("region: where two addresses of a chunk are not coherent nothing moves") {
   const assumed_capability found{"coherent_aliases=no"};
   three_chunks subject;

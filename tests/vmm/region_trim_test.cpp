@@ -39,7 +39,7 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the granule that hold
 
 TEST_CASE_FIXTURE(thirty_two_granules,
                   "region: trim to nothing gives back everything" * needs_virtual_memory) {
-  region.commit(0, 3 * unit);
+  commit_as_granted(region, 0, 3 * unit);
   region.commit(8 * unit, unit);
   CHECK(region.trim(0, stream) == 4 * unit);
   CHECK(region.committed_bytes() == 0);

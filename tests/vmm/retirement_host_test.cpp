@@ -192,8 +192,9 @@ TEST_CASE("retirement: growth behind chunks that wait gets access where HIP look
           needs_virtual_memory) {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
-  std::thread growing{
-      [&] { CHECK_NOTHROW(subject.region.commit(4 * subject.unit, 4 * subject.unit)); }};
+  std::thread growing{[&] {
+    CHECK_NOTHROW(commit_as_granted(subject.region, 4 * subject.unit, 4 * subject.unit));
+  }};
   subject.stream.release();
   growing.join();
   CHECK(get_access(advance(subject.region.base(), 4 * subject.unit), first_device) ==

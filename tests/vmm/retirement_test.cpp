@@ -22,7 +22,7 @@ TEST_CASE("retirement: a drain where nothing waits returns") {
 TEST_CASE("retirement: what a region held comes back and is counted" * needs_virtual_memory) {
   const retirement_statistics before = retired_memory();
   region region{first_device, 8 * granule()};
-  region.commit(0, 2 * granule());
+  commit_as_granted(region, 0, 2 * granule());
   region.commit(4 * granule(), granule());
   region.retire();
   CHECK(region.committed_bytes() == 0);

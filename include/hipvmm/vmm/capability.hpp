@@ -23,8 +23,9 @@ enum class trait : unsigned {
   several_reservations,  ///< several reservations can be in use at a time
   unmaps_each,           ///< mappings can be undone one by one, and their addresses freed then
   unmaps_many,           ///< one unmap undoes several neighbouring mappings
-  tail_access,           ///< a mapping behind another can be granted by itself
+  tail_access,           ///< mappings of any size can be granted one by one, behind holes too
   base_access,           ///< all mappings from the first on can be granted at once
+  equal_access,          ///< mappings of one size can be granted one by one, behind holes too
   tells_failed_map,      ///< a map that fails says so
   visible_at_once,       ///< work submitted after a map finds what is mapped
   crosses_chunks,        ///< one copy may span neighbouring mappings
@@ -51,7 +52,7 @@ enum class memory_path {
 
 /// A work-around in force, each because of one trait.
 enum class quirk {
-  access_from_base,   ///< rights are set from the first of neighbouring mappings on
+  access_from_base,   ///< rights are set for all mappings at once, or for mappings of one size
   verify_maps,        ///< HIP is asked after each map whether anything is mapped there
   settle_mappings,    ///< new mappings are not handed out before settle_time has passed
   renew_addresses,    ///< an emptied reservation is freed and taken again to get its memory back

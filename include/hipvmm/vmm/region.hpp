@@ -83,6 +83,8 @@ class region {
   /// Throws: std::invalid_argument, std::out_of_range for a bad range; out_of_memory with what was
   /// held; on any exception nothing changed. std::invalid_argument also for addresses that a chunk
   /// left behind, see move_chunk(), as for trim(), extend() and a decommit() of that chunk.
+  /// unsupported where quirk::access_from_base is in force and chunks of several sizes would lie
+  /// beside a hole.
   void commit(std::size_t offset, std::size_t bytes);
 
   /// Has a background thread of the process make the chunk behind the last one backed, of `bytes`

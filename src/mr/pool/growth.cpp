@@ -36,6 +36,12 @@ struct errand::growth {
 };
 
 std::size_t errand::granule() const noexcept {
+  // One size for the life of the pool. It divides a small limit, so that all of that is of use.
+  if (all_.memory_.has_equal_chunks()) {
+    const std::size_t divisor = all_.limit_ & (~all_.limit_ + 1);
+    const std::size_t most = all_.limit_ < 128 * MiB ? std::min(divisor, 2 * MiB) : 2 * MiB;
+    return std::max(all_.memory_.granularity(), most);
+  }
   // About a thousandth of what is held, so that the calls of a pool that grows do not add up, and
   // what is backed beyond need does not either.
   const std::size_t held = all_.counters_.physical_bytes;
@@ -91,6 +97,10 @@ bool errand::plan_for(const place& target, const survey& found, growth& work) co
   // What never joins with others should be large.
   const std::size_t rounded =
       all_.memory_.moves_chunks() ? align_up(missing, granule()) : slab_bytes_for(missing);
+  if (all_.memory_.has_equal_chunks()) {
+    work.least = work.wanted = moved + rounded;
+    return rounded <= allowed;
+  }
   work.least = moved + missing;
   work.wanted = moved + (rounded <= allowed ? rounded : missing);
   return true;
@@ -239,7 +249,9 @@ std::optional<std::size_t> errand::grow() {
       all_.aliases_.splice(all_.aliases_.end(), old);
     }
     while (work.mapped < work.wanted) {
-      const std::size_t most = memory.moves_chunks() ? granules_per_chunk * granule() : work.wanted;
+      const std::size_t most = memory.has_equal_chunks() ? granule()
+                               : memory.moves_chunks()   ? granules_per_chunk * granule()
+                                                         : work.wanted;
       const std::size_t bytes = std::min(work.wanted - work.mapped, most);
       try {
         create(work, bytes);

@@ -27,7 +27,8 @@ region_options options_for(handle_type shareable, chunk_cache& lifted) {
 region_memory::region_memory(device_ref device, std::size_t address_bytes, handle_type shareable)
     : lifted_{std::numeric_limits<std::size_t>::max()},
       region_{device, address_bytes, options_for(shareable, lifted_)},
-      address_bytes_{region_.max_bytes()} {}
+      address_bytes_{region_.max_bytes()},
+      has_equal_chunks_{capability_of(device).needs(quirk::access_from_base)} {}
 
 std::string region_memory::explain() const {
   return std::string{

@@ -20,6 +20,7 @@ class region_memory final : public device_side {
 
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
   [[nodiscard]] std::size_t granularity() const override { return region_.granularity(); }
+  [[nodiscard]] bool has_equal_chunks() const override { return has_equal_chunks_; }
   [[nodiscard]] bool has_aliases() const override { return region_.can_move_chunks(); }
   void create(std::size_t offset, std::size_t bytes) override;
   void lift(std::size_t offset, std::size_t bytes) override;
@@ -49,6 +50,8 @@ class region_memory final : public device_side {
   chunk_cache lifted_;
   region region_;
   std::size_t address_bytes_;
+  // A region with holes may need that.
+  bool has_equal_chunks_;
 };
 
 }  // namespace hipvmm::mr::pool

@@ -23,6 +23,8 @@ class physical_side {
   [[nodiscard]] virtual bool moves_chunks() const { return true; }
   /// Least bytes of a new chunk where chunks lie apart; 0: the books choose.
   [[nodiscard]] virtual std::size_t least_slab() const { return 0; }
+  /// Whether all chunks must have one size.
+  [[nodiscard]] virtual bool has_equal_chunks() const { return false; }
   /// Whether one chunk may be used at two addresses.
   [[nodiscard]] virtual bool has_aliases() const = 0;
 

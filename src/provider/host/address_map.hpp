@@ -270,7 +270,8 @@ class address_map {
                                                                          std::size_t bytes);
   [[nodiscard]] std::vector<region*> mappings_in(guard& lock, address start, std::size_t bytes,
                                                  range_end end);
-  [[nodiscard]] bool follows_mapping(address start);
+  /// Whether the first mappings of the reservation around `start` have `bytes` together.
+  [[nodiscard]] bool is_sum_from_first(address start, std::size_t bytes);
   [[nodiscard]] bool is_in_use(const chunk& memory) const;
   /// Whether `memory` is mapped; with `alias`, whether it was so before that.
   [[nodiscard]] bool is_mapped(const chunk& memory, const stale_view* alias = nullptr) const;

@@ -82,7 +82,7 @@ std::size_t address_map::set_access(address start, std::size_t bytes, const acce
   const std::vector<region*> whole =
       mappings_in(lock, start, bytes,
                   rules_.access == access_range::any_end ? range_end::inside : range_end::exact);
-  require(rules_.access != access_range::from_first_of_run || !follows_mapping(start));
+  require(rules_.access != access_range::sums_from_first || is_sum_from_first(start, bytes));
   std::vector<rights_change> changes;
   changes.reserve(whole.size());
   for (region* each : whole) {

@@ -177,10 +177,13 @@ bool address_map::is_in_use(const chunk& memory) const {
   return is_mapped(memory);
 }
 
-bool address_map::follows_mapping(address start) {
-  const region* const before = region_at(start - 1);
-  return before != nullptr && before->kind == memory_kind::mapping &&
-         reservation_at(start) == reservation_at(start - 1);
+bool address_map::is_sum_from_first(address start, std::size_t bytes) {
+  const auto& [first, around] = *reservation_at(start);
+  std::size_t sum = 0;
+  for (auto at = regions_.lower_bound(first);
+       sum < bytes && at != regions_.end() && at->first < first + around.bytes; ++at)
+    sum += at->second->bytes;
+  return sum == bytes;
 }
 
 }  // namespace hipvmm::host_provider

@@ -106,7 +106,7 @@ constexpr profile rocm_7_1() {
   like.bad_create_device = hipErrorInvalidDevice;
   like.uncached = extra_type::taken;
   like.unmap = unmap_rule::whole_mappings;
-  like.access = access_range::from_first_of_run;  // ROCm/rocm-systems#2451, #6977
+  like.access = access_range::sums_from_first;  // ROCm/rocm-systems#2451, #6977
   like.access_checks = entry_check::type_and_id;
   like.retain = retained::one_more_reference;
   like.unknown_address = bad_pointer::refused;

@@ -24,7 +24,9 @@ enum class free_size { checked, ignored };
 enum class access_range {
   whole_mappings,
   any_end,           ///< the last mapping may be named in part, and changes whole
-  from_first_of_run  ///< whole ones; a mapping right behind another must be granted with it
+  /// Whole ones, and the range must be as long as the first mappings of the reservation together:
+  /// by address here, where clr 7.0 to 7.2 count them by the heap addresses of its own objects.
+  sums_from_first
 };
 enum class access_order { all_or_none, one_by_one };
 /// What of a location is looked at.

@@ -72,7 +72,7 @@ constexpr model_rules rocm_7_1() {
   rules.unmap_of_several_keeps_reservation = false;
   rules.access_checks_location = true;
   rules.access_may_end_inside = false;
-  rules.access_refused_on_tail = true;
+  rules.access_sums_from_first = true;
   rules.descriptors = model_rules::convention::value;
   rules.crashes = {.stale_handle = true};
   return rules;
@@ -87,7 +87,7 @@ constexpr model_rules rocm_7_14() {
   rules.memory_stays_until_addresses_go = false;
   rules.map_hides_failure = false;
   rules.unmap_waits_for_work = true;
-  rules.access_refused_on_tail = false;
+  rules.access_sums_from_first = false;
   return rules;
 }
 

@@ -51,7 +51,8 @@ struct model_rules {
   bool access_checks_location = true;     ///< its type
   bool access_applies_until_bad = false;  ///< entries before a bad one stay applied
   bool access_may_end_inside = false;     ///< the last mapping is changed whole
-  bool access_refused_on_tail = false;    ///< of a mapping right behind another
+  /// The range is as long as the first mappings of the reservation together.
+  bool access_sums_from_first = false;
   bool host_shares_rights = true;         ///< host code may touch what a device may
   /// Unmapping waits for work in queues, which held streams would make last for ever.
   bool unmap_waits_for_work = false;

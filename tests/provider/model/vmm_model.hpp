@@ -253,7 +253,7 @@ class vmm_model {
   void unmapped_with_holes(address at, std::size_t bytes);
   [[nodiscard]] std::size_t reach_of_access(address at, std::size_t bytes) const;
   [[nodiscard]] bool has_mapping_inside(address start, std::size_t bytes) const;
-  [[nodiscard]] bool follows_mapping(address at) const;
+  [[nodiscard]] bool is_sum_from_first(address at, std::size_t bytes) const;
   [[nodiscard]] bool is_host_entry(const access_entry& entry) const;
   [[nodiscard]] bool entry_is_known(const access_entry& entry) const;
   [[nodiscard]] bool entry_is_for_host_alone(address at, std::size_t bytes,

@@ -17,9 +17,15 @@ std::size_t vmm_model::reach_of_access(address at, std::size_t bytes) const {
   return reach < bytes ? bytes : reach;
 }
 
-bool vmm_model::follows_mapping(address at) const {
+bool vmm_model::is_sum_from_first(address at, std::size_t bytes) const {
   const auto within = containing(reservations_, at);
-  return within != reservations_.end() && at != within->first && mapping_at(at - 1) != nullptr;
+  if (within == reservations_.end()) return false;
+  std::size_t sum = 0;
+  for (auto each = mappings_.lower_bound(within->first);
+       sum < bytes && each != mappings_.end() && each->first - within->first < within->second.bytes;
+       ++each)
+    sum += each->second.bytes;
+  return sum == bytes;
 }
 
 bool vmm_model::is_host_entry(const access_entry& entry) const {
@@ -63,8 +69,8 @@ verdict vmm_model::set_access(address at, std::size_t bytes, const access_entry*
   const std::size_t reach = reach_of_access(at, bytes);
   const bool is_whole = are_whole_mappings(at, reach);
   judged.require(is_whole || !rules_.has_virtual_memory, "exactly whole mappings");
-  judged.require(!rules_.access_refused_on_tail || !follows_mapping(at),
-                 "the first of neighbouring mappings");
+  judged.require(!rules_.access_sums_from_first || is_sum_from_first(at, bytes),
+                 "the length of the first mappings of the reservation together");
   for (std::size_t i = 0; entries != nullptr && i < count; ++i) {
     const access_entry& entry = entries[i];
     judged.require(entry_is_known(entry), "device location, existing device, known flags");
