@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -28,6 +30,9 @@ int attribute(hipDeviceAttribute_t which) {
   return answer;
 }
 
+/// Packages of one release differ in it.
+int without_patch(int version) { return version < 100000 ? version : version / 100000 * 100000; }
+
 hipMemPoolProps limited_to(std::uint64_t bytes) {
   hipMemPoolProps properties = pool_on(0);
   std::memcpy(reinterpret_cast<char*>(&properties) +
@@ -43,6 +48,25 @@ int exported(const pool& of) {
   REQUIRE(hipMemPoolExportToShareableHandle(&descriptor, of.get(), posix, 0) == hipSuccess);
   return descriptor;
 }
+
+/// A page whose address fits into 31 bits.
+class low_page {
+ public:
+  low_page()
+      : start_{::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0)} {
+    REQUIRE(start_ != MAP_FAILED);
+  }
+  low_page(const low_page&) = delete;
+  low_page& operator=(const low_page&) = delete;
+  ~low_page() { ::munmap(start_, size); }
+
+  [[nodiscard]] int* number() const { return static_cast<int*>(start_); }
+
+ private:
+  static constexpr std::size_t size = 4096;
+  void* start_;
+};
 
 void* by_value(int descriptor) { return as_handle<void*>(static_cast<std::uintptr_t>(descriptor)); }
 
@@ -107,16 +131,18 @@ const rule rules[] = {
      [] {
        int version = 0;
        REQUIRE(hipRuntimeGetVersion(&version) == hipSuccess);
-       return version;
+       return without_patch(version);
      },
-     {HIP_VERSION, 50700000, 60200000, 60400000, 70100000, 71400000, 13000}},
+     {without_patch(HIP_VERSION), 50700000, 60200000, 60400000, 70100000, 70200000, 71400000,
+      13000}},
     {"hipDriverGetVersion",
      [] {
        int version = 0;
        REQUIRE(hipDriverGetVersion(&version) == hipSuccess);
-       return version;
+       return without_patch(version);
      },
-     {HIP_VERSION, 50700000, 60200000, 60400000, 70100000, 71400000, 13000}},
+     {without_patch(HIP_VERSION), 50700000, 60200000, 60400000, 70100000, 70200000, 71400000,
+      13000}},
     {"the last error after a failure and a success",
      [] {
        int count = 0;
@@ -124,7 +150,7 @@ const rule rules[] = {
        REQUIRE(hipGetDeviceCount(&count) == hipSuccess);
        return int{hipGetLastError()};
      },
-     {value, good, good, good, value, value, value}},
+     {value, good, good, good, value, value, value, value}},
     {"the last error after a failure and work that is not ready",
      [] {
        const stream work;
@@ -135,42 +161,43 @@ const rule rules[] = {
        REQUIRE(hipStreamQuery(work.get()) == hipErrorNotReady);
        return int{hipGetLastError()};
      },
-     {value, hipErrorNotReady, hipErrorNotReady, hipErrorNotReady, value, value, value}},
+     {value, hipErrorNotReady, hipErrorNotReady, hipErrorNotReady, value, value, value, value}},
     {"virtual memory management is supported (1)",
      [] { return attribute(hip_compat::virtual_memory_management_supported); },
-     {1, 0, 1, 1, 1, 1, 1}},
+     {1, 0, 1, 1, 1, 1, 1, 1}},
     {"memory pools are supported (1)",
      [] { return attribute(hipDeviceAttributeMemoryPoolsSupported); },
-     {1, 0, 1, 1, 1, 1, 1}},
+     {1, 0, 1, 1, 1, 1, 1, 1}},
     {"the rank of a link",
      [] {
        int rank = no_answer;
        REQUIRE(hipDeviceGetP2PAttribute(&rank, hipDevP2PAttrPerformanceRank, 0, 1) == hipSuccess);
        return rank;
      },
-     {3, 3, 3, 3, 3, 3, 0}},
+     {3, 3, 3, 3, 3, 3, 3, 0},
+     decided_by::hardware},
     {"hipDeviceCanAccessPeer of a device that does not exist with itself",
      [] {
        int answer = no_answer;
        return int{hipDeviceCanAccessPeer(&answer, 9, 9)};
      },
-     {device, good, good, good, good, good, device}},
+     {device, good, good, good, good, good, good, device}},
     {"hipMallocAsync in a stream that does not exist",
      [] {
        void* pointer = nullptr;
        return int{hipMallocAsync(&pointer, 1, as_handle<hipStream_t>(0x1230))};
      },
-     {handle, value, handle, handle, handle, handle, handle}},
+     {handle, value, handle, handle, handle, crashes, handle, handle}},
     {"hipMemPrefetchAsync in a stream that does not exist",
      [] {
        void* pointer = nullptr;
        REQUIRE(hipMallocManaged(&pointer, 4096, hipMemAttachGlobal) == hipSuccess);
        return int{hipMemPrefetchAsync(pointer, 4096, 0, as_handle<hipStream_t>(0x1230))};
      },
-     {handle, context, context, context, context, context, handle}},
+     {handle, context, context, context, context, crashes, context, handle}},
     {"hipFreeAsync of null",
      [] { return int{hipFreeAsync(nullptr, nullptr)}; },
-     {value, value, value, value, good, good, value}},
+     {value, value, value, value, good, good, good, value}},
     {"MiB that hipMemPoolTrimTo(4 MiB) leaves of 4 in use and 4 idle",
      [] {
        const pool memory;
@@ -183,7 +210,7 @@ const rule rules[] = {
        free_in(used, nullptr);
        return left;
      },
-     {4, 8, 8, 8, 8, 8, 4}},
+     {4, 8, 8, 8, 8, 32, 8, 4}},
     {"a pool that is mostly idle keeps what its threshold says (1)",
      [] {
        const pool memory;
@@ -195,7 +222,7 @@ const rule rules[] = {
        free_in(small, nullptr);
        return reserved(memory) == 5 * mib ? 1 : 0;
      },
-     {1, 1, 1, 1, 0, 0, 1}},
+     {1, 1, 0, 0, 0, 0, 0, 1}},
     {"2 MiB of a pool whose largest size is 1 MiB",
      [] {
        const pool memory{limited_to(mib)};
@@ -204,21 +231,23 @@ const rule rules[] = {
        if (code == good) free_in(pointer, nullptr);
        return code;
      },
-     {memory_out, good, memory_out, memory_out, memory_out, memory_out, memory_out}},
+     {memory_out, good, memory_out, memory_out, memory_out, memory_out, memory_out, memory_out}},
     {"a pool's second export gives the same descriptor (1)",
      [] {
        const pool shared{pool_on(0, posix)};
        return exported(shared) == exported(shared) ? 1 : 0;
      },
-     {0, 1, 1, 1, 1, 1, 0}},
+     {0, 1, 1, 1, 1, 1, 1, 0}},
     {"hipMemPoolImportFromShareableHandle of a descriptor by address",
      [] {
        const pool shared{pool_on(0, posix)};
-       int descriptor = exported(shared);
+       // The lower half of its address is no descriptor, and positive.
+       const low_page page;
+       *page.number() = exported(shared);
        hipMemPool_t imported = nullptr;
-       return int{hipMemPoolImportFromShareableHandle(&imported, &descriptor, posix, 0)};
+       return int{hipMemPoolImportFromShareableHandle(&imported, page.number(), posix, 0)};
      },
-     {good, value, value, value, value, value, value}},
+     {good, crashes, crashes, crashes, crashes, crashes, crashes, value}},
     {"the device of a pool imported from device 1 while device 2 is current",
      [] {
        const pool shared{pool_on(1, posix)};
@@ -228,7 +257,7 @@ const rule rules[] = {
                                                    0) == hipSuccess);
        return device_of_imported(imported);
      },
-     {1, 0, 0, 0, 0, 2, no_answer}},  // CUDA refuses all alike
+     {1, 0, 0, 0, 0, 0, 2, no_answer}},  // CUDA refuses all alike
     {"rights of device 0 to a pool of device 1 that was imported after it got them",
      [] {
        const pool shared{pool_on(1, posix)};
@@ -241,7 +270,7 @@ const rule rules[] = {
        REQUIRE(hipMemPoolGetAccess(&flags, imported, &place) == hipSuccess);
        return int{flags};
      },
-     {3, 3, 3, 3, 3, 3, 0}},
+     {3, 3, 3, 3, 3, 3, 3, 0}},
     {"hipMallocFromPoolAsync from an imported pool",
      [] {
        const pool shared{pool_on(0, posix)};
@@ -253,14 +282,14 @@ const rule rules[] = {
        if (code == good) free_in(pointer, nullptr);
        return code;
      },
-     {good, good, good, good, good, good, value}},
+     {good, good, good, good, good, good, good, value}},
     {"taking a right to a pool away",
      [] {
        const pool memory;
        REQUIRE(give(memory, 1, hipMemAccessFlagsProtReadWrite) == hipSuccess);
        return give(memory, 1, hipMemAccessFlagsProtNone);
      },
-     {good, device, device, device, good, good, good}},
+     {good, good, device, device, good, device, good, good}},
     {"use of a pool's memory by a device whose right was taken away",
      [] {
        const pool memory;
@@ -274,25 +303,25 @@ const rule rules[] = {
        free_in(block, nullptr);
        return code;
      },
-     {value, good, good, good, good, good, value}},
+     {value, good, good, good, good, good, good, value}},
     {"read-only access for a pool's own device",
      [] {
        const pool memory;
        return give(memory, 0, hipMemAccessFlagsProtRead);
      },
-     {unsupported, good, good, good, unsupported, unsupported, unsupported}},
+     {unsupported, good, good, good, unsupported, good, unsupported, unsupported}},
     {"read-only access to a pool for a peer",
      [] {
        const pool memory;
        return give(memory, 1, hipMemAccessFlagsProtRead);
      },
-     {good, good, good, good, good, good, unsupported}},
+     {good, good, good, good, good, good, good, unsupported}},
     {"hipDeviceSetMemPool of a pool of another device",
      [] {
        const pool memory{pool_on(1)};
        return int{hipDeviceSetMemPool(0, memory.get())};
      },
-     {device, device, device, device, device, device, value}},
+     {device, device, device, device, device, device, device, value}},
     {"MiB of a pool's high mark that was reset while 1 was in use",
      [] {
        const pool memory;
@@ -302,7 +331,7 @@ const rule rules[] = {
        free_in(used, nullptr);
        return told;
      },
-     {0, 0, 0, 0, 0, 0, 1}},
+     {0, 0, 0, 0, 0, 0, 0, 1}},
     {"the flags told of pinned memory that was made without",
      [] {
        void* pointer = nullptr;
@@ -312,7 +341,7 @@ const rule rules[] = {
        REQUIRE(hipHostFree(pointer) == hipSuccess);
        return static_cast<int>(flags);
      },
-     {0, 0, 0, 0, 0, 0, hipHostMallocMapped}},
+     {0, 0, 0, 0, 0, 0, 0, hipHostMallocMapped}},
     {"hipIpcGetMemHandle inside an allocation",
      [] {
        void* pointer = nullptr;
@@ -322,7 +351,7 @@ const rule rules[] = {
        REQUIRE(hipFree(pointer) == hipSuccess);
        return code;
      },
-     {value, value, value, value, value, value, good}},
+     {value, good, good, good, good, good, good, good}},
     {"the end of a capture after another thread tried to end it",
      [] {
        const stream work;
@@ -330,7 +359,7 @@ const rule rules[] = {
        std::thread{[&] { CHECK(end_capture(work) == hipErrorStreamCaptureWrongThread); }}.join();
        return end_capture(work);
      },
-     {good, good, good, good, good, good, hipErrorIllegalState}},
+     {good, good, good, good, good, good, good, hipErrorIllegalState}},
     {"the question for an event of a capture that is lost",
      [] {
        const stream work;
@@ -342,8 +371,8 @@ const rule rules[] = {
        CHECK(end_capture(work) == hipErrorStreamCaptureInvalidated);
        return code;
      },
-     {hipErrorCapturedEvent, hipErrorCapturedEvent, hipErrorCapturedEvent, hipErrorCapturedEvent,
-      hipErrorCapturedEvent, hipErrorCapturedEvent, value}},
+     {hipErrorCapturedEvent, good, good, good, good, hipErrorStreamCaptureUnsupported,
+      hipErrorStreamCaptureUnsupported, value}},
     {"hipHostFree while a stream is captured in relaxed mode",
      [] {
        const stream work;
@@ -354,7 +383,7 @@ const rule rules[] = {
        static_cast<void>(end_capture(work));
        return code;
      },
-     {good, good, good, good, good, good, hipErrorStreamCaptureUnsupported}},
+     {good, good, good, good, good, good, good, hipErrorStreamCaptureUnsupported}},
     {"hipDeviceSynchronize of another device while a stream is captured in relaxed mode",
      [] {
        const stream work;
@@ -365,7 +394,7 @@ const rule rules[] = {
        static_cast<void>(end_capture(work));
        return code;
      },
-     {captured, captured, captured, captured, captured, captured, good}},
+     {captured, captured, captured, captured, captured, captured, captured, good}},
     {"hipDeviceSynchronize once more while a stream is captured",
      [] {
        const stream work;
@@ -375,32 +404,39 @@ const rule rules[] = {
        CHECK(end_capture(work) == hipErrorStreamCaptureInvalidated);
        return code;
      },
-     {captured, captured, captured, captured, captured, captured, good}},
+     {captured, captured, captured, captured, captured, captured, captured, good}},
     {"hipDeviceSynchronize waits for a stream whose hipStreamDestroy has begun (1)",
      waits_for_ending_stream,
-     {1, 0, 0, 0, 0, 0, 1}},
+     {1, 0, 0, 0, 0, 0, 0, 1}},
     {"rights to a pool that stay when the second of two entries is refused",
      [] {
        const pool memory;
        const hipMemAccessDesc wanted[] = {access_of(1), access_of(9)};
-       REQUIRE(hipMemPoolSetAccess(memory.get(), wanted, 2) == hipErrorInvalidDevice);
+       REQUIRE(hipMemPoolSetAccess(memory.get(), wanted, 2) != hipSuccess);
        return pool_access(memory, 1);
      },
-     {0, 3, 3, 3, 0, 0, 0}},
+     {0, 3, 3, 3, 0, 3, 0, 0}},
+    {"hipMemPoolSetAccess for a device that does not exist",
+     [] {
+       const pool memory;
+       return give(memory, 9, hipMemAccessFlagsProtReadWrite);
+     },
+     {device, value, device, device, device, device, device, device}},
     {"a stream gets its 8 MiB again for 1 MiB (1)",
      [] {
        const pool memory;
        const stream work;
-       hipvmm_host_hold_streams();
        std::byte* const large = memory.allocate(8 * mib, work.get());
+       roadblock block{work.get()};
        free_in(large, work.get());
        std::byte* const small = memory.allocate(mib, work.get());
+       // AMD's runtime lets no block go again before its earlier free is done.
+       block.open();
        free_in(small, work.get());
-       hipvmm_host_release_streams();
        REQUIRE(work.wait() == hipSuccess);
        return small == large ? 1 : 0;
      },
-     {0, 1, 1, 1, 0, 0, 0}},
+     {0, 0, 1, 1, 0, 0, 0, 0}},
     {"a full pool whose idle memory another stream has yet to free",
      [] {
        const pool memory{limited_to(4 * mib)};
@@ -416,14 +452,14 @@ const rule rules[] = {
        REQUIRE(second.wait() == hipSuccess);
        return code;
      },
-     {good, good, memory_out, memory_out, memory_out, memory_out, good}},
+     {good, good, memory_out, memory_out, memory_out, memory_out, memory_out, good}},
     {"hipMemPoolExportPointer of an unknown address",
      [] {
        int elsewhere = 0;
        hipMemPoolPtrExportData data{};
        return int{hipMemPoolExportPointer(&data, &elsewhere)};
      },
-     {value, memory_out, memory_out, memory_out, memory_out, memory_out, value}},
+     {value, memory_out, memory_out, memory_out, memory_out, memory_out, memory_out, value}},
 };
 
 }  // namespace

@@ -8,12 +8,21 @@
 
 namespace hipvmm::test {
 
-inline constexpr std::array<std::string_view, 7> profile_names{
-    "strict", "rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14", "cuda-13"};
+inline constexpr std::array<std::string_view, 8> profile_names{
+    "strict", "rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14", "cuda-13"};
 
 /// Answers that are none.
 inline constexpr int no_answer = -99;  ///< the question makes no sense under the profile
 inline constexpr int crashes = -98;    ///< the provider ends the process instead
+
+/// Who decides AMD's answer. tests/provider_amd asks AMD's runtime on a stand-in for ROCr, and only
+/// what `user_space` decides must agree there.
+enum class decided_by {
+  user_space,  ///< AMD's runtime (clr)
+  rocr,        ///< ROCr or the kernel driver, in one of the releases at least
+  hardware,
+  chance,  ///< the order of heap addresses, or memory that was freed
+};
 
 /// A question about HIP's behaviour, and what each profile answers: a HIP code unless said
 /// otherwise.
@@ -21,6 +30,7 @@ struct rule {
   std::string_view question;
   int (*ask)();
   std::array<int, profile_names.size()> answers;
+  decided_by who = decided_by::user_space;
 };
 
 std::span<const rule> virtual_memory_rules();

@@ -52,7 +52,7 @@ const rule rules[] = {
        REQUIRE(hipMemUnmap(addresses.at(), granule) == hipSuccess);
        return code;
      },
-     {value, no_answer, good, good, good, good, value}},
+     {value, no_answer, good, good, good, good, good, value}},
     {"hipMemMap of a released handle whose memory is gone",
      [] {
        const reservation addresses{granule};
@@ -62,7 +62,7 @@ const rule rules[] = {
        REQUIRE(hipMemRelease(made) == hipSuccess);
        return int{hipMemMap(addresses.at(), granule, 0, made, 0)};
      },
-     {value, no_answer, crashes, crashes, crashes, crashes, value}},
+     {value, no_answer, crashes, crashes, crashes, crashes, crashes, value}},
     {"hipMemImportFromShareableHandle of a descriptor with other bits above it",
      [] {
        const memory shared{granule, 0, posix};
@@ -72,7 +72,7 @@ const rule rules[] = {
        return int{
            hipMemImportFromShareableHandle(&imported, with_other_bits_above(descriptor), posix)};
      },
-     {value, no_answer, crashes, crashes, good, good, good}},
+     {value, no_answer, crashes, crashes, good, good, good, good}},
     {"hipMemPoolImportFromShareableHandle of a descriptor with other bits above it",
      [] {
        const pool shared{pool_on(0, posix)};
@@ -83,26 +83,26 @@ const rule rules[] = {
        return int{hipMemPoolImportFromShareableHandle(&imported, with_other_bits_above(descriptor),
                                                       posix, 0)};
      },
-     {value, good, good, good, good, good, good}},
+     {value, good, good, good, good, good, good, good}},
     {"hipPointerGetAttributes of memory that HIP does not know",
      [] {
        const int own = 0;
        hipPointerAttribute_t told{};
        return int{hipPointerGetAttributes(&told, &own)};
      },
-     {good, value, good, good, good, good, good}},
+     {good, value, good, good, good, good, good, good}},
     {"hipStreamSynchronize of a destroyed stream",
      [] { return int{hipStreamSynchronize(destroyed_stream())}; },
-     {handle, context, context, context, handle, handle, handle}},
+     {handle, context, context, context, handle, handle, handle, handle}},
     {"hipStreamDestroy of a destroyed stream",
      [] { return int{hipStreamDestroy(destroyed_stream())}; },
-     {handle, context, context, context, handle, handle, handle}},
+     {handle, context, context, context, handle, handle, handle, handle}},
     {"hipEventRecord in a destroyed stream",
      [] {
        const event mark;
        return int{hipEventRecord(mark.get(), destroyed_stream())};
      },
-     {handle, context, context, context, handle, handle, handle}},
+     {handle, context, context, context, handle, handle, handle, handle}},
     {"hipMemcpyAsync in a destroyed stream",
      [] {
        const allocation here{64};
@@ -110,25 +110,25 @@ const rule rules[] = {
        return int{
            hipMemcpyAsync(here.at(), bytes.data(), 64, hipMemcpyHostToDevice, destroyed_stream())};
      },
-     {handle, context, context, context, handle, handle, handle}},
+     {handle, context, context, context, handle, handle, handle, handle}},
     {"hipMemsetAsync in a destroyed stream",
      [] {
        const allocation here{64};
        return int{hipMemsetAsync(here.at(), 1, 64, destroyed_stream())};
      },
-     {handle, crashes, crashes, crashes, handle, handle, handle}},
+     {handle, crashes, crashes, crashes, handle, handle, handle, handle}},
     {"hipEventDestroy of a destroyed event",
      [] { return int{hipEventDestroy(destroyed_event())}; },
-     {handle, context, context, context, context, context, handle}},
+     {handle, context, context, context, context, context, context, handle}},
     {"hipEventRecord of a destroyed event",
      [] { return int{hipEventRecord(destroyed_event(), nullptr)}; },
-     {handle, crashes, crashes, crashes, crashes, crashes, handle}},
+     {handle, crashes, crashes, crashes, crashes, crashes, crashes, handle}},
     {"hipEventQuery of a destroyed event",
      [] { return int{hipEventQuery(destroyed_event())}; },
-     {handle, crashes, crashes, crashes, crashes, crashes, handle}},
+     {handle, crashes, crashes, crashes, crashes, crashes, crashes, handle}},
     {"hipEventSynchronize of a destroyed event",
      [] { return int{hipEventSynchronize(destroyed_event())}; },
-     {handle, crashes, crashes, crashes, crashes, crashes, handle}},
+     {handle, crashes, crashes, crashes, crashes, crashes, crashes, handle}},
     {"hipEventElapsedTime since a destroyed event",
      [] {
        const event mark;
@@ -136,16 +136,16 @@ const rule rules[] = {
        REQUIRE(hipEventRecord(mark.get(), nullptr) == hipSuccess);
        return int{hipEventElapsedTime(&milliseconds, destroyed_event(), mark.get())};
      },
-     {handle, crashes, crashes, crashes, crashes, crashes, handle}},
+     {handle, crashes, crashes, crashes, crashes, crashes, crashes, handle}},
     {"hipStreamWaitEvent for a destroyed event",
      [] { return int{hipStreamWaitEvent(nullptr, destroyed_event(), 0)}; },
-     {handle, crashes, good, good, good, good, handle}},
+     {handle, crashes, good, good, good, good, good, handle}},
     {"hipStreamGetFlags of the null stream",
      [] {
        unsigned flags = 0;
        return int{hipStreamGetFlags(nullptr, &flags)};
      },
-     {value, value, value, value, value, value, good}},
+     {value, value, value, value, value, value, value, good}},
     {"hipHostRegister of what is registered",
      [] {
        std::vector<std::byte> bytes(64);
@@ -163,7 +163,7 @@ const rule rules[] = {
        return int{
            hipDeviceGetLimit(&bytes, not_an_enumerator<hipLimit_t>(hip_compat::limit_range))};
      },
-     {value, value, value, value, value, value, hipErrorUnsupportedLimit}},
+     {value, value, value, value, value, value, value, hipErrorUnsupportedLimit}},
     {"a fill of a peer's hipMalloc memory without peer access",
      [] {
        const allocation of_1{64, 1};
@@ -171,7 +171,7 @@ const rule rules[] = {
        REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
        return code;
      },
-     {value, good, good, good, good, good, value}},
+     {value, good, good, good, good, good, good, value}},
     {"a copy from the host, in a stream of device 1, to memory that device 0 alone may use",
      [] {
        const mapped of_0{granule};
@@ -182,7 +182,7 @@ const rule rules[] = {
        REQUIRE(of_1.wait() == hipSuccess);
        return code;
      },
-     {value, no_answer, good, good, value, value, value}},
+     {value, no_answer, good, good, value, value, value, value}},
     {"a copy to the host, in a stream of device 1, from memory of device 0 that 1 alone may use",
      [] {
        const mapped of_0{granule, {1}};
@@ -193,7 +193,7 @@ const rule rules[] = {
        REQUIRE(of_1.wait() == hipSuccess);
        return code;
      },
-     {good, no_answer, value, value, good, good, good}},
+     {good, no_answer, value, value, good, good, good, good}},
 };
 
 }  // namespace

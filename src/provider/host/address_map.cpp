@@ -93,9 +93,10 @@ void address_map::free_reservation(address start, std::size_t bytes) {
     const guard lock{mutex_};
     const auto at = reservations_.find(start);
     const bool is_known = at != reservations_.end() && !at->second.is_forgotten;
-    if (!is_known && rules_.unknown_address == bad_pointer::followed) {
+    if (!is_known && rules_.not_a_reservation == bad_pointer::accepted) return;
+    if (!is_known && rules_.not_a_reservation == bad_pointer::followed) {
       throw crash{"reads a null pointer for addresses that are not a reservation",
-                  "ROCm/clr to 6.4, hip_vm.cpp"};
+                  "ROCm/clr to 6.4, and 7.2.4, hip_vm.cpp"};
     }
     require(is_known);
     require(rules_.freed_size == free_size::ignored || at->second.bytes == bytes);

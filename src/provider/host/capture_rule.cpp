@@ -76,7 +76,8 @@ void capture_set::refuse_captured(const event_state& event) {
   const sequence capture = mark->sequence.lock();
   const bool is_lost = capture != nullptr && !capture->valid;
   if (capture != nullptr) capture->valid = false;
-  throw failure{is_lost ? machine_.rules().event_of_invalidated : hipErrorCapturedEvent};
+  const hipError_t code = is_lost ? machine_.rules().event_of_invalidated : hipErrorCapturedEvent;
+  require(code == hipSuccess, code);
 }
 
 template <class Forbids>

@@ -10,6 +10,7 @@
 #include "core/hip_compat.hpp"
 #include "enum_value.hpp"
 #include "managed_pages.hpp"
+#include "memory.hpp"
 #include "pointers.hpp"
 #include "thread_state.hpp"
 
@@ -188,7 +189,7 @@ hipError_t hipMemPrefetchAsync(const void* pointer, size_t bytes, int device, hi
     // Of the place, and of the stream.
     require_concurrent_access(machine);
     const std::shared_ptr<stream_queue> queue =
-        machine.stream(stream, machine.rules().bad_managed_stream);
+        stream_of_memory(machine, stream, machine.rules().bad_managed_stream);
     if (is_reached(machine, pointer)) return hipSuccess;
     const address start = address_of(pointer);
     require(machine.addresses().classify(start) != memory_class::pageable, hipErrorNotSupported);

@@ -143,6 +143,7 @@ address mem_pool::borrow(std::size_t bytes, off_t offset) {
 
 void mem_pool::release(std::uint64_t keep) noexcept {
   idle_map leaving;
+  std::uint64_t freed = 0;
   {
     const std::lock_guard lock{mutex_};
     const bool counts_idle = machine_.rules().trim == trim_measure::idle_bytes;
@@ -155,12 +156,17 @@ void mem_pool::release(std::uint64_t keep) noexcept {
         continue;
       }
       kept -= block.bytes();
-      usage_.reserved -= block.bytes();
+      if (block.pages().borrowed) {
+        usage_.reserved -= block.bytes();
+      } else {
+        freed += unreserve(block.bytes());
+      }
       leaving.insert(idle_.extract(at++));
     }
   }
   machine_.pools().note_idle(-static_cast<std::int64_t>(leaving.size()));
   for (const auto& [bytes, idle] : leaving) give_up(*idle.block);
+  machine_.device(device_).memory.give_back(freed);
 }
 
 void mem_pool::release_most() noexcept {
@@ -260,12 +266,7 @@ mem_pool::idle_node mem_pool::take_pending(std::size_t bytes, const stream_queue
 mem_pool::idle_node mem_pool::take_new(std::size_t bytes) {
   const auto reserve = [this, bytes] {
     const std::lock_guard lock{mutex_};
-    if (max_bytes_ != 0 && (usage_.reserved > max_bytes_ || bytes > max_bytes_ - usage_.reserved)) {
-      return false;
-    }
-    if (!machine_.device(device_).memory.try_take(bytes)) return false;
-    usage_.reserved += bytes;
-    return true;
+    return try_reserve(bytes);
   };
   idle_node made = node_for(bytes);
   if (!reserve()) {
@@ -275,12 +276,33 @@ mem_pool::idle_node mem_pool::take_new(std::size_t bytes) {
   try {
     made.mapped().block = make_block({bytes, claim(bytes), false});
   } catch (...) {
-    machine_.device(device_).memory.give_back(bytes);
     const std::lock_guard lock{mutex_};
-    usage_.reserved -= bytes;
+    machine_.device(device_).memory.give_back(unreserve(bytes));
     throw;
   }
   return made;
+}
+
+std::uint64_t mem_pool::whole_growths(std::uint64_t bytes) const noexcept {
+  const std::uint64_t unit = machine_.rules().pool_growth;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+bool mem_pool::try_reserve(std::size_t bytes) {
+  if (max_bytes_ != 0 && (own_bytes_ > max_bytes_ || bytes > max_bytes_ - own_bytes_)) return false;
+  if (bytes > std::numeric_limits<std::uint64_t>::max() / 2) return false;
+  const std::uint64_t more = whole_growths(own_bytes_ + bytes) - whole_growths(own_bytes_);
+  if (!machine_.device(device_).memory.try_take(more)) return false;
+  own_bytes_ += bytes;
+  usage_.reserved += more;
+  return true;
+}
+
+std::uint64_t mem_pool::unreserve(std::size_t bytes) noexcept {
+  const std::uint64_t less = whole_growths(own_bytes_) - whole_growths(own_bytes_ - bytes);
+  own_bytes_ -= bytes;
+  usage_.reserved -= less;
+  return less;
 }
 
 std::shared_ptr<pool_block> mem_pool::make_block(const block_pages& pages) {
@@ -311,11 +333,17 @@ void mem_pool::put_idle(idle_node idle) noexcept {
 }
 
 void mem_pool::discard(const pool_block& block) noexcept {
+  std::uint64_t freed = 0;
   {
     const std::lock_guard lock{mutex_};
-    usage_.reserved -= block.bytes();
+    if (block.pages().borrowed) {
+      usage_.reserved -= block.bytes();
+    } else {
+      freed = unreserve(block.bytes());
+    }
   }
   give_up(block);
+  machine_.device(device_).memory.give_back(freed);
 }
 
 void mem_pool::give_up(const pool_block& block) noexcept {
@@ -326,7 +354,6 @@ void mem_pool::give_up(const pool_block& block) noexcept {
     fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, pages.offset,
               static_cast<off_t>(pages.bytes));
   }
-  machine_.device(device_).memory.give_back(pages.bytes);
 }
 
 off_t mem_pool::claim(std::size_t bytes) {

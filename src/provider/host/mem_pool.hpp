@@ -126,6 +126,12 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   /// Gives up a reserved block that nobody has had.
   void discard(const pool_block& block) noexcept;
   void give_up(const pool_block& block) noexcept;
+  /// What blocks of that many bytes take of the device.
+  [[nodiscard]] std::uint64_t whole_growths(std::uint64_t bytes) const noexcept;
+  // The caller holds the lock, and returns to the device what unreserve says once the memory is
+  // gone.
+  bool try_reserve(std::size_t bytes);
+  std::uint64_t unreserve(std::size_t bytes) noexcept;
   off_t claim(std::size_t bytes);
 
   runtime& machine_;
@@ -138,6 +144,7 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
   mutable std::mutex mutex_;
   pool_policy policy_;
   pool_usage usage_;
+  std::uint64_t own_bytes_ = 0;  // of all blocks but borrowed ones
   idle_map idle_;
   std::uint64_t blocks_held_ = 0;
   off_t next_offset_;

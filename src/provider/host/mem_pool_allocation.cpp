@@ -26,13 +26,25 @@ hipError_t allocate(runtime& machine, void** pointer, std::size_t bytes, stream_
 }
 
 }  // namespace
+
+std::shared_ptr<stream_queue> stream_of_memory(runtime& machine, hipStream_t stream,
+                                               hipError_t code) {
+  try {
+    return machine.stream(stream, code);
+  } catch (const failure&) {
+    if (machine.rules().stale_stream == bad_pointer::refused) throw;
+    throw crash{"follows a stream that does not exist", "ROCm/clr 7.2.4"};
+  }
+}
+
 }  // namespace hipvmm::host_provider
 
 using namespace hipvmm::host_provider;
 
 hipError_t hipMallocAsync(void** pointer, size_t bytes, hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    const std::shared_ptr<stream_queue> queue = machine.stream(stream, machine.rules().bad_stream);
+    const std::shared_ptr<stream_queue> queue =
+        stream_of_memory(machine, stream, machine.rules().bad_stream);
     return allocate(machine, pointer, bytes, *queue, machine.pools().current_of(queue->device()));
   });
 }
@@ -40,15 +52,17 @@ hipError_t hipMallocAsync(void** pointer, size_t bytes, hipStream_t stream) {
 hipError_t hipMallocFromPoolAsync(void** pointer, size_t bytes, hipMemPool_t pool,
                                   hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
-    return allocate(machine, pointer, bytes, *machine.stream(stream, machine.rules().bad_stream),
-                    pool);
+    const std::shared_ptr<stream_queue> queue =
+        stream_of_memory(machine, stream, machine.rules().bad_stream);
+    return allocate(machine, pointer, bytes, *queue, pool);
   });
 }
 
 hipError_t hipFreeAsync(void* pointer, hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr || machine.rules().free_async == null_free::ignored);
-    const std::shared_ptr<stream_queue> queue = machine.stream(stream, machine.rules().bad_stream);
+    const std::shared_ptr<stream_queue> queue =
+        stream_of_memory(machine, stream, machine.rules().bad_stream);
     if (pointer == nullptr) return hipSuccess;
     const address start = address_of(pointer);
     if (machine.captures().record_free(*queue, start)) return hipSuccess;

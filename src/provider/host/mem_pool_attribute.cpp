@@ -10,7 +10,7 @@ namespace {
 access_change change_of(const hipMemAccessDesc& wanted, const runtime& machine, int owner) {
   require(value_of(wanted.location.type) == hipMemLocationTypeDevice);
   const int id = wanted.location.id;
-  require(machine.has_device(id), hipErrorInvalidDevice);
+  require(machine.has_device(id), machine.rules().bad_pool_device);
   const device_set device = only(id);
   const auto gains = [&](device_set writers) -> access_change {
     require(id == owner || machine.linked(owner, id), hipErrorInvalidDevice);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
+
 #include <cstring>
 #include <utility>
 
@@ -68,6 +70,13 @@ hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t* pool, void* os_hand
     require(pool != nullptr && flags == 0 && is_posix(type));
     const profile& rules = machine.rules();
     const int given = descriptor_from(os_handle, rules.pool_import, rules.zero);
+    if (rules.foreign_pool == bad_pointer::followed) {
+      require(given >= 0, hipErrorOutOfMemory);
+      if (fcntl(given, F_GETFD) < 0) {
+        throw crash{"reads a mapping of the descriptor that it did not get",
+                    "ROCm/clr 6.4.3, os_posix.cpp"};
+      }
+    }
     const shared_file found =
         shared_file::identify(given, pool_file, machine.configuration().machine_devices);
     *pool = machine.pools().add(std::make_shared<mem_pool>(

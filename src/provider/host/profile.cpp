@@ -29,7 +29,8 @@ constexpr profile rocm_5_7() {
   like.same_device = self_peer::always_zero;  // compared before the ids are looked at
   like.minimum_granularity = smallest_page;
   like.recommended_granularity = smallest_page;
-  like.bad_reserve = hipErrorOutOfMemory;
+  like.not_a_reservation = bad_pointer::accepted;
+  like.not_a_mapping = bad_pointer::accepted;
   like.alignment = alignment_rule::ignored;
   like.freed_size = free_size::ignored;
   like.bad_create_device = hipErrorInvalidValue;
@@ -42,18 +43,21 @@ constexpr profile rocm_5_7() {
   like.chunk_import = import_form::pointer;
   like.chunk_device = imported_device::current;
   like.pool_import = import_form::value;
+  like.foreign_pool = bad_pointer::followed;  // rocclr/os/os_posix.cpp: the mapping is not checked
   like.pool_device = imported_device::first;  // ROCm/rocm-systems#5522
   like.bad_stream = hipErrorInvalidValue;
   like.trim = trim_measure::idle_bytes;
   like.max_size = size_limit::unknown;  // hipMemPoolProps has no such field before 6.2
   like.exported = pool_export::same_descriptor;
-  like.revoke = pool_revoke::refused;
+  like.bad_pool_device = hipErrorInvalidValue;
+  like.revoke = pool_revoke::noted;
   like.own_right = own_read_only::noted;
   like.pool_entries = access_order::one_by_one;
-  like.reuse = reuse_limit::none_in_own_stream;
   like.internal = internal_dependencies::ignored;
   like.bad_export_pointer = hipErrorOutOfMemory;
   like.bad_managed_stream = hipErrorContextIsDestroyed;  // hip_hmm.cpp, 6.4.3
+  like.ipc_address = inside_allocation::taken;
+  like.event_of_invalidated = hipSuccess;  // hip_event.cpp asks an active capture only
   like.ending = ending_stream::overlooked;               // Stream::Destroy in hip_stream.cpp
   // The rest is what 5.7.1 answers on a stand-in for ROCr.
   like.unregistered = hipErrorInvalidValue;
@@ -72,16 +76,22 @@ constexpr profile rocm_6_2() {
   like.vmm = virtual_memory::offered;
   like.sharing = hipSuccess;
   like.pools_attribute = 1;
+  like.bad_reserve = hipErrorOutOfMemory;
   like.free_mapped = free_of_mapped::forgotten;  // hipMemAddressFree drops virtualFree's result
   like.unmap = unmap_rule::first_counts;         // ROCm/ROCR-Runtime#285
   like.map_waits = waiting::null_stream;
   like.unmap_waits = waiting::null_stream;
   like.physical = memory_return::at_address_free;  // ROCm/rocm-systems#4363
   like.access = access_range::any_end;
-  like.unknown_address = bad_pointer::followed;
+  like.not_a_reservation = bad_pointer::followed;
+  like.not_a_mapping = bad_pointer::followed;
   like.null_export = bad_pointer::followed;
   like.bad_stream = hipErrorInvalidHandle;
+  like.threshold = threshold_rule::ignored_when_mostly_idle;  // hip_mempool_impl.cpp, from 6.2
   like.max_size = size_limit::kept;
+  like.bad_pool_device = hipErrorInvalidDevice;
+  like.revoke = pool_revoke::refused;
+  like.reuse = reuse_limit::none_in_own_stream;
   // As 6.4.3 answers on a stand-in for ROCr.
   like.unregistered = hipSuccess;
   like.host_copies = host_copy::by_owner;
@@ -109,7 +119,8 @@ constexpr profile rocm_7_1() {
   like.access = access_range::sums_from_first;  // ROCm/rocm-systems#2451, #6977
   like.access_checks = entry_check::type_and_id;
   like.retain = retained::one_more_reference;
-  like.unknown_address = bad_pointer::refused;
+  like.not_a_reservation = bad_pointer::refused;
+  like.not_a_mapping = bad_pointer::refused;
   like.null_export = bad_pointer::refused;
   like.chunk_import = import_form::value;  // ROCm/rocm-systems#11020
   like.free_async = null_free::ignored;
@@ -118,11 +129,28 @@ constexpr profile rocm_7_1() {
   like.host_copies = host_copy::by_stream;
   like.destroyed_stream = hipErrorInvalidHandle;
   like.filled_stream = bad_pointer::refused;
-  like.threshold = threshold_rule::ignored_when_mostly_idle;  // ROCm/rocm-systems#11690
   like.revoke = pool_revoke::noted;
   like.own_right = own_read_only::refused;
   like.pool_entries = access_order::all_or_none;
   like.reuse = reuse_limit::an_eighth;
+  return like;
+}
+
+// What differs from the column before was asked of 7.2.4.
+constexpr profile rocm_7_2() {
+  profile like = rocm_7_1();
+  like.name = "rocm-7.2";
+  like.version = version_of(7, 2);
+  like.not_a_reservation = bad_pointer::followed;
+  like.not_a_mapping = bad_pointer::followed;
+  like.host_chunks = host_place::any_memory;  // ROCm/rocm-systems#682, #1620
+  like.retain = retained::same_reference;
+  like.stale_stream = bad_pointer::followed;
+  like.pool_growth = 32U << 20U;
+  like.revoke = pool_revoke::refused;
+  like.own_right = own_read_only::noted;
+  like.pool_entries = access_order::one_by_one;
+  like.event_of_invalidated = hipErrorStreamCaptureUnsupported;
   return like;
 }
 
@@ -139,7 +167,8 @@ constexpr profile rocm_7_14() {
   like.physical = memory_return::at_last_unmap;  // ROCm/rocm-systems#4363
   like.access = access_range::whole_mappings;    // ROCm/rocm-systems#6977
   like.chunk_device = imported_device::exporter;
-  like.pool_device = imported_device::current;  // ROCm/rocm-systems#5535
+  like.pool_device = imported_device::current;                   // ROCm/rocm-systems#5535
+  like.event_of_invalidated = hipErrorStreamCaptureUnsupported;  // as 7.2.4
   return like;
 }
 
@@ -152,8 +181,7 @@ constexpr profile cuda_13() {
   like.rank = peer_rank::order;
   like.host_chunks = host_place::host_memory_only;
   like.part = mapped_part::whole_chunk;  // H200
-  like.unmap = unmap_rule::mapped_ones;  // H200
-  like.unmap_waits = waiting::all_streams;
+  like.unmap = unmap_rule::mapped_ones;  // H200, and it waits for nothing
   like.touch = host_touch::never;
   like.foreign_descriptor = hipErrorUnknown;  // H200: CUDA_ERROR_UNKNOWN
   like.chunk_import = import_form::value;
@@ -176,8 +204,8 @@ constexpr profile cuda_13() {
   return like;
 }
 
-constexpr std::array all{profile{},  rocm_5_7(),  rocm_6_2(), rocm_6_4(),
-                         rocm_7_1(), rocm_7_14(), cuda_13()};
+constexpr std::array all{profile{},  rocm_5_7(), rocm_6_2(),  rocm_6_4(),
+                         rocm_7_1(), rocm_7_2(), rocm_7_14(), cuda_13()};
 
 }  // namespace
 

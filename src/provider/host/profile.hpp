@@ -23,7 +23,7 @@ enum class free_of_mapped { invalid_value, unknown_error, forgotten };
 enum class free_size { checked, ignored };
 enum class access_range {
   whole_mappings,
-  any_end,           ///< the last mapping may be named in part, and changes whole
+  any_end,  ///< the last mapping may be named in part, and changes whole
   /// Whole ones, and the range must be as long as the first mappings of the reservation together:
   /// by address here, where clr 7.0 to 7.2 count them by the heap addresses of its own objects.
   sums_from_first
@@ -34,7 +34,7 @@ enum class entry_check { type_and_id, id_only };
 enum class host_touch { as_devices, never };
 enum class chunk_descriptor { of_shareable, of_each };
 enum class host_place { refused, any_memory, host_memory_only };
-enum class bad_pointer { refused, followed };
+enum class bad_pointer { refused, followed, accepted };
 enum class retained { one_more_reference, same_reference };
 enum class memory_return { at_last_unmap, at_address_free };
 enum class waiting { none, null_stream, all_streams };
@@ -117,7 +117,8 @@ struct profile {
   host_touch touch = host_touch::as_devices;       // Q14
   retained retain = retained::one_more_reference;  // Q11
   bad_pointer stale_handle = bad_pointer::refused;
-  bad_pointer unknown_address = bad_pointer::refused;
+  bad_pointer not_a_reservation = bad_pointer::refused;  // hipMemAddressFree
+  bad_pointer not_a_mapping = bad_pointer::refused;      // hipMemRetainAllocationHandle
   bad_pointer null_export = bad_pointer::refused;
   hipError_t foreign_descriptor = hipErrorInvalidValue;
   hipError_t sharing = hipSuccess;                           // else what it is refused with
@@ -127,15 +128,19 @@ struct profile {
 
   // Pools.
   import_form pool_import = import_form::pointer_or_value;
+  bad_pointer foreign_pool = bad_pointer::refused;  // a descriptor of something else, or closed
   imported_device pool_device = imported_device::exporter;
   hipError_t bad_stream = hipErrorInvalidHandle;
+  bad_pointer stale_stream = bad_pointer::refused;   // hipMallocAsync and its kin, prefetches
   null_free free_async = null_free::refused;         // Q18
   trim_measure trim = trim_measure::reserved_bytes;  // Q19
+  std::size_t pool_growth = 1;                       // a pool reserves multiples of these bytes
   threshold_rule threshold = threshold_rule::kept;   // Q20
   size_limit max_size = size_limit::kept;            // Q21
   imported_pool imported_rights = imported_pool::of_exporter;
   hipError_t allocation_from_imported = hipSuccess;    // else what it is refused with
   pool_export exported = pool_export::new_descriptor;  // Q22
+  hipError_t bad_pool_device = hipErrorInvalidDevice;  // hipMemPoolSetAccess
   pool_revoke revoke = pool_revoke::enforced;          // Q23
   own_read_only own_right = own_read_only::refused;
   hipError_t peer_read_only = hipSuccess;  // else what it is refused with
@@ -166,7 +171,7 @@ struct profile {
   hipError_t null_stream_flags = hipErrorInvalidValue;
 
   // Stream capture.
-  hipError_t event_of_invalidated = hipErrorCapturedEvent;
+  hipError_t event_of_invalidated = hipErrorCapturedEvent;  // hipSuccess: as if never recorded
   foreign_end capture_end = foreign_end::refused;
   waiting_free captured_free = waiting_free::by_mode;
   device_wait captured_device = device_wait::any_capture;

@@ -106,6 +106,10 @@ hipError_t hipMemGetAllocationGranularity(size_t* granularity, const hipMemAlloc
     require(machine.has_device(wanted->location.id));
     require(value_of(option) == hipMemAllocationGranularityMinimum ||
             value_of(option) == hipMemAllocationGranularityRecommended);
+    if (machine.rules().vmm == virtual_memory::absent) {
+      *granularity = 0;
+      return hipSuccess;
+    }
     *granularity = value_of(option) == hipMemAllocationGranularityMinimum
                        ? machine.configuration().granularity
                        : machine.configuration().recommended_granularity;
@@ -117,10 +121,13 @@ hipError_t hipMemAddressReserve(void** pointer, size_t bytes, size_t alignment, 
                                 unsigned long long flags) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && flags == 0);
+    if (machine.rules().vmm == virtual_memory::absent) {
+      *pointer = nullptr;
+      return hipSuccess;
+    }
     const bool is_good = is_whole(bytes, machine.configuration().granularity) &&
                          (alignment == 0 || std::has_single_bit(alignment));
     require(is_good, machine.rules().bad_reserve);
-    require(machine.rules().vmm == virtual_memory::offered, hipErrorOutOfMemory);
     *pointer = pointer_to(machine.addresses().reserve(bytes, alignment, address_of(hint)));
     return hipSuccess;
   });
@@ -164,9 +171,13 @@ hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t* handle,
     require(handle != nullptr && pointer != nullptr);
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
     const bool is_mapping = found && found->kind == memory_kind::mapping;
-    if (found && !is_mapping && machine.rules().unknown_address == bad_pointer::followed) {
+    if (found && !is_mapping && machine.rules().not_a_mapping == bad_pointer::followed) {
       throw crash{"reads a null pointer for memory that hipMemMap did not place",
-                  "ROCm/clr to 6.4, hip_vm.cpp"};
+                  "ROCm/clr to 6.4, and 7.2.4, hip_vm.cpp"};
+    }
+    if (found && !is_mapping && machine.rules().not_a_mapping == bad_pointer::accepted) {
+      *handle = handle_of(address_of(pointer));  // of nothing
+      return hipSuccess;
     }
     require(is_mapping);
     machine.chunks().retain(found->memory);

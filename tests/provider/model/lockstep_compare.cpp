@@ -102,10 +102,12 @@ void lockstep::compare_host_area(const slot_values::range& range) {
 void lockstep::compare_granularity() {
   const hipMemAllocationProp properties = chunk_on(device_count - 1);
   const std::size_t minimum = model_.of().granularity;
-  for (const auto& [option, expected] :
+  const bool has_any = model_.rules().has_virtual_memory;
+  for (const auto& [option, granularity] :
        {std::pair{hipMemAllocationGranularityMinimum, minimum},
         {hipMemAllocationGranularityRecommended,
          model_.rules().recommended_granularity.value_or(minimum)}}) {
+    const std::size_t expected = has_any ? granularity : 0;
     std::size_t given = 0;
     if (hipMemGetAllocationGranularity(&given, &properties, option) != hipSuccess ||
         given != expected)

@@ -50,7 +50,7 @@ void lockstep::address_free(const operation& each) {
   const hipError_t given = hipMemAddressFree(pointer_to(at), each.bytes);
   if (judge(expected, given)) {
     model_.addresses_freed(at);
-  } else if (given == hipSuccess && !difference_) {
+  } else if (given == hipSuccess && !difference_ && model_.is_reservation(at)) {
     model_.addresses_lost(at);
   }
 }

@@ -50,7 +50,8 @@ constexpr model_rules rocm_5_7() {
   rules.name = "rocm-5.7";
   rules.has_virtual_memory = false;
   rules.has_shareable_handles = false;
-  rules.crashes = {.stale_handle = true};
+  // Retaining memory of hipMalloc gives a handle of nothing.
+  rules.crashes = {.unknown_retain = true, .stale_handle = true};
   return rules;
 }
 
@@ -78,6 +79,18 @@ constexpr model_rules rocm_7_1() {
   return rules;
 }
 
+constexpr model_rules rocm_7_2() {
+  model_rules rules = rocm_7_1();
+  rules.name = "rocm-7.2";
+  rules.host = model_rules::host_place::any_memory;
+  rules.retain_adds_reference = false;
+  rules.access_refused_on_tail = false;
+  rules.access_refused_on_unequal = true;
+  rules.crashes.unknown_address_free = true;
+  rules.crashes.unknown_retain = true;
+  return rules;
+}
+
 constexpr model_rules rocm_7_14() {
   model_rules rules = rocm_7_1();
   rules.name = "rocm-7.14";
@@ -100,15 +113,14 @@ constexpr model_rules cuda_13() {
   rules.maps_whole_chunks = true;
   rules.unmap_passes_holes = true;
   rules.host_shares_rights = false;
-  rules.unmap_waits_for_work = true;
   rules.descriptors = model_rules::convention::value;
   rules.foreign_descriptor = hipErrorUnknown;
   rules.null_is_descriptor_zero = true;
   return rules;
 }
 
-constexpr std::array columns{model_rules{}, rocm_5_7(),  rocm_6_2(), rocm_6_4(),
-                             rocm_7_1(),    rocm_7_14(), cuda_13()};
+constexpr std::array columns{model_rules{}, rocm_5_7(), rocm_6_2(),  rocm_6_4(),
+                             rocm_7_1(),    rocm_7_2(), rocm_7_14(), cuda_13()};
 
 }  // namespace
 

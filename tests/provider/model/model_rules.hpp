@@ -18,7 +18,8 @@ struct model_rules {
   /// What HIPVMM_HOST_GRANULARITY says, where the runtime has no fixed pair.
   std::optional<std::size_t> minimum_granularity = {};
   std::optional<std::size_t> recommended_granularity = {};
-  /// Else reserving fails, and calls about rights look at their arguments and do nothing.
+  /// Else reserving gives null, granularities are 0, and the other calls look at their arguments
+  /// and do nothing.
   bool has_virtual_memory = true;
   hipError_t reserve_bad_size = hipErrorInvalidValue;  ///< also of a bad alignment
   bool reserve_honours_alignment = true;

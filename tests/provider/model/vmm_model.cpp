@@ -58,6 +58,10 @@ verdict vmm_model::reserve(bool result, std::size_t bytes, std::size_t alignment
   for (const auto& [start, each] : reservations_) taken += each.bytes;
   judged.require(result, "a result");
   judged.require(flags == 0, "flags 0");
+  if (!rules_.has_virtual_memory) {
+    if (judged.takes_effect()) judged.require(false, "virtual memory management", hipSuccess);
+    return judged;
+  }
   judged.require(whole_granules(bytes), "whole granules", rules_.reserve_bad_size);
   judged.require(alignment == 0 || std::has_single_bit(alignment), "alignment 0 or a power of two",
                  rules_.reserve_bad_size);
@@ -65,7 +69,6 @@ verdict vmm_model::reserve(bool result, std::size_t bytes, std::size_t alignment
                  hipErrorOutOfMemory);
   judged.require(!rules_.reserve_honours_alignment || alignment < all_addresses,
                  "an alignment that an address can have", hipErrorOutOfMemory);
-  judged.require(rules_.has_virtual_memory, "virtual memory management", hipErrorOutOfMemory);
   return judged;
 }
 
@@ -76,8 +79,13 @@ void vmm_model::reserved(address start, std::size_t bytes) {
 verdict vmm_model::free_addresses(address start, std::size_t bytes) const {
   verdict judged;
   const auto found = reservations_.find(start);
-  judged.require(is_reservation(start), "the start of a reservation");
   judged.require(bytes != 0, "bytes");
+  if (!rules_.has_virtual_memory) {
+    judged.require(start != 0, "an address");
+    if (judged.takes_effect()) judged.require(false, "virtual memory management", hipSuccess);
+    return judged;
+  }
+  judged.require(is_reservation(start), "the start of a reservation");
   if (!is_reservation(start)) return judged;
   const std::size_t size = found->second.bytes;
   judged.require(!rules_.free_checks_size || bytes == size, "the whole size of a reservation");
