@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// Asks the linked runtime every question of tests/provider/profile_*_rules.cpp and compares with
+// the column of its release. A question has a process of its own and ten seconds, so a crash and
+// a call that never returns are answers too. Where the runtime does not decide the answer
+// (decided_by), it is printed and not judged.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "provider/fixtures.hpp"
+#include "provider/profile_rules.hpp"
+#include "stand_in.hpp"
+
+using namespace hipvmm::test;
+
+namespace {
+
+constexpr unsigned seconds_for_an_answer = 10;
+constexpr std::string_view answer_mark = "the answer is ";
+
+const char* text_of(decided_by who) {
+  switch (who) {
+    case decided_by::user_space:
+      return "the runtime";
+    case decided_by::rocr:
+      return "ROCr";
+    case decided_by::hardware:
+      return "hardware";
+    case decided_by::chance:
+      return "chance";
+  }
+  return "nobody";
+}
+
+/// What a process said, or how it ended without an answer.
+std::optional<int> answer_of(const child_result& child) {
+  const std::size_t mark = child.output.rfind(answer_mark);
+  if (mark != std::string::npos) {
+    return std::atoi(child.output.c_str() + mark + answer_mark.size());
+  }
+  // What waits for itself is hipErrorIllegalState on the host provider.
+  if (child.status == 128 + SIGALRM) return hipErrorIllegalState;
+  if (child.status > 128) return crashes;
+  return std::nullopt;
+}
+
+std::string text_of(std::optional<int> answer) {
+  if (!answer) return "none";
+  if (*answer == crashes) return "a crash";
+  return std::to_string(*answer);
+}
+
+// Devices 0 and 1 reach each other; nothing reaches device 2.
+child_result ask_alone(const rule& asked) {
+  std::vector<std::string> environment = stand_in_settings(3, "0-1");
+  environment.push_back("TEST_QUESTION=" + std::string{asked.question});
+  return run_case_in_child("child: one question", environment);
+}
+
+/// The column of the linked release.
+std::size_t linked_column() {
+  const child_result child = run_case_in_child("child: the release", stand_in_settings(1, "none"));
+  const std::optional<int> version = answer_of(child);
+  CAPTURE(child.output);
+  REQUIRE(version.has_value());
+  const std::string name =
+      "rocm-" + std::to_string(*version / 10000000) + "." + std::to_string(*version / 100000 % 100);
+  const auto found = std::find(profile_names.begin(), profile_names.end(), name);
+  INFO("the tables have no column ", name, ": add one to tests/provider/profile_rules.hpp");
+  REQUIRE(found != profile_names.end());
+  return static_cast<std::size_t>(found - profile_names.begin());
+}
+
+void ask_all(std::span<const rule> rules) {
+  if (!is_on_stand_in()) {
+    MESSAGE("skipped: only a stand-in for ROCr can hold streams back and survive what crashes");
+    return;
+  }
+  const std::size_t column = linked_column();
+  int agreed = 0;
+  for (const rule& each : rules) {
+    const int expected = each.answers[column];
+    if (expected == no_answer) continue;
+    const child_result child = ask_alone(each);
+    const std::optional<int> given = answer_of(child);
+    if (given == expected) {
+      ++agreed;
+      continue;
+    }
+    const std::string told = std::string{each.question} + ": " + text_of(given) + ", in column " +
+                             std::string{profile_names[column]} + " " + text_of(expected) +
+                             "; decided by " + text_of(each.who);
+    if (each.who == decided_by::user_space) {
+      CAPTURE(child.output);
+      FAIL_CHECK(told);
+    } else {
+      MESSAGE(told);
+    }
+  }
+  MESSAGE(agreed, " of ", rules.size(), " answers are those of column ", profile_names[column]);
+  CHECK(agreed > 0);
+}
+
+}  // namespace
+
+TEST_CASE("child: one question" * doctest::skip()) {
+  ::alarm(seconds_for_an_answer);
+  const std::string_view question = std::getenv("TEST_QUESTION");
+  for (const auto& rules : {virtual_memory_rules(), other_rules()}) {
+    for (const rule& each : rules) {
+      if (each.question != question) continue;
+      const int answer = each.ask();
+      std::printf("%s%d\n", answer_mark.data(), answer);
+      std::fflush(stdout);
+      std::_Exit(0);  // what the question left behind is none of its business
+    }
+  }
+  FAIL("there is no question \"", question, "\"");
+}
+
+TEST_CASE("child: the release" * doctest::skip()) {
+  int version = 0;
+  REQUIRE(hipRuntimeGetVersion(&version) == hipSuccess);
+  std::printf("%s%d\n", answer_mark.data(), version);
+}
+
+TEST_CASE("amd: virtual memory is as the column of the runtime's release says") {
+  ask_all(virtual_memory_rules());
+}
+
+TEST_CASE("amd: all else is as the column of the runtime's release says") {
+  ask_all(other_rules());
+}
