@@ -155,7 +155,7 @@ const rule rules[] = {
        CHECK(hipHostUnregister(bytes.data()) == hipErrorHostMemoryNotRegistered);
        return code;
      },
-     {hipErrorHostMemoryAlreadyRegistered, good, good, good, good, good,
+     {hipErrorHostMemoryAlreadyRegistered, good, good, good, good, good, good,
       hipErrorHostMemoryAlreadyRegistered}},
     {"a limit beyond the enumeration",
      [] {

@@ -301,9 +301,6 @@ const rule rules[] = {
      },
      {0, nothing, 1, 1, 1, 1, 0, 0},
      decided_by::rocr},
-    {"hipMemSetAccess of a mapping behind another",
-     [] { return give(mapped_run(2) + granule, granule, access_of(0)); },
-     {good, nothing, good, good, value, good, good, good}},
     {"hipMemSetAccess of a mapping behind one of another size",
      [] {
        std::byte* const start = reserve(3 * granule);
