@@ -78,7 +78,7 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
            bad{"HIPVMM_HOST_PEERS", "", "joined by commas"},
            bad{"HIP_HIDDEN_FREE_MEM", "some", "a whole number of MiB"},
            bad{"HIPVMM_HOST_PROFILE", "rocm-8", "one of strict, rocm-5.7, rocm-6.2"},
-           bad{"HIPVMM_HOST_PROFILE", "", "rocm-7.2, rocm-7.14, cuda-13"},
+           bad{"HIPVMM_HOST_PROFILE", "", "rocm-10, cuda-13"},
            bad{"HIPVMM_HOST_ADDRESS_SPACE", "lots", "a number of bytes"},
            bad{"HIPVMM_HOST_ADDRESS_SPACE", "4096", "at least the granularity"},
            bad{"HIPVMM_HOST_LEAKS", "yes", "0 or 1"},

@@ -21,8 +21,8 @@ using hipvmm::test::surroundings;
 }  // namespace
 
 TEST_CASE("info: JSON is whole under every profile") {
-  for (const std::string profile :
-       {"strict", "rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14", "cuda-13"}) {
+  for (const std::string profile : {"strict", "rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1",
+                                    "rocm-7.2", "rocm-7.14", "rocm-10", "cuda-13"}) {
     CAPTURE(profile);
     const nlohmann::json result = info_json({}, {"HIPVMM_HOST_PROFILE=" + profile});
     CHECK(result["environment"]["HIPVMM_HOST_PROFILE"] == profile);

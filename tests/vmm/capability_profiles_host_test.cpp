@@ -105,6 +105,7 @@ const std::vector<row>& rows() {
        {},
        {"verify_maps", "renew_addresses", "access_from_base"}},
       {"rocm-7.14", "vmm_with_quirks", {}, {}, {"larger_chunks"}},
+      {"rocm-10", "vmm", {}, {}, {}},
       // Asked in the process, where these would take another one.
       {"cuda-13", "vmm", {}, {"peer_access", "unmaps_many", "keeps_read_only", "host_access"}, {}}};
   return all;

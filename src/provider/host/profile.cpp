@@ -172,6 +172,16 @@ constexpr profile rocm_7_14() {
   return like;
 }
 
+// 10.0, whose HIP is 7.15. Source, where no other is named: ROCm/rocm-systems,
+// projects/clr/hipamd/src/hip_vm.cpp at 048cb7b7ed02. Its places on NUMA nodes are not imitated.
+constexpr profile rocm_10() {
+  profile like = rocm_7_14();
+  like.name = "rocm-10";
+  like.version = version_of(7, 15);                  // ROCm/rocm-systems#9444, #9648
+  like.chunk_file = chunk_descriptor::of_shareable;  // ROCm/rocm-systems#7786
+  return like;
+}
+
 // Sources: CUDA 13 driver API, "Virtual Memory Management" and "Stream Ordered Memory Allocator".
 // "H200": measured on one, driver 580.159.04; tests/provider_semantics asks the same of both.
 constexpr profile cuda_13() {
@@ -204,8 +214,8 @@ constexpr profile cuda_13() {
   return like;
 }
 
-constexpr std::array all{profile{},  rocm_5_7(), rocm_6_2(),  rocm_6_4(),
-                         rocm_7_1(), rocm_7_2(), rocm_7_14(), cuda_13()};
+constexpr std::array all{profile{},  rocm_5_7(),  rocm_6_2(), rocm_6_4(), rocm_7_1(),
+                         rocm_7_2(), rocm_7_14(), rocm_10(),  cuda_13()};
 
 }  // namespace
 
