@@ -85,12 +85,13 @@ bool comes_true(Condition done, int limit = 2000) {
   return done();
 }
 
-// A host function that holds a stream: what is enqueued behind it does not begin before open().
+// A callback that holds a stream: what is enqueued behind it does not begin before open(). ROCm 5.2
+// has no hipLaunchHostFunc yet.
 struct gate {
   std::atomic<bool> is_open{false};
-  explicit gate(hipStream_t stream) { REQUIRE(hipLaunchHostFunc(stream, hold, this)); }
+  explicit gate(hipStream_t stream) { REQUIRE(hipStreamAddCallback(stream, hold, this, 0)); }
   void open() { is_open = true; }
-  static void hold(void* self) {
+  static void hold(hipStream_t, hipError_t, void* self) {
     while (!static_cast<gate*>(self)->is_open)
       std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
