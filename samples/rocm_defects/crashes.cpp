@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls with an argument that HIP can tell to be wrong: each in a process of its own.
+// Calls with an argument that HIP can check and refuse: each in a process of its own.
 #include "virtual_memory.hpp"
 
 namespace {
