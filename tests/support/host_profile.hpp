@@ -147,6 +147,8 @@ inline constexpr profile_quirk ending_streams_overlooked{
     "a wait for a device overlooks streams that another thread is destroying",
     {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
 inline constexpr profile_quirk ranks_in_order{"links are ranked in order", {"cuda-13"}};
+inline constexpr profile_quirk owner_copies{
+    "copies between the host and a chunk go by the rights of its owner", {"rocm-6.2", "rocm-6.4"}};
 inline constexpr profile_quirk unknown_pointer_is_error{
     "memory that HIP does not know has no attributes", {"rocm-5.7"}};
 inline constexpr profile_quirk success_clears_error{"success clears the last error",

@@ -6,6 +6,7 @@
 #include <hipvmm/core/error.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
+#include "support/host_profile.hpp"
 #include "support/mapped_chunk.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -32,6 +33,7 @@ TEST_CASE("access_right: none lets a device neither read nor write") {
 }
 
 TEST_CASE("access_right: a peer's right holds for the peer's streams") {
+  HIPVMM_SKIP_UNDER(owner_copies);
   const device_ref peer{1};
   const stream of_peer{peer};
   const mapped_chunk mapped{physical_chunk{first_device, granule()}};

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "process_memory.hpp"
 
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <string>
+
+#include "pointers.hpp"
 
 namespace hipvmm::host_provider {
 
@@ -27,6 +34,16 @@ protection protection_of(address start, std::size_t bytes) {
     covered = last;
   }
   return covered < end ? protection{false, false} : all;
+}
+
+bool read_memory(address from, void* to, std::size_t bytes) {
+  const iovec local{to, bytes};
+  const iovec remote{pointer_to(from), bytes};
+  const ssize_t copied = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+  if (copied >= 0 || errno == EFAULT) return copied == static_cast<ssize_t>(bytes);
+  if (!protection_of(from, bytes).readable) return false;
+  std::memcpy(to, pointer_to(from), bytes);
+  return true;
 }
 
 }  // namespace hipvmm::host_provider

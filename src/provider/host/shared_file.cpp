@@ -9,11 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <string>
 
 #include "failure.hpp"
-#include "pointers.hpp"
 #include "process_memory.hpp"
 
 namespace hipvmm::host_provider {
@@ -75,13 +73,12 @@ int descriptor_from(void* os_handle, import_form form, descriptor_zero zero) {
   }
   if (form == import_form::value || is_value) return static_cast<int>(value);
   int descriptor = -1;
-  const bool is_readable = protection_of(address_of(os_handle), sizeof(descriptor)).readable;
+  const bool is_readable = read_memory(value, &descriptor, sizeof(descriptor));
   if (form == import_form::pointer && !is_readable) {
     throw crash{"follows a pointer to the descriptor where there is no memory",
                 "ROCm/clr to 7.0, hip_vm.cpp"};
   }
   require(is_readable);
-  std::memcpy(&descriptor, os_handle, sizeof(descriptor));
   return descriptor;
 }
 
