@@ -2,6 +2,7 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 
 #include <cstdint>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -17,6 +18,26 @@ namespace {
 
 // HIP takes the granularity of a reservation from its first device.
 constexpr device_ref reference_device{0};
+
+// hipMemAddressFree of clr up to 6.4 frees the addresses before it forgets them: a reservation that
+// gets them in between is forgotten in its stead, and mapping there does nothing. So these two
+// calls exclude each other in the process. The last lock of all: nothing else is called under it.
+std::mutex& address_calls_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+hipError_t reserve_addresses(void** base, std::size_t bytes, std::size_t alignment, void* hint) {
+  const std::lock_guard lock{address_calls_mutex()};
+  return detail::timed(detail::memory_call::address_reserve,
+                       [&] { return hipMemAddressReserve(base, bytes, alignment, hint, 0); });
+}
+
+hipError_t free_addresses(void* base, std::size_t bytes) {
+  const std::lock_guard lock{address_calls_mutex()};
+  return detail::timed(detail::memory_call::address_free,
+                       [&] { return hipMemAddressFree(base, bytes); });
+}
 
 void require_valid(std::size_t bytes, std::size_t alignment) {
   if (alignment != 0 && !is_power_of_two(alignment))
@@ -35,9 +56,7 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
     : bytes_{bytes} {
   // ROCm 6 answers bad arguments and lack of addresses alike, so the arguments are checked first.
   require_valid(bytes, alignment);
-  const hipError_t result = detail::timed(detail::memory_call::address_reserve, [&] {
-    return hipMemAddressReserve(&base_, bytes, alignment, hint, 0);
-  });
+  const hipError_t result = reserve_addresses(&base_, bytes, alignment, hint);
   if (result == hipErrorOutOfMemory) {
     detail::clear_last_error();
     throw out_of_memory{exhausted::addresses, reference_device.ordinal(), bytes, 0, {}};
@@ -50,9 +69,7 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
         "offers no virtual memory management"};
   // ROCm up to 6.4 checks the alignment and then ignores it.
   if (alignment != 0 && reinterpret_cast<std::uintptr_t>(base_) % alignment != 0) {
-    detail::report(detail::timed(detail::memory_call::address_free,
-                                 [&] { return hipMemAddressFree(base_, bytes); }),
-                   "hipMemAddressFree");
+    detail::report(free_addresses(base_, bytes), "hipMemAddressFree");
     base_ = nullptr;
     throw unsupported{"hipMemAddressReserve ignored the alignment " + std::to_string(alignment) +
                       "; ask for none, or reserve more and align within"};
@@ -60,10 +77,7 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
 }
 
 address_reservation::~address_reservation() {
-  if (base_ != nullptr)
-    detail::report(detail::timed(detail::memory_call::address_free,
-                                 [&] { return hipMemAddressFree(base_, bytes_); }),
-                   "hipMemAddressFree");
+  if (base_ != nullptr) detail::report(free_addresses(base_, bytes_), "hipMemAddressFree");
 }
 
 address_reservation& address_reservation::operator=(address_reservation&& other) noexcept {
@@ -75,9 +89,7 @@ address_reservation& address_reservation::operator=(address_reservation&& other)
 
 void address_reservation::free() {
   if (base_ == nullptr) return;
-  detail::check(detail::timed(detail::memory_call::address_free,
-                              [&] { return hipMemAddressFree(base_, bytes_); }),
-                "hipMemAddressFree");
+  detail::check(free_addresses(base_, bytes_), "hipMemAddressFree");
   static_cast<void>(release());
 }
 

@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/devices.hpp"
 #include "support/host_profile.hpp"
 
@@ -80,6 +84,32 @@ TEST_CASE("address_reservation: starts at a multiple of the alignment") {
       return;
     }
   }
+}
+
+TEST_CASE("address_reservation: addresses that other threads free and reserve can be mapped") {
+  constexpr std::size_t threads = 4;
+  std::vector<std::string> failures(threads);
+  {
+    std::vector<std::jthread> all;
+    for (std::size_t index = 0; index < threads; ++index) {
+      all.emplace_back([&failures, index] {
+        try {
+          const physical_chunk chunk{first_device, granule()};
+          for (int round = 0; round < 500 && failures[index].empty(); ++round) {
+            address_reservation addresses{granule()};
+            mapping mapped{addresses, 0, chunk};
+            if (get_access(mapped.get(), first_device) != access_right::none)
+              failures[index] = "a fresh mapping has rights";
+            mapped.unmap();
+            addresses.free();
+          }
+        } catch (const std::exception& error) {
+          failures[index] = error.what();
+        }
+      });
+    }
+  }
+  for (const std::string& each : failures) CHECK(each == "");
 }
 
 TEST_CASE("address_reservation: a hint to occupied addresses gives others") {
