@@ -55,6 +55,11 @@ constexpr std::array<explanation, trait_count> explanations{{
     // crosses_chunks
     {"A copy or a kernel may run over the whole buffer, however many steps it grew in.",
      "Faults of kernels across chunks (ROCm/hip#3763).", "Takes the fallback over hipMalloc."},
+    // crosses_reservations
+    {"A buffer that grows past its maximum stays where it is when the addresses behind it are "
+     "free.",
+     "ROCm, where copies and fills that span two reservations are refused.",
+     "Moves such a buffer to one larger reservation, without copying (one_reservation)."},
     // returns_memory
     {"Memory that a buffer gives back is free for others at once.",
      "ROCm on Linux before ROCm/rocm-systems#4363 (ROCm/legacy-rocm-build#6021).",
@@ -76,8 +81,7 @@ constexpr std::array<explanation, trait_count> explanations{{
     // peer_access
     {"Growable buffers can be granted to the devices that HIP calls peers.",
      "ROCm 7.14 corrupts a mapping when a peer is granted after the owner (openxla/xla#46576).",
-     "Grants new memory to the owner last; grant peers before memory is added. Says which peer was "
-     "refused."},
+     "Sets all rights of a mapping in one call, the owner's last. Says which peer was refused."},
     // shares_chunks
     {"Memory can be handed to another process.", "ROCm before 6.2 offers no descriptors.",
      "Export and import throw what HIP answered."},
@@ -118,6 +122,8 @@ std::string_view cause_of(quirk which) noexcept {
       return "imports_by_value is missing";
     case quirk::larger_chunks:
       return "each chunk costs descriptors";
+    case quirk::one_reservation:
+      return "crosses_reservations is missing";
   }
   return {};
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
+#include <optional>
 #include <string>
 
 #include <hipvmm/core/error.hpp>
@@ -52,16 +53,22 @@ access_right access_map::get(device_ref device) const noexcept {
 }
 
 void access_map::apply(void* address, std::size_t bytes) const {
-  if (entries_.empty()) return;
+  detail::set_rights(address, bytes, *this, owner_, std::nullopt);
+}
+
+void detail::set_rights(void* address, std::size_t bytes, const access_map& rights,
+                        device_ref owner, std::optional<device_ref> revoked) {
   // Peers first, the owner last: ROCm 7.14 corrupts the mapping when a peer is granted after the
   // owner (openxla/xla#46576). May go when no supported release does so.
   boost::container::small_vector<hipMemAccessDesc, 8> descs;
-  for (const access_desc& entry : entries_)
-    if (entry.device != owner_) descs.push_back(to_hip(entry));
-  if (const access_right own = get(owner_); own != access_right::none)
-    descs.push_back(to_hip({owner_, own}));
-  check(detail::timed(detail::memory_call::set_access,
-                      [&] { return hipMemSetAccess(address, bytes, descs.data(), descs.size()); }),
+  if (revoked && *revoked != owner) descs.push_back(to_hip({*revoked, access_right::none}));
+  for (const access_desc& entry : rights.entries())
+    if (entry.device != owner) descs.push_back(to_hip(entry));
+  if (const access_right own = rights.get(owner); own != access_right::none || revoked == owner)
+    descs.push_back(to_hip({owner, own}));
+  if (descs.empty()) return;
+  check(timed(memory_call::set_access,
+              [&] { return hipMemSetAccess(address, bytes, descs.data(), descs.size()); }),
         "hipMemSetAccess");
 }
 

@@ -27,6 +27,7 @@ constexpr std::array<trait_rule, trait_count> rules{{
     {"tells_failed_map", true},
     {"visible_at_once", true},
     {"crosses_chunks", true},
+    {"crosses_reservations", false},
     {"returns_memory", true},
     {"returns_with_addresses", true},
     {"coherent_aliases", false},
@@ -86,6 +87,7 @@ void capability::record::conclude() {
   add(quirk::no_aliases, !has(trait::coherent_aliases));
   add(quirk::import_by_pointer, has(trait::shares_chunks) && !has(trait::imports_by_value));
   add(quirk::larger_chunks, descriptors_per_chunk > 0);
+  add(quirk::one_reservation, !has(trait::crosses_reservations));
   if (has(trait::visible_at_once)) {
     settle_time = {};
   } else if (settle_time.count() == 0) {
@@ -132,15 +134,15 @@ std::string_view name_of(memory_path which) noexcept {
 }
 
 std::string_view name_of(quirk which) noexcept {
-  constexpr std::array<std::string_view, 7> names{
+  constexpr std::array<std::string_view, 8> names{
       "access_from_base", "verify_maps",       "settle_mappings", "renew_addresses",
-      "no_aliases",       "import_by_pointer", "larger_chunks"};
+      "no_aliases",       "import_by_pointer", "larger_chunks",   "one_reservation"};
   return names[static_cast<std::size_t>(which)];
 }
 
 std::string_view description_of(quirk which) noexcept {
   // Each: what is done, what fails without, where that is recorded, what must be true to drop it.
-  constexpr std::array<std::string_view, 7> texts{
+  constexpr std::array<std::string_view, 8> texts{
       "Rights are set for all mappings at once, or one by one where all have one size, because "
       "ROCm 7.0 to 7.2 refuse a mapping unless some of its neighbours have its size together "
       "(ROCm/rocm-systems#6977, #2516); goes when no supported release fails the probe "
@@ -161,7 +163,10 @@ std::string_view description_of(quirk which) noexcept {
       "supported release.",
       "More slack is taken with each chunk while descriptors run short, because each chunk holds "
       "one on ROCm 7.14 (ROCm/rocm-systems#10604, mended in ROCm 10); goes when no supported "
-      "release has descriptors_per_chunk above 0."};
+      "release has descriptors_per_chunk above 0.",
+      "A region that grows past its maximum moves to one larger reservation instead of taking a "
+      "second one right behind its own, because AMD's HIP refuses copies and fills that span two; "
+      "goes when no supported release fails the probe crosses_reservations."};
   return texts[static_cast<std::size_t>(which)];
 }
 

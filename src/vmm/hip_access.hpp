@@ -3,6 +3,9 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <cstddef>
+#include <optional>
+
 #include <hipvmm/vmm/access.hpp>
 
 // Rights and places in HIP's terms.
@@ -38,5 +41,10 @@ inline hipMemAccessDesc to_hip(access_desc desc) {
   result.flags = to_flags(desc.right);
   return result;
 }
+
+/// Sets all rights in `rights`, and none for `revoked`, over [address, address + bytes) by one call
+/// of hipMemSetAccess that names `owner` last.
+void set_rights(void* address, std::size_t bytes, const access_map& rights, device_ref owner,
+                std::optional<device_ref> revoked);
 
 }  // namespace hipvmm::detail

@@ -4,6 +4,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <numeric>
+#include <utility>
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
@@ -15,11 +16,14 @@ finished_work::~finished_work() {
   report_exceptions([this] { queue_.synchronize(); });
 }
 
-mapped_row::mapped_row(probe_site& site, std::size_t most) : site_{site} {
-  site.during = "when addresses were reserved";
-  addresses = address_reservation{most * site.unit};
-  chunks.reserve(most);
-  maps.reserve(most);
+mapped_row::mapped_row(probe_site& site, std::size_t most)
+    : mapped_row{site, (site.during = "when addresses were reserved",
+                        address_reservation{most * site.unit})} {}
+
+mapped_row::mapped_row(probe_site& site, address_reservation reserved)
+    : addresses{std::move(reserved)}, site_{site} {
+  chunks.reserve(addresses.bytes() / site.unit);
+  maps.reserve(addresses.bytes() / site.unit);
 }
 
 mapped_row::~mapped_row() {

@@ -31,6 +31,8 @@ class finished_work {
 class mapped_row {
  public:
   mapped_row(probe_site& site, std::size_t most);
+  /// In addresses that are reserved already.
+  mapped_row(probe_site& site, address_reservation reserved);
   ~mapped_row();
   mapped_row(mapped_row&&) = default;
   mapped_row& operator=(mapped_row&&) = delete;

@@ -28,6 +28,8 @@ constexpr std::array probes{
     probe{"equal_access", trait::equal_access, 1, risk::none, probe_equal_access},
     probe{"visible_at_once", trait::visible_at_once, 1, risk::none, probe_visible_at_once, true},
     probe{"crosses_chunks", trait::crosses_chunks, 1, risk::none, probe_crosses_chunks, true},
+    probe{"crosses_reservations", trait::crosses_reservations, 1, risk::none,
+          probe_crosses_reservations},
     probe{"returns_memory", trait::returns_memory, 2, risk::none, probe_returned_memory},
     probe{"coherent_aliases", trait::coherent_aliases, 1, risk::none, probe_coherent_aliases, true},
     probe{"shares_chunks", trait::shares_chunks, 1, risk::none, probe_shares_chunks},
@@ -44,7 +46,7 @@ constexpr std::array probes{
     // May hang (ROCm/rocm-systems#10879) or stop the device.
     probe{"host_access", trait::host_access, 1, risk::child_only, probe_host_access},
     probe{"keeps_read_only", trait::keeps_read_only, 1, risk::child_only, probe_keeps_read_only}};
-static_assert(probes[8].count == 2 && static_cast<int>(trait::returns_with_addresses) ==
+static_assert(probes[9].count == 2 && static_cast<int>(trait::returns_with_addresses) ==
                                           static_cast<int>(trait::returns_memory) + 1);
 
 void answer_all(const probe& each, capability::record& found, finding what,

@@ -60,6 +60,7 @@ void probe_equal_access(probe_site& site);
 void probe_tells_failed_map(probe_site& site);
 void probe_visible_at_once(probe_site& site);
 void probe_crosses_chunks(probe_site& site);
+void probe_crosses_reservations(probe_site& site);
 void probe_returned_memory(probe_site& site);
 void probe_coherent_aliases(probe_site& site);
 void probe_keeps_read_only(probe_site& site);

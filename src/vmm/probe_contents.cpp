@@ -116,6 +116,62 @@ void probe_crosses_chunks(probe_site& site) {
   }
 }
 
+namespace {
+
+/// Two reservations of one unit each, the second right behind the first; nothing where HIP gives
+/// other addresses than those asked for.
+std::optional<std::pair<address_reservation, address_reservation>> neighbours(probe_site& site) {
+  site.during = "when neighbouring addresses were reserved";
+  // Another thread may take them in between.
+  for (int tries = 0; tries < 3; ++tries) {
+    void* base = nullptr;
+    {
+      const address_reservation both{2 * site.unit};
+      base = both.get();
+    }
+    void* const middle = static_cast<char*>(base) + site.unit;
+    address_reservation first{site.unit, 0, base};
+    address_reservation second{site.unit, 0, middle};
+    if (first.get() == base && second.get() == middle)
+      return std::pair{std::move(first), std::move(second)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void probe_crosses_reservations(probe_site& site) {
+  auto addresses = neighbours(site);
+  if (!addresses)
+    return site.answer(trait::crosses_reservations, finding::no,
+                       "no two neighbouring reservations were to be had", standing::passing);
+  mapped_row first{site, std::move(addresses->first)};
+  mapped_row second{site, std::move(addresses->second)};
+  for (mapped_row* const row : {&first, &second}) {
+    row->add();
+    row->grant();
+  }
+  void* const across = static_cast<char*>(second.at(0)) - pattern_bytes / 2;
+  bool seen = carries_in_time(site, first.at(0), first.at(0), 34) &&
+              carries_in_time(site, second.at(0), second.at(0), 35);
+  site.during = "when a copy spanned neighbouring reservations";
+  seen = seen && carries(site, across, across, 36);
+  copy(site.queue, first.at(0), across, pattern_bytes);
+  seen = seen && words_at(site.queue, first.at(0)) == pattern(36);
+  site.during = "when a fill spanned neighbouring reservations";
+  fill_async(site.queue, across, 0x5A, pattern_bytes);
+  seen = seen && words_at(site.queue, across) == std::vector<word>(word_count, 0x5A5A5A5A);
+  second.undo();
+  first.undo();
+  if (seen) {
+    site.answer(trait::crosses_reservations, finding::yes,
+                "copies and a fill spanned two neighbouring reservations");
+  } else {
+    site.answer(trait::crosses_reservations, finding::no,
+                "not all bytes arrived of copies that spanned two neighbouring reservations");
+  }
+}
+
 void probe_coherent_aliases(probe_site& site) {
   site.during = "when a chunk was created";
   const physical_chunk chunk{site.device, site.unit};

@@ -10,6 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "vmm/hip_access.hpp"
 #include "vmm/region_state.hpp"
 #include "vmm/retirement.hpp"
 
@@ -99,9 +100,14 @@ void region::mapped::change_access(const mapped_there& there, std::size_t offset
                     "); leave no hole between what is committed, or commit in steps of one size"};
 }
 
-void region::mapped::set_right(std::size_t offset, std::size_t bytes, access_desc desc) const {
-  change_access(mapped_here(), offset, bytes,
-                [desc](void* start, std::size_t length) { set_access(start, length, desc); });
+void region::mapped::set_rights(std::size_t offset, std::size_t bytes, const access_map& chosen,
+                                device_ref changed) const {
+  // All rights in one call, which names the owner last: see detail::set_rights.
+  std::optional<device_ref> revoked;
+  if (chosen.get(changed) == access_right::none) revoked = changed;
+  change_access(mapped_here(), offset, bytes, [&](void* start, std::size_t length) {
+    detail::set_rights(start, length, chosen, device, revoked);
+  });
 }
 
 mapping region::mapped::map_with_rights(const mapped_there& there, std::size_t offset,

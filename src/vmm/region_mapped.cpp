@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a region of mapped chunks does at each call, made of the steps in region_state.cpp.
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -116,20 +117,20 @@ void region::mapped::grant(device_ref to, access_right right) {
   next.set(to, right);
   // What is ready gets the right together with the rest.
   const adoption adopted{*this};
-  const access_right before = rights.get(to);
   std::vector<const backing_map::value_type*> all;
   all.reserve(backings.size() + left_behind.size());
   for (const backing_map* const map : {&backings, &left_behind})
     for (const auto& entry : *map) all.push_back(&entry);
-  const auto give = [&](const backing_map::value_type* entry, access_right given) {
-    set_right(entry->first, entry->second.bytes(), {to, given});
+  const auto apply = [&](const backing_map::value_type* entry, const access_map& chosen) {
+    set_rights(entry->first, entry->second.bytes(), chosen, to);
   };
   for (auto at = all.begin(); at != all.end(); ++at) {
     try {
-      give(*at, right);
+      apply(*at, next);
     } catch (...) {
-      for (auto undone = all.begin(); undone != at; ++undone)
-        detail::report_exceptions([&] { give(*undone, before); });
+      // The one that failed too: HIP may have applied its first entries.
+      for (auto undone = all.begin(); undone != std::next(at); ++undone)
+        detail::report_exceptions([&] { apply(*undone, rights); });
       throw;
     }
   }
@@ -155,6 +156,24 @@ std::size_t region::mapped::trim(std::size_t bytes, stream_ref stream,
   return before - committed;
 }
 
+bool region::mapped::extend_in_place(std::size_t max_bytes, std::size_t commit_bytes) {
+  try {
+    address_reservation behind{max_bytes - addresses->bytes(), 0, addresses->end()};
+    if (behind.get() != addresses->end()) return false;
+    addresses->append(std::move(behind));
+  } catch (const out_of_memory& error) {
+    if (error.resource() != exhausted::addresses) throw;
+    return false;
+  }
+  try {
+    commit(0, commit_bytes);
+  } catch (...) {
+    addresses->drop_last();
+    throw;
+  }
+  return true;
+}
+
 bool region::mapped::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   const std::size_t present = addresses->bytes();
   require_none_left_behind("extend", 0, present);
@@ -164,21 +183,9 @@ bool region::mapped::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   }
 
   preparation.settle();
-  try {
-    address_reservation behind{max_bytes - present, 0, addresses->end()};
-    if (behind.get() == addresses->end()) {
-      addresses->append(std::move(behind));
-      try {
-        commit(0, commit_bytes);
-      } catch (...) {
-        addresses->drop_last();
-        throw;
-      }
-      return false;
-    }
-  } catch (const out_of_memory& error) {
-    if (error.resource() != exhausted::addresses) throw;
-  }
+  // Copies of the program's own must not meet a border that they cannot cross.
+  if (!known.needs(quirk::one_reservation) && extend_in_place(max_bytes, commit_bytes))
+    return false;
 
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   adoption adopted{*this};

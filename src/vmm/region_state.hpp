@@ -93,6 +93,9 @@ struct region::mapped final : region::state {
   void grant(device_ref to, access_right right) override;
   std::size_t trim(std::size_t bytes, stream_ref stream, straddling_chunk straddling) override;
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
+  /// Takes a second reservation right behind the addresses; false, nothing done, where HIP gives
+  /// other ones.
+  [[nodiscard]] bool extend_in_place(std::size_t max_bytes, std::size_t commit_bytes);
   void prepare(std::size_t bytes, ahead how) override;
   void settle() noexcept override { preparation.settle(); }
   [[nodiscard]] std::size_t prepared_bytes() const noexcept override;
@@ -124,8 +127,10 @@ struct region::mapped final : region::state {
   template <class Change>
   void change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
                      Change change) const;
-  /// Sets one device's right over the mapping at `offset`.
-  void set_right(std::size_t offset, std::size_t bytes, access_desc desc) const;
+  /// Sets the rights in `chosen`, which differ in the right of `changed`, over the mapping at
+  /// `offset`.
+  void set_rights(std::size_t offset, std::size_t bytes, const access_map& chosen,
+                  device_ref changed) const;
 
   [[nodiscard]] mapping map_with_rights(const mapped_there& there, std::size_t offset,
                                         const physical_chunk& chunk) const;

@@ -38,7 +38,9 @@ TEST_CASE("access_right: a peer's right holds for the peer's streams") {
   const stream of_peer{peer};
   const mapped_chunk mapped{physical_chunk{first_device, granule()}};
   CHECK_THROWS_AS(write_bytes(of_peer, mapped.map.get(), pattern(64, 3)), hip_error);
-  set_access(mapped.map.get(), mapped.map.bytes(), {peer, access_right::read_write});
+  access_map rights{first_device};
+  rights.set(peer, access_right::read_write);
+  rights.apply(mapped.map.get(), mapped.map.bytes());
   write_bytes(of_peer, mapped.map.get(), pattern(64, 3));
   CHECK(read_bytes(of_peer, mapped.map.get(), 64) == pattern(64, 3));
 }

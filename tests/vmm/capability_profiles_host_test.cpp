@@ -84,28 +84,33 @@ struct row {
 
 const std::vector<row>& rows() {
   static const std::set<std::string> rocm_6{"tells_failed_map", "returns_memory",
-                                            "imports_by_value", "unmaps_many"};
+                                            "imports_by_value", "unmaps_many",
+                                            "crosses_reservations"};
   static const std::set<std::string> quirks_of_6{"verify_maps", "renew_addresses",
-                                                 "import_by_pointer"};
+                                                 "import_by_pointer", "one_reservation"};
   static const std::vector<row> all{
       {"strict", "vmm", {}, {}, {}},
       {"rocm-5.7",
        "fallback",
        {"virtual_memory"},
        {"several_reservations", "unmaps_each", "unmaps_many", "tail_access", "base_access",
-        "equal_access", "tells_failed_map", "visible_at_once", "crosses_chunks", "returns_memory",
-        "returns_with_addresses", "coherent_aliases", "keeps_read_only", "peer_access",
-        "shares_chunks", "imports_by_value", "host_access"},
+        "equal_access", "tells_failed_map", "visible_at_once", "crosses_chunks",
+        "crosses_reservations", "returns_memory", "returns_with_addresses", "coherent_aliases",
+        "keeps_read_only", "peer_access", "shares_chunks", "imports_by_value", "host_access"},
        {}},
       {"rocm-6.2", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
       {"rocm-6.4", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
       {"rocm-7.1",
        "vmm_with_quirks",
-       {"tells_failed_map", "returns_memory", "tail_access"},
+       {"tells_failed_map", "returns_memory", "tail_access", "crosses_reservations"},
        {},
-       {"verify_maps", "renew_addresses", "access_from_base"}},
-      {"rocm-7.14", "vmm_with_quirks", {}, {}, {"larger_chunks"}},
-      {"rocm-10", "vmm", {}, {}, {}},
+       {"verify_maps", "renew_addresses", "access_from_base", "one_reservation"}},
+      {"rocm-7.14",
+       "vmm_with_quirks",
+       {"crosses_reservations"},
+       {},
+       {"larger_chunks", "one_reservation"}},
+      {"rocm-10", "vmm_with_quirks", {"crosses_reservations"}, {}, {"one_reservation"}},
       // Asked in the process, where these would take another one.
       {"cuda-13", "vmm", {}, {"peer_access", "unmaps_many", "keeps_read_only", "host_access"}, {}}};
   return all;
@@ -152,7 +157,7 @@ TEST_CASE("capability: other settings of the devices meet no record of theirs") 
   told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-6.4"}};
   told.ask_again({"HIPVMM_HOST_PROFILE=rocm-7.14"});
   CHECK(told.tells("<origin>probed now"));
-  CHECK(told.quirks() == std::set<std::string>{"larger_chunks"});
+  CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
 }
 
 TEST_CASE("capability: without a process of their own, risky probes are answered by the version") {
@@ -180,7 +185,7 @@ TEST_CASE("capability: a probe whose process dies is answered with no, and the o
   CHECK(told.tells("<returns_with_addresses=no>"));
   CHECK(told.tells("<tail_access=yes>"));
   CHECK(told.tells("<keeps_read_only=yes>"));
-  CHECK(told.quirks() == std::set<std::string>{"larger_chunks"});
+  CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
 }
 
 std::string only_file_in(const std::filesystem::path& folder) {
@@ -312,10 +317,10 @@ TEST_CASE(
       told.tells("; assumed by HIPVMM_CAPABILITY: tail_access=no, visible_at_once=no, "
                  "settle_time=7us, descriptors_per_chunk=1"));
   CHECK(told.tells("<settle>7000\n"));
-  CHECK(told.quirks() ==
-        std::set<std::string>{"access_from_base", "settle_mappings", "larger_chunks"});
+  CHECK(told.quirks() == std::set<std::string>{"access_from_base", "settle_mappings",
+                                               "larger_chunks", "one_reservation"});
   told.ask_again({"HIPVMM_HOST_PROFILE=rocm-7.14"});
-  CHECK(told.quirks() == std::set<std::string>{"larger_chunks"});
+  CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
   CHECK(told.tells("<tail_access=yes>"));
 }
 

@@ -55,6 +55,7 @@ TEST_CASE("capability: each defect that can be worked around has its quirk") {
                                          row{trait::tells_failed_map, quirk::verify_maps},
                                          row{trait::visible_at_once, quirk::settle_mappings},
                                          row{trait::returns_memory, quirk::renew_addresses},
+                                         row{trait::crosses_reservations, quirk::one_reservation},
                                          row{trait::coherent_aliases, quirk::no_aliases},
                                          row{trait::imports_by_value, quirk::import_by_pointer}}) {
     CAPTURE(name_of(missing));
@@ -113,8 +114,8 @@ TEST_CASE("capability: memory that never comes back gets no work-around") {
 
 TEST_CASE("capability: what is unknown counts as the safe answer") {
   CHECK(with(trait::virtual_memory, finding::unknown).has(trait::virtual_memory));
-  for (const trait risky :
-       {trait::unmaps_many, trait::coherent_aliases, trait::keeps_read_only, trait::host_access}) {
+  for (const trait risky : {trait::unmaps_many, trait::crosses_reservations,
+                            trait::coherent_aliases, trait::keeps_read_only, trait::host_access}) {
     CAPTURE(name_of(risky));
     CHECK_FALSE(with(risky, finding::unknown).has(risky));
   }

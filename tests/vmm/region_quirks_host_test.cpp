@@ -162,6 +162,17 @@ TEST_CASE("region: where tail access fails chunks beside a hole must have one si
           access_right::read_write);
 }
 
+TEST_CASE("region: a peer that is granted late in rocm-7.14 leaves the owner its bytes") {
+  if (!is_under("rocm-7.14", "peer_access=yes", this_case())) return;
+  three_chunks subject;
+  subject.region.grant(peer, access_right::read_write);
+  subject.region.grant(peer, access_right::none);
+  subject.region.grant(peer, access_right::read);
+  subject.check_unchanged();
+  write_tags(subject.region, 0, 3, 2, subject.stream);
+  check_tags(subject.region, 0, 3, 2, subject.stream);
+}
+
 TEST_CASE("region: where two addresses of a chunk are not coherent nothing moves") {
   const assumed_capability found{"coherent_aliases=no"};
   three_chunks subject;

@@ -29,6 +29,7 @@ enum class trait : unsigned {
   tells_failed_map,      ///< a map that fails says so
   visible_at_once,       ///< work submitted after a map finds what is mapped
   crosses_chunks,        ///< one copy may span neighbouring mappings
+  crosses_reservations,  ///< one copy may span neighbouring reservations
   returns_memory,        ///< memory comes back when unmapped and released, addresses still reserved
   returns_with_addresses,  ///< memory comes back at the latest when the addresses are freed
   coherent_aliases,        ///< what is written at one address of a chunk is read at another
@@ -59,6 +60,7 @@ enum class quirk {
   no_aliases,         ///< no chunk is used at two addresses
   import_by_pointer,  ///< import gets a pointer to the descriptor
   larger_chunks,      ///< chunks cost descriptors: more slack is taken when these run short
+  one_reservation,    ///< a region past its maximum moves, though addresses behind it are free
 };
 
 /// Time of one call in nanoseconds, the median of a few; zero when not measured.

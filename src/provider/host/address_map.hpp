@@ -270,6 +270,8 @@ class address_map {
                                                                          std::size_t bytes);
   [[nodiscard]] std::vector<region*> mappings_in(guard& lock, address start, std::size_t bytes,
                                                  range_end end);
+  /// Whether two reserved addresses lie in one reservation.
+  [[nodiscard]] bool is_within_one(address first, address second) const;
   /// Whether the first mappings of the reservation around `start` have `bytes` together.
   [[nodiscard]] bool is_sum_from_first(address start, std::size_t bytes);
   [[nodiscard]] bool is_in_use(const chunk& memory) const;

@@ -74,6 +74,16 @@ std::size_t bytes_held(const region& where) {
   return where.tenant ? where.tenant->bytes_held() : where.bytes;
 }
 
+// openxla/xla#46576: no more of what is copied arrives, until the owner is granted again.
+void note_grant(region& target, const access_change& change, device_set readers_before) {
+  const device_set owner = only(target.device);
+  if ((change.named & owner) != 0) {
+    target.unseen_until = {};
+  } else if ((change.readers & ~owner) != 0 && (readers_before & owner) != 0) {
+    target.unseen_until = std::chrono::steady_clock::time_point::max();
+  }
+}
+
 }  // namespace
 
 std::size_t address_map::set_access(address start, std::size_t bytes, const access_change& change,
@@ -119,6 +129,8 @@ std::size_t address_map::set_access(address start, std::size_t bytes, const acce
     each.target->readers = now.readers;
     each.target->writers = now.writers;
     each.target->host_rights = now.host;
+    if (done && rules_.peer_after_owner == late_grant::corrupts_mapping)
+      note_grant(*each.target, change, each.before.readers);
   }
   settle(whole);
   require(done, error_of_errno(error));
@@ -156,9 +168,15 @@ bool address_map::allows(address start, std::size_t bytes, const access_request&
     const address usable_end = found->start + bytes_held(*found);
     // Only mappings go on in their neighbours.
     if (found->kind != memory_kind::mapping) return at == start && end <= usable_end;
+    if (rules_.crossing == border_crossing::refused && !is_within_one(start, at)) return false;
     at = usable_end;
   }
   return true;
+}
+
+bool address_map::is_within_one(address first, address second) const {
+  const auto next = reservations_.upper_bound(first);
+  return next == reservations_.upper_bound(second);
 }
 
 bool address_map::knows_any(address start, address end) const {

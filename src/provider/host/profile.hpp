@@ -29,6 +29,11 @@ enum class access_range {
   sums_from_first
 };
 enum class access_order { all_or_none, one_by_one };
+/// A copy or fill from one reservation into the next.
+enum class border_crossing { carried_out, refused };
+/// A device that is granted a mapping which its owner may use already, in a call or by an entry
+/// that does not name the owner afterwards.
+enum class late_grant { harmless, corrupts_mapping };
 /// What of a location is looked at.
 enum class entry_check { type_and_id, id_only };
 enum class host_touch { as_devices, never };
@@ -113,6 +118,8 @@ struct profile {
   access_range access = access_range::whole_mappings;     // Q8
   access_order access_entries = access_order::all_or_none;
   entry_check access_checks = entry_check::type_and_id;
+  border_crossing crossing = border_crossing::carried_out;
+  late_grant peer_after_owner = late_grant::harmless;
   hipError_t unlinked_access = hipErrorInvalidDevice;
   host_touch touch = host_touch::as_devices;       // Q14
   retained retain = retained::one_more_reference;  // Q11
