@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <chrono>
+
 #include "mem_pool_fixtures.hpp"
 
 using namespace hipvmm::test;
@@ -281,4 +283,37 @@ TEST_CASE("mem_pool: with no memory left and no waiting allowed there is none") 
   pending_free freed{source, device_budget};
   void* pointer = nullptr;
   CHECK(hipMallocFromPoolAsync(&pointer, mib, source.get(), second.get()) == hipErrorOutOfMemory);
+}
+
+TEST_CASE("mem_pool: the stream of the allocation does not get a block that another one frees") {
+  const nothing_left check;
+  const pool source;
+  const stream first;
+  const stream second;
+  std::byte* const block = source.allocate(mib, first.get());
+  order_after(second.get(), first.get());
+  roadblock ahead{second.get()};
+  REQUIRE(hipMemsetAsync(block, 7, mib, second.get()) == hipSuccess);
+  free_in(block, second.get());
+  source.allow_only({hipMemPoolReuseFollowEventDependencies, hipMemPoolReuseAllowOpportunistic});
+  std::byte* const next = source.allocate(mib, first.get());
+  CHECK(next != block);
+  ahead.open();
+  CHECK(second.wait() == hipSuccess);
+  free_in(next, first.get());
+}
+
+TEST_CASE("mem_pool: a block that was lent again can be freed before its earlier free has passed") {
+  const nothing_left check;
+  const pool source;
+  const stream work;
+  roadblock ahead{work.get()};
+  std::byte* const block = source.allocate(mib, work.get());
+  free_in(block, work.get());
+  REQUIRE(source.allocate(mib, work.get()) == block);
+  std::future<void> freed = std::async(std::launch::async, [&] { free_in(block, work.get()); });
+  const bool returned = freed.wait_for(std::chrono::milliseconds{50}) == std::future_status::ready;
+  ahead.open();
+  freed.get();
+  CHECK(returned);
 }

@@ -223,6 +223,38 @@ const rule rules[] = {
        return reserved(memory) == 5 * mib ? 1 : 0;
      },
      {1, 1, 0, 0, 0, 0, 0, 1}},
+    {"the stream of the allocation gets a block at once that another stream has yet to free (1)",
+     [] {
+       const pool memory;
+       memory.allow_only(
+           {hipMemPoolReuseFollowEventDependencies, hipMemPoolReuseAllowOpportunistic});
+       const stream first;
+       const stream second;
+       std::byte* const block = memory.allocate(mib, first.get());
+       roadblock ahead{second.get()};
+       free_in(block, second.get());
+       std::byte* const next = memory.allocate(mib, first.get());
+       ahead.open();
+       free_in(next, first.get());
+       return next == block ? 1 : 0;
+     },
+     {0, 1, 1, 1, 1, 1, 1, 0}},
+    {"hipFreeAsync of a block that was lent before its earlier free has passed returns at once (1)",
+     [] {
+       const pool memory;
+       const stream work;
+       roadblock ahead{work.get()};
+       std::byte* const block = memory.allocate(mib, work.get());
+       free_in(block, work.get());
+       REQUIRE(memory.allocate(mib, work.get()) == block);
+       std::future<void> freed =
+           std::async(std::launch::async, [&] { free_in(block, work.get()); });
+       const auto state = freed.wait_for(std::chrono::milliseconds{100});
+       ahead.open();
+       freed.get();
+       return state == std::future_status::ready ? 1 : 0;
+     },
+     {1, 0, 0, 0, 0, 0, 0, 1}},
     {"2 MiB of a pool whose largest size is 1 MiB",
      [] {
        const pool memory{limited_to(mib)};

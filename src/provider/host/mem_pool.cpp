@@ -95,6 +95,10 @@ address mem_pool::allocate(std::size_t bytes, stream_queue& queue) {
 void mem_pool::take_back(const std::shared_ptr<pool_block>& block, stream_queue* freeing) {
   idle_node idle = node_for(block->bytes());
   require(block->claim_back());
+  if (freeing != nullptr && machine_.rules().free_again == repeated_free::waits_for_earlier)
+    block->wait_for_earlier_free();
+  if (machine_.rules().owner == block_owner::allocating_stream_too)
+    idle.mapped().trusted = block->lent_in();
   try {
     if (freeing != nullptr) {
       idle.mapped().freed = freeing->put_mark(ahead_of(machine_, *freeing))->where;
@@ -231,6 +235,7 @@ void mem_pool::change_rights(const access_change& change) {
 bool mem_pool::is_ready(const idle_block& idle, const stream_queue& queue,
                         bool opportunistic) const {
   if (!idle.freed || idle.freed->queue.get() == &queue) return true;
+  if (idle.trusted.get() == &queue) return true;
   if (opportunistic && policy_.opportunistic && idle.is_over()) return true;
   return policy_.follow_events && queue.comes_after(*idle.freed);
 }

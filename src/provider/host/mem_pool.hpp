@@ -101,7 +101,8 @@ class mem_pool : public std::enable_shared_from_this<mem_pool> {
  private:
   struct idle_block {
     std::shared_ptr<pool_block> block;
-    std::optional<position> freed;  // empty: no work may use it any more
+    std::optional<position> freed;               // empty: no work may use it any more
+    std::shared_ptr<stream_queue> trusted = {};  // gets it without a wait, by the profile
 
     [[nodiscard]] bool is_over() const noexcept { return !freed || freed->reached(); }
   };

@@ -25,6 +25,21 @@ void pool_block::restore_claim() noexcept {
   held_ = true;
 }
 
+std::shared_ptr<stream_queue> pool_block::lent_in() const {
+  const std::lock_guard lock{mutex_};
+  return loans_.back().from.queue;
+}
+
+void pool_block::wait_for_earlier_free() const {
+  std::vector<position> ends;
+  {
+    const std::lock_guard lock{mutex_};
+    for (const loan& each : loans_)
+      if (each.until) ends.push_back(*each.until);
+  }
+  for (const position& end : ends) end.wait();
+}
+
 void pool_block::close_at(const std::optional<position>& until) {
   const std::lock_guard lock{mutex_};
   if (until) {

@@ -56,6 +56,10 @@ class pool_block final : public tenancy {
   bool claim_back() noexcept;
   /// The claim that claim_back ended holds again.
   void restore_claim() noexcept;
+  /// The stream of the last loan.
+  [[nodiscard]] std::shared_ptr<stream_queue> lent_in() const;
+  /// Waits until the streams have come to the ends of all loans but the last.
+  void wait_for_earlier_free() const;
   /// The memory may be touched until the stream has come to `until`; not any more when empty.
   void close_at(const std::optional<position>& until);
 

@@ -54,6 +54,10 @@ constexpr profile rocm_5_7() {
   like.own_right = own_read_only::noted;
   like.pool_entries = access_order::one_by_one;
   like.internal = internal_dependencies::ignored;
+  // MemoryTimestamp::safe_streams_ keeps the stream of the allocation, and SetEvent waits for the
+  // event of the earlier free. Seen on 6.4.3 and 7.2.4.
+  like.owner = block_owner::allocating_stream_too;
+  like.free_again = repeated_free::waits_for_earlier;
   like.bad_export_pointer = hipErrorOutOfMemory;
   like.bad_managed_stream = hipErrorContextIsDestroyed;  // hip_hmm.cpp, 6.4.3
   like.ipc_address = inside_allocation::taken;

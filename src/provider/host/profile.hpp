@@ -68,6 +68,10 @@ enum class device_wait { own_captures, any_capture };
 enum class ending_stream { counted, overlooked };
 enum class reuse_limit { an_eighth, none_in_own_stream };
 enum class internal_dependencies { used, ignored };
+/// Which streams get an idle block of a pool without a wait.
+enum class block_owner { freeing_stream, allocating_stream_too };
+/// What hipFreeAsync does with a block that was lent before its earlier free had passed.
+enum class repeated_free { returns, waits_for_earlier };
 enum class last_error_rule { keeps_failure, is_of_last_call };
 enum class imported_pool { of_exporter, of_its_device };
 /// What happens to calls with an event that was destroyed.
@@ -156,6 +160,8 @@ struct profile {
   access_order pool_entries = access_order::all_or_none;
   reuse_limit reuse = reuse_limit::an_eighth;
   internal_dependencies internal = internal_dependencies::used;
+  block_owner owner = block_owner::freeing_stream;
+  repeated_free free_again = repeated_free::returns;
   hipError_t bad_export_pointer = hipErrorInvalidValue;
 
   // Other memory.
