@@ -172,19 +172,3 @@ TEST_CASE("hipIpcOpenMemHandle: a handle whose file is another one is refused") 
   INFO(result.output);
   CHECK(passed(result));
 }
-
-TEST_CASE("hipIpcGetEventHandle: events are not shared between processes") {
-  const nothing_left check;
-  const event some{hipEventDisableTiming};
-  hipIpcEventHandle_t handle{};
-  hipEvent_t imported = nullptr;
-  check_refusals({
-      {"null handle", hipIpcGetEventHandle(nullptr, some.get())},
-      {"null event", hipIpcGetEventHandle(&handle, nullptr)},
-      {"forged event", hipIpcGetEventHandle(&handle, as_handle<hipEvent_t>(0x1230)),
-       hipErrorInvalidHandle},
-      {"an event", hipIpcGetEventHandle(&handle, some.get()), hipErrorNotSupported},
-      {"open null", hipIpcOpenEventHandle(nullptr, handle)},
-      {"open", hipIpcOpenEventHandle(&imported, handle), hipErrorNotSupported},
-  });
-}

@@ -320,3 +320,27 @@ TEST_CASE("order: a prefetch moves pages and races with nothing") {
   }));
   REQUIRE(hipFree(managed) == hipSuccess);
 }
+
+TEST_CASE("order: a stream comes after the write of a number that it waits for") {
+  const two_writers race;
+  const pinned number{8};
+  const stream first;
+  const stream second;
+  const auto write = [&](std::uint32_t value) {
+    CHECK(hipStreamWriteValue32(first.get(), number.at(), value, 0) == hipSuccess);
+  };
+  const auto wait = [&](std::uint32_t value) {
+    CHECK(hipStreamWaitValue32(second.get(), number.at(), value, hipStreamWaitValueGte, ~0U) ==
+          hipSuccess);
+  };
+  CHECK(race.ordered(first.get(), second.get(), [&] {
+    write(1);
+    wait(1);
+  }));
+  CHECK(race.ordered(first.get(), second.get(), [&] {
+    wait(2);
+    write(2);
+  }));
+  // What it waited for was written before the first of the two.
+  CHECK_FALSE(race.ordered(first.get(), second.get(), [&] { wait(2); }));
+}

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <vector>
 
 #include "core/hip_compat.hpp"
@@ -13,6 +14,8 @@ namespace {
 constexpr int good = hipSuccess;
 constexpr int value = hipErrorInvalidValue;
 constexpr int handle = hipErrorInvalidHandle;
+constexpr int configuration = hipErrorInvalidConfiguration;
+constexpr int not_captured = hipErrorStreamCaptureUnsupported;
 constexpr int context = hipErrorContextIsDestroyed;
 
 constexpr auto posix = hipMemHandleTypePosixFileDescriptor;
@@ -140,6 +143,54 @@ const rule rules[] = {
     {"hipStreamWaitEvent for a destroyed event",
      [] { return int{hipStreamWaitEvent(nullptr, destroyed_event(), 0)}; },
      {handle, crashes, good, good, good, good, good, handle}},
+    {"hipStreamWriteValue32 in a captured stream",
+     [] {
+       const stream work;
+       const pinned number{8};
+       hipGraph_t graph = nullptr;
+       REQUIRE(hipStreamBeginCapture(work.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+       const int code = hipStreamWriteValue32(work.get(), number.at(), 5, 0);
+       if (hipStreamEndCapture(work.get(), &graph) == hipSuccess) {
+         REQUIRE(hipGraphDestroy(graph) == hipSuccess);
+       }
+       REQUIRE(work.wait() == hipSuccess);
+       CHECK(*number.at() == std::byte{code == good ? std::uint8_t{5} : std::uint8_t{0}});
+       return code;
+     },
+     {not_captured, good, good, good, good, good, good, not_captured}},
+    {"hipStreamWriteValue32 with flags",
+     [] {
+       const pinned number{8};
+       const int code = hipStreamWriteValue32(nullptr, number.at(), 5, 1);
+       REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
+       return code;
+     },
+     {value, good, good, good, good, good, good, value}},
+    {"hipStreamWaitValue64 of a number that is not aligned",
+     [] {
+       const pinned number{16};
+       const int code = hipStreamWaitValue64(nullptr, number.at(4), 0, hipStreamWaitValueEq, ~0ULL);
+       REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
+       return code;
+     },
+     {value, good, good, good, good, good, good, value}},
+    {"bytes that hipPointerGetAttribute writes for the size of a range",
+     [] {
+       const allocation here{64};
+       std::array<unsigned char, 8> told{};
+       told.fill(0xCD);
+       REQUIRE(hipPointerGetAttribute(told.data(), HIP_POINTER_ATTRIBUTE_RANGE_SIZE, here.at()) ==
+               hipSuccess);
+       return told[7] == 0xCD ? 4 : 8;
+     },
+     {8, 4, 4, 4, 4, 4, 4, 8}},
+    {"hipIpcGetEventHandle of an event that is not interprocess",
+     [] {
+       const event plain{hipEventDisableTiming};
+       hipIpcEventHandle_t exported{};
+       return int{hipIpcGetEventHandle(&exported, plain.get())};
+     },
+     {configuration, configuration, configuration, configuration, configuration, configuration, configuration, handle}},
     {"hipStreamGetFlags of the null stream",
      [] {
        unsigned flags = 0;

@@ -108,8 +108,7 @@ TEST_CASE("event: its arguments") {
       {"between processes, with time", [] { return create_event(hipEventInterprocess); },
        hipErrorInvalidValue},
       {"between processes",
-       [] { return create_event(hipEventInterprocess | hipEventDisableTiming); },
-       answer::not_imitated(hipErrorNotSupported, hipSuccess)},
+       [] { return create_event(hipEventInterprocess | hipEventDisableTiming); }, hipSuccess},
       {"never recorded", [&] { return hipEventQuery(event.get()); }, hipSuccess},
       {"waiting for it", [&] { return hipStreamWaitEvent(stream.get(), event.get(), 0); },
        hipSuccess},
@@ -214,4 +213,36 @@ TEST_CASE("stream: work that was submitted survives its end") {
   }
   REQUIRE(hipEventSynchronize(event.get()) == hipSuccess);
   CHECK(runs == 1);
+}
+
+TEST_CASE("stream value: a stream waits for the number that another writes") {
+  void* start = nullptr;
+  REQUIRE(hipExtMallocWithFlags(&start, 8, hipMallocSignalMemory) == hipSuccess);
+  auto* const number = static_cast<volatile std::uint64_t*>(start);
+  *number = 0;
+  {
+    const own_stream waits{hipStreamNonBlocking};
+    const own_stream writes{hipStreamNonBlocking};
+    constexpr std::uint32_t every_bit = 0xFFFFFFFF;
+    check_rules({
+        {"wait for null",
+         [&] { return hipStreamWaitValue32(waits.get(), nullptr, 1, 0, every_bit); },
+         hipErrorInvalidValue},
+        {"unknown condition",
+         [&] { return hipStreamWaitValue32(waits.get(), start, 1, 7, every_bit); },
+         hipErrorInvalidValue},
+        {"write to null", [&] { return hipStreamWriteValue64(writes.get(), nullptr, 1, 0); },
+         hipErrorInvalidValue},
+        {"wait",
+         [&] {
+           return hipStreamWaitValue32(waits.get(), start, 5, hipStreamWaitValueEq, every_bit);
+         },
+         hipSuccess},
+        {"the stream that waits", [&] { return hipStreamQuery(waits.get()); }, hipErrorNotReady},
+        {"write", [&] { return hipStreamWriteValue64(writes.get(), start, 5, 0); }, hipSuccess},
+        {"the stream, waited for", [&] { return hipStreamSynchronize(waits.get()); }, hipSuccess},
+    });
+    CHECK(*number == 5);
+  }
+  CHECK(hipFree(start) == hipSuccess);
 }

@@ -1,9 +1,50 @@
 // SPDX-License-Identifier: MIT
 #include "memory.hpp"
 
+#include <mutex>
+#include <vector>
+
 #include "call.hpp"
 
 namespace hipvmm::cuda_provider {
+namespace {
+
+// Of hipExtMallocWithFlags: how far devices see each other's writes is AMD's choice alone. Memory
+// for signals is 8 bytes of the host.
+constexpr unsigned most_extended_flags = 4;
+constexpr std::size_t signal_bytes = 8;
+
+/// Memory for signals, which hipFree frees though it is the host's. Thread-safe.
+class signal_list {
+ public:
+  /// Throws: std::bad_alloc; the memory has been freed then.
+  void note(void* start) {
+    const std::lock_guard lock{mutex_};
+    try {
+      starts_.push_back(start);
+    } catch (...) {
+      static_cast<void>(cuMemFreeHost(start));
+      throw;
+    }
+  }
+  /// Whether it was noted.
+  bool forget(void* start) noexcept {
+    const std::lock_guard lock{mutex_};
+    return std::erase(starts_, start) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<void*> starts_;
+};
+
+// Never destroyed: programs free memory while they end.
+signal_list& signals() {
+  static signal_list& only = *new signal_list;
+  return only;
+}
+
+}  // namespace
 
 bool is_stream_ordered(CUdeviceptr start) {
   CUmemoryPool pool = nullptr;
@@ -40,9 +81,34 @@ hipError_t hipMalloc(void** pointer, size_t bytes) {
   });
 }
 
+hipError_t hipExtMallocWithFlags(void** pointer, size_t bytes, unsigned int flags) {
+  return call([&](driver&) {
+    require(pointer != nullptr && flags <= most_extended_flags);
+    const bool is_for_signals = flags == hipMallocSignalMemory;
+    require(!is_for_signals || bytes == signal_bytes);
+    *pointer = nullptr;
+    if (bytes == 0) return hipSuccess;
+    if (is_for_signals) {
+      check(cuMemHostAlloc(pointer, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+      signals().note(*pointer);
+      return hipSuccess;
+    }
+    CUdeviceptr start = 0;
+    check(cuMemAlloc(&start, bytes));
+    *pointer = to_pointer(start);
+    return hipSuccess;
+  });
+}
+
 hipError_t hipFree(void* pointer) {
   return call([&](driver& machine) {
-    if (pointer != nullptr) free_now(machine, to_cuda(pointer));
+    if (pointer == nullptr) return hipSuccess;
+    if (!signals().forget(pointer)) {
+      free_now(machine, to_cuda(pointer));
+      return hipSuccess;
+    }
+    machine.wait_all();
+    check(cuMemFreeHost(pointer));
     return hipSuccess;
   });
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "call.hpp"
 
+// The header of 5.2 lacks it, later ones declare the same.
+extern "C" [[gnu::visibility("default")]] hipError_t hipStreamGetDevice(hipStream_t stream,
+                                                                        hipDevice_t* device);
+
 namespace hipvmm::cuda_provider {
 namespace {
 
@@ -77,6 +81,16 @@ hipError_t hipStreamGetPriority(hipStream_t stream, int* priority) {
   return call_on(stream, [&](driver&) {
     require(priority != nullptr);
     check(cuStreamGetPriority(to_cuda(stream), priority));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t* device) {
+  return call_on(stream, [&](driver& machine) {
+    require(device != nullptr);
+    CUdevice found = 0;
+    check(cuCtxGetDevice(&found));
+    *device = machine.ordinal_of(found);
     return hipSuccess;
   });
 }

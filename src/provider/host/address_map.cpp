@@ -127,10 +127,11 @@ address address_map::allocate(memory_kind kind, int device, std::size_t bytes, u
   return add(std::move(made));
 }
 
-address address_map::allocate_from(memory_kind kind, std::shared_ptr<chunk> memory) {
+address address_map::allocate_from(memory_kind kind, std::shared_ptr<chunk> memory,
+                                   unsigned flags) {
   const std::size_t extent = whole_pages(memory->bytes());
-  auto made = std::make_unique<region>(region{kind, memory->device(), 0, memory->bytes(), extent, 0,
-                                              everybody, everybody, memory, false, 0, 0});
+  auto made = std::make_unique<region>(region{kind, memory->device(), 0, memory->bytes(), extent,
+                                              flags, everybody, everybody, memory, false, 0, 0});
   made->start = map_usable(extent, {memory->file(), memory->offset()});
   return add(std::move(made));
 }

@@ -150,7 +150,7 @@ class address_map {
   address place_block(int device, std::size_t bytes, std::shared_ptr<tenancy> tenant,
                       const backing& pages, memory_kind kind = memory_kind::pool_block);
   /// The same over a chunk: a device allocation, of this process or imported.
-  address allocate_from(memory_kind kind, std::shared_ptr<chunk> memory);
+  address allocate_from(memory_kind kind, std::shared_ptr<chunk> memory, unsigned flags = 0);
   /// Makes the caller's own memory known. Throws: failure with hipErrorHostMemoryAlreadyRegistered
   /// when some of it is pinned already, with hipErrorInvalidValue when it is memory of HIP's.
   void register_host(address start, std::size_t bytes, int device, unsigned flags, bool writable);

@@ -48,6 +48,8 @@ int attribute_of(const runtime& machine, int device, int attribute) {
       return machine.rules().vmm == virtual_memory::offered ? 1 : 0;
     case hip_compat::memory_pool_handle_types:
       return hipMemHandleTypePosixFileDescriptor;
+    case hipDeviceAttributeCanUseStreamWaitValue:
+      return 1;
     case hipDeviceAttributeMemoryPoolsSupported:
       return machine.rules().pools_attribute;
     case hip_compat::host_register_supported:
@@ -120,7 +122,6 @@ int attribute_of(const runtime& machine, int device, int attribute) {
     case hipDeviceAttributeMaxRegistersPerBlock:
     case hipDeviceAttributeTotalConstantMemory:
     // No functions for these.
-    case hipDeviceAttributeCanUseStreamWaitValue:
     case hipDeviceAttributeMaxPitch:
     case hipDeviceAttributeImageSupport:
     case hipDeviceAttributeMaxTexture1DWidth:

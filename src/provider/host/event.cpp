@@ -7,6 +7,7 @@
 #include "capture.hpp"
 #include "core/hip_compat.hpp"
 #include "mem_pool_set.hpp"
+#include "shared_event.hpp"
 #include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
@@ -23,16 +24,32 @@ void learn(const runtime& machine, const mark& reached) {
   if (order_checker* const checker = machine.checker()) checker->learn(*reached.seen);
 }
 
+// The record that counts: of an interprocess event the last of all processes.
+struct last_record {
+  std::shared_ptr<const mark> own;       // null when there is none, or another process made it
+  std::shared_ptr<shared_event> shared;  // null when it is this process's own
+  std::uint64_t number = 0;
+};
+
+last_record last_of(const event_state& event) {
+  const std::shared_ptr<shared_event>& shared = event.shared();
+  if (shared == nullptr) return {event.last(), nullptr};
+  const std::uint64_t number = shared->last();
+  if (std::shared_ptr<const mark> own = event.mark_of(number)) return {std::move(own), nullptr};
+  return {nullptr, shared, number};
+}
+
 hipError_t create(runtime& machine, hipEvent_t* event, unsigned flags) {
   require(event != nullptr);
   require((flags & ~event_flags) == 0);
   require(std::popcount(flags & visibility_flags) <= 1);
   const bool keeps_time = (flags & hipEventDisableTiming) == 0;
+  std::shared_ptr<shared_event> shared;
   if ((flags & hipEventInterprocess) != 0) {
     require(!keeps_time);
-    return hipErrorNotSupported;
+    shared = std::make_shared<shared_event>();
   }
-  auto made = std::make_shared<event_state>(current_device(), keeps_time);
+  auto made = std::make_shared<event_state>(current_device(), keeps_time, std::move(shared));
   *event = to_handle<hipEvent_t>(machine.events().insert(std::move(made)));
   return hipSuccess;
 }
@@ -67,8 +84,19 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
     require(recorded->device() == queue->device(), hipErrorInvalidHandle);
     if (machine.captures().record_event(*queue, *recorded)) return hipSuccess;
     stream_set& streams = machine.device(queue->device()).streams;
-    recorded->record(queue->put_mark(streams.ahead_of(*queue)));
-    return hipSuccess;
+    if (recorded->shared() == nullptr) {
+      recorded->record(queue->put_mark(streams.ahead_of(*queue)));
+      return hipSuccess;
+    }
+    const std::uint64_t number = recorded->shared()->begin_record();
+    try {
+      recorded->record(queue->put_mark(streams.ahead_of(*queue)), number);
+      return machine.submit(*queue, shared_mark_operation{recorded->shared(), number},
+                            completion::asynchronous);
+    } catch (...) {
+      recorded->shared()->reach(number);  // nobody waits for work that was never submitted
+      throw;
+    }
   });
 }
 
@@ -76,7 +104,12 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
   return call(__func__, [&](runtime& machine) {
     const std::shared_ptr<event_state> awaited = machine.event(event);
     machine.captures().refuse_wait_for(*awaited);
-    const std::shared_ptr<const mark> last = awaited->last();
+    const auto [last, shared, number] = last_of(*awaited);
+    if (shared != nullptr) {
+      require(shared->reached(number) || !stream_queue::is_in_host_function(),
+              hipErrorIllegalState);
+      return shared->wait(number);
+    }
     if (last == nullptr) return hipSuccess;
     last->where.wait();
     learn(machine, *last);
@@ -89,7 +122,8 @@ hipError_t hipEventQuery(hipEvent_t event) {
   return call(__func__, [&](runtime& machine) {
     const std::shared_ptr<event_state> awaited = machine.event(event);
     machine.captures().refuse_wait_for(*awaited);
-    const std::shared_ptr<const mark> last = awaited->last();
+    const auto [last, shared, number] = last_of(*awaited);
+    if (shared != nullptr) return shared->reached(number) ? hipSuccess : hipErrorNotReady;
     if (last == nullptr) return hipSuccess;
     if (!last->where.reached()) return hipErrorNotReady;
     learn(machine, *last);

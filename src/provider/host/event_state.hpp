@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -15,14 +16,26 @@ struct captured_mark;
 /// recording.
 class event_state {
  public:
-  event_state(int device, bool keeps_time) noexcept : device_{device}, keeps_time_{keeps_time} {}
+  event_state(int device, bool keeps_time, std::shared_ptr<shared_event> shared = nullptr,
+              bool is_opened = false) noexcept
+      : device_{device},
+        keeps_time_{keeps_time},
+        is_opened_{is_opened},
+        shared_{std::move(shared)} {}
 
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] bool keeps_time() const noexcept { return keeps_time_; }
 
-  void record(std::shared_ptr<mark> made) {
+  /// What processes share of an interprocess event; null for any other.
+  [[nodiscard]] const std::shared_ptr<shared_event>& shared() const noexcept { return shared_; }
+  /// Whether another process made it.
+  [[nodiscard]] bool is_opened() const noexcept { return is_opened_; }
+
+  /// `number` is that of the record among those of all processes.
+  void record(std::shared_ptr<mark> made, std::uint64_t number = 0) {
     const std::lock_guard lock{mutex_};
     last_.swap(made);
+    number_ = number;
     captured_.reset();
   }
   void record_captured(std::shared_ptr<const captured_mark> made) {
@@ -35,6 +48,11 @@ class event_state {
     const std::lock_guard lock{mutex_};
     return last_;
   }
+  /// The mark of a record of all processes; null when another process made it.
+  [[nodiscard]] std::shared_ptr<const mark> mark_of(std::uint64_t number) const {
+    const std::lock_guard lock{mutex_};
+    return number_ == number ? last_ : nullptr;
+  }
   /// Null unless recorded last in a capture.
   [[nodiscard]] std::shared_ptr<const captured_mark> captured() const {
     const std::lock_guard lock{mutex_};
@@ -44,8 +62,11 @@ class event_state {
  private:
   const int device_;
   const bool keeps_time_;
+  const bool is_opened_;
+  const std::shared_ptr<shared_event> shared_;
   mutable std::mutex mutex_;
   std::shared_ptr<mark> last_;
+  std::uint64_t number_ = 0;
   std::shared_ptr<const captured_mark> captured_;
 };
 

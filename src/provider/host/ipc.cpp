@@ -105,20 +105,3 @@ hipError_t hipIpcCloseMemHandle(void* pointer) {
     return hipSuccess;
   });
 }
-
-// An event is a point in a queue of this process; hipEventCreateWithFlags refuses interprocess
-// ones.
-hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t* handle, hipEvent_t event) {
-  return call(__func__, [&](runtime& machine) {
-    require(handle != nullptr && event != nullptr);
-    machine.event(event);
-    return hipErrorNotSupported;
-  });
-}
-
-hipError_t hipIpcOpenEventHandle(hipEvent_t* event, hipIpcEventHandle_t) {
-  return call(__func__, [&](runtime&) {
-    require(event != nullptr);
-    return hipErrorNotSupported;
-  });
-}

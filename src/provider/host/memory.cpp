@@ -19,6 +19,11 @@ constexpr unsigned host_flags = hipHostMallocPortable | hipHostMallocMapped |
                                 hipHostMallocWriteCombined | hipHostMallocNumaUser |
                                 hipHostMallocCoherent | hipHostMallocNonCoherent;
 
+// Of hipExtMallocWithFlags: default, fine-grained, for signals, uncached and contiguous, which
+// newer headers have. Signals are 8 bytes, which the host and devices use at once.
+constexpr unsigned most_extended_flags = 4;
+constexpr std::size_t signal_bytes = 8;
+
 hipError_t allocate_host(runtime& machine, void** pointer, std::size_t bytes, unsigned flags) {
   require(pointer != nullptr);
   *pointer = nullptr;
@@ -58,7 +63,8 @@ bool is_freed_by_hip_free(memory_kind kind) noexcept {
 
 void free_now(runtime& machine, address start) {
   const std::optional<region> found = machine.addresses().find(start);
-  require(found && found->start == start && is_freed_by_hip_free(found->kind));
+  require(found && found->start == start);
+  require(is_freed_by_hip_free(found->kind) || is_signal(*found));
   const bool has_pool =
       found->kind == memory_kind::pool_block || found->kind == memory_kind::graph_allocation;
   if (has_pool) {
@@ -95,6 +101,27 @@ hipError_t hipMalloc(void** pointer, size_t bytes) {
     auto memory = std::make_shared<chunk>(machine.device(id).memory, pinned_on(id), bytes);
     *pointer = pointer_to(
         machine.addresses().allocate_from(memory_kind::device_allocation, std::move(memory)));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipExtMallocWithFlags(void** pointer, size_t bytes, unsigned int flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(pointer != nullptr && flags <= most_extended_flags);
+    const bool is_for_signals = flags == hipMallocSignalMemory;
+    require(!is_for_signals || bytes == signal_bytes);
+    machine.captures().refuse_unsafe();
+    *pointer = nullptr;
+    if (bytes == 0) return hipSuccess;
+    const int id = current_device();
+    if (is_for_signals) {
+      *pointer = pointer_to(machine.addresses().allocate(memory_kind::host_allocation, id, bytes,
+                                                         flags | signal_mark));
+      return hipSuccess;
+    }
+    auto memory = std::make_shared<chunk>(machine.device(id).memory, pinned_on(id), bytes);
+    *pointer = pointer_to(machine.addresses().allocate_from(memory_kind::device_allocation,
+                                                            std::move(memory), flags));
     return hipSuccess;
   });
 }

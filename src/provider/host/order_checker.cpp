@@ -83,13 +83,30 @@ void order_checker::follow(const stream_queue& stream, const order_clock& finish
   streams_.follow(stream, finished);
 }
 
+void order_checker::await_value(const stream_queue& stream,
+                                const value_wait_operation& wait) noexcept {
+  const guard lock{mutex_};
+  values_.await(stream, wait, streams_);
+}
+
+void order_checker::write_value(const stream_queue& stream,
+                                const value_write_operation& write) noexcept {
+  const guard lock{mutex_};
+  values_.write(stream, write, streams_);
+}
+
 std::uint64_t order_checker::submit(const stream_queue& stream, operation& work) noexcept {
   const guard lock{mutex_};
   if (auto* const host = std::get_if<host_operation>(&work)) {
     host->seen = std::make_shared<const order_clock>(streams_.place(stream));
     return 0;
   }
-  if (suspensions != 0 || std::holds_alternative<wait_operation>(work)) return 0;
+  const bool is_order_only = std::holds_alternative<wait_operation>(work) ||
+                             std::holds_alternative<shared_wait_operation>(work) ||
+                             std::holds_alternative<shared_mark_operation>(work) ||
+                             std::holds_alternative<value_wait_operation>(work) ||
+                             std::holds_alternative<value_write_operation>(work);
+  if (suspensions != 0 || is_order_only) return 0;
   const order_deed deed = next_deed(stream);
   const auto touch = [&](const endpoint& side, order_use how, std::size_t bytes) {
     // Pageable memory is the program's own, and is read or written before the call returns.

@@ -10,6 +10,7 @@
 #include "order_memory.hpp"
 #include "order_reports.hpp"
 #include "order_streams.hpp"
+#include "order_values.hpp"
 
 namespace hipvmm::host_provider {
 
@@ -46,6 +47,11 @@ class order_checker {
   void learn(const order_clock& finished) noexcept;
   /// Later work of the stream comes after what was finished at another place.
   void follow(const stream_queue& stream, const order_clock& finished) noexcept;
+
+  /// A stream waits for a number in memory, or writes one, by work that was just submitted. Later
+  /// work of those who wait comes after a write that lets them go on.
+  void await_value(const stream_queue& stream, const value_wait_operation& wait) noexcept;
+  void write_value(const stream_queue& stream, const value_write_operation& write) noexcept;
 
   /// Judges work about to be submitted and remembers it; gives its number in the stream.
   std::uint64_t submit(const stream_queue& stream, operation& work) noexcept;
@@ -87,6 +93,7 @@ class order_checker {
   mutable std::mutex mutex_;
   order_streams streams_;
   order_memory memory_;
+  order_values values_;
   order_reports reports_;
 };
 

@@ -70,6 +70,8 @@ constexpr profile rocm_5_7() {
   like.destroyed_stream = hipErrorContextIsDestroyed;
   like.filled_stream = bad_pointer::followed;
   like.destroyed_event = dead_event::followed;
+  like.stream_values = value_calls::as_amd;
+  like.range_size = told_size::four_bytes;
   return like;
 }
 
@@ -217,6 +219,7 @@ constexpr profile cuda_13() {
   like.captured_device = device_wait::own_captures;
   like.unknown_limit = hipErrorUnsupportedLimit;
   like.null_stream_flags = hipSuccess;
+  like.unshared_event = hipErrorInvalidHandle;
   return like;
 }
 

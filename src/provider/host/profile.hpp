@@ -83,6 +83,11 @@ enum class dead_event {
 enum class peer_fill { as_peers_may, any_owner };
 /// Whose rights to mapped memory a copy from or to the host needs.
 enum class host_copy { by_stream, by_owner };
+/// hipStreamWaitValue and hipStreamWriteValue: captures, flags of writes and alignment are looked
+/// at, or a captured stream does them at once and the others do not matter.
+enum class value_calls { checked, as_amd };
+/// What hipPointerGetAttribute writes for the size of a range.
+enum class told_size { eight_bytes, four_bytes };
 enum class second_registration { refused, taken };
 enum class peer_rank { link_type, order };
 enum class self_peer { device_checked, always_zero };
@@ -171,6 +176,7 @@ struct profile {
   inside_allocation ipc_address = inside_allocation::refused;
 
   hipError_t unregistered = hipSuccess;  // hipPointerGetAttributes of memory HIP does not know
+  told_size range_size = told_size::eight_bytes;
   second_registration registered_again = second_registration::refused;
   hipError_t unknown_limit = hipErrorInvalidValue;  // beyond the enumeration
   peer_fill fills = peer_fill::as_peers_may;
@@ -182,6 +188,8 @@ struct profile {
   bad_pointer filled_stream = bad_pointer::refused;  // a fill in a destroyed one
   dead_event destroyed_event = dead_event::refused;
   hipError_t null_stream_flags = hipErrorInvalidValue;
+  value_calls stream_values = value_calls::checked;
+  hipError_t unshared_event = hipErrorInvalidConfiguration;  // hipIpcGetEventHandle of another kind
 
   // Stream capture.
   hipError_t event_of_invalidated = hipErrorCapturedEvent;  // hipSuccess: as if never recorded

@@ -147,6 +147,14 @@ std::shared_ptr<event_state> runtime::event(hipEvent_t handle) {
 
 hipError_t runtime::submit(stream_queue& queue, operation work, completion how) {
   if (captures_->record(queue, work)) return hipSuccess;
+  return enqueue(queue, std::move(work), how);
+}
+
+hipError_t runtime::submit_beside_capture(stream_queue& queue, operation work) {
+  return enqueue(queue, std::move(work), completion::asynchronous);
+}
+
+hipError_t runtime::enqueue(stream_queue& queue, operation work, completion how) {
   std::vector<position> after = device(queue.device()).streams.ahead_of(queue);
   order_submission noted{checker_.get(), queue, work};
   if (how == completion::synchronous) {

@@ -95,6 +95,8 @@ class runtime {
   /// Submits work in the order that the null stream's rules give, or records it where the stream is
   /// captured.
   hipError_t submit(stream_queue& queue, operation work, completion how);
+  /// The same where the stream is captured, and nothing is recorded.
+  hipError_t submit_beside_capture(stream_queue& queue, operation work);
   /// The stream takes no more work.
   void forget_capture(const stream_queue& closed);
   void retire(stream_queue& drained);
@@ -105,6 +107,7 @@ class runtime {
 
  private:
   runtime();
+  hipError_t enqueue(stream_queue& queue, operation work, completion how);
   ~runtime();
 
   settings configuration_;

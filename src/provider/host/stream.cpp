@@ -6,7 +6,12 @@
 #include "capture.hpp"
 #include "core/hip_compat.hpp"
 #include "mem_pool_set.hpp"
+#include "shared_event.hpp"
 #include "thread_state.hpp"
+
+// The header of 5.2 lacks it, later ones declare the same.
+extern "C" [[gnu::visibility("default")]] hipError_t hipStreamGetDevice(hipStream_t stream,
+                                                                        hipDevice_t* device);
 
 namespace hipvmm::host_provider {
 namespace {
@@ -119,7 +124,16 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int
     if (may_be_gone && machine.events().find(from_handle(event)) == nullptr) return hipSuccess;
     const std::shared_ptr<event_state> awaited = machine.event(event);
     if (machine.captures().record_wait(*queue, *awaited)) return hipSuccess;
-    const std::shared_ptr<const mark> last = awaited->last();
+    std::shared_ptr<const mark> last = awaited->last();
+    if (const std::shared_ptr<shared_event>& shared = awaited->shared()) {
+      const std::uint64_t number = shared->last();
+      last = awaited->mark_of(number);
+      if (last == nullptr) {  // the record of another process, or none
+        if (shared->reached(number)) return hipSuccess;
+        return machine.submit(*queue, shared_wait_operation{shared, number},
+                              completion::asynchronous);
+      }
+    }
     if (last == nullptr) return hipSuccess;
     queue->follow(*last);
     if (last->where.reached()) return hipSuccess;
@@ -163,6 +177,14 @@ hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void* use
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
     return machine.submit(*queue, host_operation{function, nullptr, stream, user_data},
                           completion::asynchronous);
+  });
+}
+
+hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t* device) {
+  return call(__func__, [&](runtime& machine) {
+    require(device != nullptr);
+    *device = machine.stream(stream)->device();
+    return hipSuccess;
   });
 }
 

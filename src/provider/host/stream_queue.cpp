@@ -10,6 +10,7 @@
 #include "failure.hpp"
 #include "graph.hpp"
 #include "runtime.hpp"
+#include "shared_event.hpp"
 
 namespace hipvmm::host_provider {
 namespace {
@@ -154,6 +155,8 @@ hipError_t stream_queue::peek_error() const {
   return error_;
 }
 
+bool stream_queue::is_in_host_function() noexcept { return inside_host_function; }
+
 void stream_queue::close() {
   machine_.forget_capture(*this);
   bool started = false;
@@ -255,6 +258,19 @@ hipError_t stream_queue::execute(operation& work) {
     hipError_t operator()(copy_operation& each) const { return perform(queue.machine_, each); }
     hipError_t operator()(fill_operation& each) const { return perform(queue.machine_, each); }
     hipError_t operator()(prefetch_operation& each) const { return perform(each); }
+    hipError_t operator()(value_wait_operation& each) const {
+      return perform(queue.machine_, each);
+    }
+    hipError_t operator()(value_write_operation& each) const {
+      return perform(queue.machine_, each);
+    }
+    hipError_t operator()(shared_mark_operation& each) const {
+      each.event->reach(each.number);
+      return hipSuccess;
+    }
+    hipError_t operator()(shared_wait_operation& each) const {
+      return each.event->wait(each.number);
+    }
     hipError_t operator()(graph_memory_operation& each) const {
       if (each.step == graph_memory_step::allocate) {
         each.memory->open();

@@ -21,6 +21,7 @@
 namespace hipvmm::host_provider {
 
 class graph_memory;
+class shared_event;
 class stream_queue;
 struct graph_program;
 
@@ -68,13 +69,24 @@ struct graph_memory_operation {
   std::shared_ptr<graph_memory> memory;
   graph_memory_step step;
 };
+/// The record of an interprocess event with that number is reached.
+struct shared_mark_operation {
+  std::shared_ptr<shared_event> event;
+  std::uint64_t number;
+};
+/// Waits until it is.
+struct shared_wait_operation {
+  std::shared_ptr<shared_event> event;
+  std::uint64_t number;
+};
 /// All that an executable graph does.
 struct graph_operation {
   std::shared_ptr<const graph_program> program;
 };
 using operation =
     std::variant<mark_operation, wait_operation, host_operation, copy_operation, fill_operation,
-                 prefetch_operation, graph_memory_operation, graph_operation>;
+                 prefetch_operation, graph_memory_operation, graph_operation, value_wait_operation,
+                 value_write_operation, shared_mark_operation, shared_wait_operation>;
 
 enum class stream_order {
   null,          ///< the legacy null stream of its device
@@ -122,6 +134,9 @@ class stream_queue : public std::enable_shared_from_this<stream_queue> {
   /// The first error of its operations since the last call; success when there is none.
   hipError_t take_error() noexcept;
   [[nodiscard]] hipError_t peek_error() const;
+
+  /// Whether the calling thread runs a host function, which must not wait.
+  [[nodiscard]] static bool is_in_host_function() noexcept;
 
   /// Lets submitted work finish, then ends the worker; no work may be submitted afterwards.
   void close();

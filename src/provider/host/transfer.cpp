@@ -2,8 +2,11 @@
 #include "transfer.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <thread>
 
 #include "failure.hpp"
 #include "managed_pages.hpp"
@@ -104,7 +107,76 @@ void fill_slice(address start, const fill_operation& work, std::size_t bytes) {
   }
 }
 
+template <class Number>
+std::uint64_t number_at(address at) noexcept {
+  if (at % sizeof(Number) == 0) {
+    return std::atomic_ref{*static_cast<Number*>(pointer_to(at))}.load(std::memory_order_acquire);
+  }
+  Number value{};
+  std::memcpy(&value, pointer_to(at), sizeof(value));
+  return value;
+}
+
+template <class Number>
+void put_number(address at, std::uint64_t number) noexcept {
+  const auto value = static_cast<Number>(number);
+  if (at % sizeof(Number) == 0) {
+    std::atomic_ref{*static_cast<Number*>(pointer_to(at))}.store(value, std::memory_order_release);
+  } else {
+    std::memcpy(pointer_to(at), &value, sizeof(value));
+  }
+}
+
+std::uint64_t read_number(runtime& machine, const value_wait_operation& work) {
+  const address_map::pin held = hold(machine, work.memory, right::read, 0, work.width);
+  require(held.bytes() == work.width, hipErrorIllegalAddress);
+  if (!held.seen()) return 0;
+  const address at = held.read_at(work.memory.start);
+  return work.width == 4 ? number_at<std::uint32_t>(at) : number_at<std::uint64_t>(at);
+}
+
 }  // namespace
+
+bool is_met(const value_wait_operation& wait, std::uint64_t found) noexcept {
+  switch (wait.condition) {
+    case value_condition::at_least:
+      return (found & wait.mask) >= wait.value;
+    case value_condition::equal:
+      return (found & wait.mask) == wait.value;
+    case value_condition::any_bit:
+      return (found & wait.mask & wait.value) != 0;
+    default:
+      return (~(found | wait.value) & wait.mask) != 0;
+  }
+}
+
+hipError_t perform(runtime& machine, value_wait_operation& work) {
+  constexpr std::chrono::microseconds pause{50};
+  try {
+    while (!is_met(work, read_number(machine, work))) std::this_thread::sleep_for(pause);
+  } catch (const failure& error) {
+    return error.code();
+  }
+  return hipSuccess;
+}
+
+hipError_t perform(runtime& machine, value_write_operation& work) {
+  try {
+    const address_map::pin held = hold(machine, work.memory, right::write, 0, work.width);
+    require(held.bytes() == work.width, hipErrorIllegalAddress);
+    if (!held.seen()) return hipSuccess;
+    held.write_at(work.memory.start, [&work](address at) {
+      if (work.width == 4) {
+        put_number<std::uint32_t>(at, work.value);
+      } else {
+        put_number<std::uint64_t>(at, work.value);
+      }
+    });
+  } catch (const failure& error) {
+    return error.code();
+  }
+  return hipSuccess;
+}
 
 bool allowed(const runtime& machine, const endpoint& side, right needed, std::size_t bytes) {
   return machine.addresses().allows(side.start, bytes, request_for(machine, side, needed));

@@ -39,6 +39,27 @@ struct fill_operation {
   std::size_t count;
 };
 
+/// When a stream that waits for a value goes on, by the bits of the mask.
+enum class value_condition { at_least, equal, any_bit, not_all_bits };
+
+/// Waits until `width` bytes (4 or 8) of memory, read as one number, meet a condition.
+struct value_wait_operation {
+  endpoint memory;
+  unsigned width;
+  value_condition condition;
+  std::uint64_t value;
+  std::uint64_t mask;
+};
+
+/// Writes a number of `width` bytes (4 or 8).
+struct value_write_operation {
+  endpoint memory;
+  unsigned width;
+  std::uint64_t value;
+};
+
+[[nodiscard]] bool is_met(const value_wait_operation& wait, std::uint64_t found) noexcept;
+
 /// Whether each byte may be touched now: the check made when work is submitted.
 bool allowed(const runtime& machine, const endpoint& side, right needed, std::size_t bytes);
 
@@ -46,5 +67,9 @@ bool allowed(const runtime& machine, const endpoint& side, right needed, std::si
 /// or revoked since it was submitted. Gives hipErrorIllegalAddress then.
 hipError_t perform(runtime& machine, copy_operation& work);
 hipError_t perform(runtime& machine, fill_operation& work);
+/// Looks at the memory again and again, for anybody may write it: streams, the host, other
+/// processes. It is not kept from being unmapped meanwhile, which ends the wait so too.
+hipError_t perform(runtime& machine, value_wait_operation& work);
+hipError_t perform(runtime& machine, value_write_operation& work);
 
 }  // namespace hipvmm::host_provider
