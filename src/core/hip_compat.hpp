@@ -7,7 +7,8 @@
 #include <cstring>
 
 // The one file that knows HIP header versions. It includes nothing of hipvmm, so that the providers
-// may use it too. Read against 5.2.3, 5.7.1 and 6.4.3; 7.x by its published sources.
+// may use it too. Read against 5.2.3, 5.7.1, 6.4.3 and 7.2.4, and against the published header of
+// the HIP 10 line, whose functions depend on HIP_FORCE_API_VERSION.
 namespace hipvmm::hip_compat {
 
 // hipPointerAttribute_t calls the field `memoryType` up to 5.x and `type` from 6.0 on.
@@ -40,8 +41,16 @@ inline constexpr int host_register_supported =
 inline constexpr int memory_pool_handle_types = host_register_supported + 1;
 inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGrainSupport) + 1;
 
-// hipDeviceProp_t says from 6.0 on what only attributes said before. It is another type then, and
-// hipGetDeviceProperties another symbol: the header gives both names a suffix by a macro.
+// The function to define for hipGetDeviceProperties. From 6.0 on it is another symbol, for
+// hipDeviceProp_t is another type: up to 7.x the name is a macro for it, in HIP 10 an inline
+// function that calls it.
+#if HIP_VERSION_MAJOR >= 6
+#define HIPVMM_GET_DEVICE_PROPERTIES hipGetDevicePropertiesR0600
+#else
+#define HIPVMM_GET_DEVICE_PROPERTIES hipGetDeviceProperties
+#endif
+
+// hipDeviceProp_t says from 6.0 on what only attributes said before.
 // `attribute(number)` is what hipDeviceGetAttribute gives.
 template <class Attribute>
 void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
@@ -75,9 +84,32 @@ inline constexpr unsigned local_memory_resize_to_max = 0x10;
 inline constexpr unsigned event_disable_system_fence = 0x20000000;
 inline constexpr int device_to_device_no_cu = 1024;
 
-// hipMemLocationTypeHost and hipMemAllocationTypeUncached are younger than 6.4.
+// hipMemLocationTypeHost, two more for nodes of the host and hipMemAllocationTypeUncached are
+// younger than 6.4.
 inline constexpr int host_location = 2;
+inline constexpr int host_node_location = 3;
+inline constexpr int nearest_host_node_location = 4;
 inline constexpr int uncached_allocation = 0x40000000;
+
+// The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId: it becomes what the
+// header declares, an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
+class advice_place {
+ public:
+  using location = hipMemLocation;
+
+  explicit constexpr advice_place(int ordinal) noexcept : ordinal_{ordinal} {}
+
+  constexpr operator int() const noexcept { return ordinal_; }
+  operator location() const noexcept {
+    location result{hipMemLocationTypeDevice, ordinal_};
+    // Copied, for older headers have no enumerator of this number.
+    if (ordinal_ == hipCpuDeviceId) std::memcpy(&result.type, &host_location, sizeof(result.type));
+    return result;
+  }
+
+ private:
+  int ordinal_;
+};
 
 // Numbers of hipRuntimeGetVersion. HIP's first is 10000000; those below are CUDA's.
 inline bool is_cuda_version(int version) { return version < 10000000; }

@@ -95,7 +95,7 @@ void give_advice(const void* pointer, std::size_t bytes, hipMemoryAdvise advice,
   const int place = to_hip(where);
   const bool is_of_amd =
       advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain;
-  const hipError_t result = hipMemAdvise(pointer, bytes, advice, place);
+  const hipError_t result = hipMemAdvise(pointer, bytes, advice, hip_compat::advice_place{place});
   check_place(result, "hipMemAdvise", where);
   check_range(result, "hipMemAdvise", pointer, bytes, is_of_amd ? amd_alone : no_xnack);
 }

@@ -9,7 +9,8 @@ library=$3
 provider=${4:-}
 
 # hip_names NM_OPTION...: the HIP functions among the symbols, without their versions and without the
-# suffix that headers from 6.0 on give to functions of hipDeviceProp_t.
+# suffix that headers from 6.0 on give to functions of hipDeviceProp_t. In the HIP 10 line
+# hipMemAdvise is an inline function, so that the library leaves its successor undefined.
 hip_names() {
   "$nm" -P "$@" | sed -n 's/^\(hip[A-Z][A-Za-z0-9_]*\)[@ ].*/\1/p' | sed 's/R0600$//' | sort -u
 }
@@ -31,7 +32,8 @@ surface_used | cut -d' ' -f1 | sort >"$work/used"
 
 dynamic=()
 [[ $library == *.a ]] || dynamic=(--dynamic)
-hip_names --undefined-only "${dynamic[@]}" "$library" >"$work/undefined"
+hip_names --undefined-only "${dynamic[@]}" "$library" | sed 's/^hipMemAdvise_v2$/hipMemAdvise/' |
+  sort -u >"$work/undefined"
 compare "$work/used" "$work/undefined" "$library" used
 
 if [[ -n $provider ]]; then

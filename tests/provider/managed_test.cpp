@@ -8,6 +8,7 @@
 
 #include "core/hip_compat.hpp"
 #include "managed_fixture.hpp"
+#include "provider/memory_advice.hpp"
 
 using namespace hipvmm::test;
 
@@ -177,6 +178,47 @@ TEST_CASE("hipMemAdvise: read mostly looks at no device") {
   const managed some{page};
   CHECK(hipMemAdvise(some.at(), page, hipMemAdviseSetReadMostly, 99) == hipSuccess);
   CHECK(hipMemAdvise(some.at(), page, hipMemAdviseUnsetReadMostly, -12) == hipSuccess);
+}
+
+TEST_CASE("hipMemAdvise_v2: a location names the device or the host") {
+  const nothing_left check;
+  const managed some{page};
+  const auto prefer = [&](int type, int id) {
+    hipMemLocation location{hipMemLocationTypeInvalid, id};
+    std::memcpy(&location.type, &type, sizeof(location.type));
+    return hipMemAdvise_v2(some.at(), page, hipMemAdviseSetPreferredLocation, location);
+  };
+  const auto preferred = [&] {
+    return attribute(hipMemRangeAttributePreferredLocation, some.at(), page);
+  };
+  CHECK(prefer(hipMemLocationTypeDevice, 1) == hipSuccess);
+  CHECK(preferred() == 1);
+  for (const int type : {hipvmm::hip_compat::host_location, hipvmm::hip_compat::host_node_location,
+                         hipvmm::hip_compat::nearest_host_node_location}) {
+    advise(some.at(), page, hipMemAdviseSetPreferredLocation, 2);
+    CHECK(prefer(type, 7) == hipSuccess);
+    CHECK(preferred() == cpu);
+  }
+  advise(some.at(), page, hipMemAdviseSetPreferredLocation, 2);
+  check_refusals({
+      {"no location", prefer(hipMemLocationTypeInvalid, 0)},
+      {"unknown location", prefer(9, 0)},
+      {"no such device", prefer(hipMemLocationTypeDevice, 3), hipErrorInvalidDevice},
+      {"the host as a device", prefer(hipMemLocationTypeDevice, hipInvalidDeviceId),
+       hipErrorInvalidDevice},
+      {"null",
+       hipMemAdvise_v2(nullptr, page, hipMemAdviseSetReadMostly, {hipMemLocationTypeDevice, 0})},
+  });
+  CHECK(preferred() == 2);
+}
+
+TEST_CASE("hip_compat: a place of advice is an ordinal or a location, as the header takes it") {
+  const hipMemLocation device = hipvmm::hip_compat::advice_place{2};
+  CHECK(hipvmm::provider::ordinal_of(device) == 2);
+  const hipMemLocation host = hipvmm::hip_compat::advice_place{cpu};
+  CHECK(hipvmm::provider::ordinal_of(host) == cpu);
+  const int ordinal = hipvmm::hip_compat::advice_place{2};
+  CHECK(ordinal == 2);
 }
 
 TEST_CASE("hipMemRangeGetAttribute: arguments outside the rules are refused") {

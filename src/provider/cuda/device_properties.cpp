@@ -27,7 +27,7 @@ hipDeviceProp_t properties_of(CUdevice device) {
 
 using namespace hipvmm::cuda_provider;
 
-hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
+hipError_t HIPVMM_GET_DEVICE_PROPERTIES(hipDeviceProp_t* properties, int device) {
   return call_bare([&] {
     const driver& machine = driver_with_device();
     require(properties != nullptr);

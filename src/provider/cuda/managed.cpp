@@ -4,6 +4,7 @@
 #include "call.hpp"
 #include "core/hip_compat.hpp"
 #include "cuda_compat.hpp"
+#include "provider/memory_advice.hpp"
 
 namespace hipvmm::cuda_provider {
 namespace {
@@ -40,6 +41,15 @@ CUmem_advise advice_of(int advice) {
 // Where the advice names no place, HIP looks at none.
 bool names_a_place(CUmem_advise advice) noexcept {
   return advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY;
+}
+
+hipError_t advise(const driver& machine, const void* pointer, std::size_t bytes,
+                  hipMemoryAdvise advice, int ordinal) {
+  const CUmem_advise wanted = advice_of(value_of(advice));
+  const CUdevice place =
+      names_a_place(wanted) ? place_of(machine, ordinal) : machine.device(current_device());
+  check(cuda_compat::advise(to_cuda(pointer), bytes, wanted, place));
+  return hipSuccess;
 }
 
 CUmem_range_attribute range_attribute_of(int attribute) {
@@ -88,11 +98,15 @@ hipError_t hipMemPrefetchAsync(const void* pointer, size_t bytes, int device, hi
 hipError_t hipMemAdvise(const void* pointer, size_t bytes, hipMemoryAdvise advice, int device) {
   return call([&](driver& machine) {
     require(pointer != nullptr && bytes != 0);
-    const CUmem_advise wanted = advice_of(value_of(advice));
-    const CUdevice place =
-        names_a_place(wanted) ? place_of(machine, device) : machine.device(current_device());
-    check(cuda_compat::advise(to_cuda(pointer), bytes, wanted, place));
-    return hipSuccess;
+    return advise(machine, pointer, bytes, advice, device);
+  });
+}
+
+hipError_t hipMemAdvise_v2(const void* pointer, size_t bytes, hipMemoryAdvise advice,
+                           hipMemLocation location) {
+  return call([&](driver& machine) {
+    require(pointer != nullptr && bytes != 0);
+    return advise(machine, pointer, bytes, advice, hipvmm::provider::ordinal_of(location));
   });
 }
 

@@ -121,8 +121,8 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int
   });
 }
 
-hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
-  // One name for the plan of faults under any header, also where this one is a macro.
+hipError_t HIPVMM_GET_DEVICE_PROPERTIES(hipDeviceProp_t* properties, int device) {
+  // One name for the plan of faults under any header.
   return call("hipGetDeviceProperties", [&](runtime& machine) {
     require(properties != nullptr);
     require(machine.has_device(device), hipErrorInvalidDevice);

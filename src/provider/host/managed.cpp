@@ -12,6 +12,7 @@
 #include "managed_pages.hpp"
 #include "memory.hpp"
 #include "pointers.hpp"
+#include "provider/memory_advice.hpp"
 #include "thread_state.hpp"
 
 namespace hipvmm::host_provider {
@@ -81,6 +82,15 @@ std::function<void(page_state&)> change_for(int advice, int place) {
     default:
       throw failure{hipErrorInvalidValue};
   }
+}
+
+hipError_t advise(runtime& machine, const void* pointer, std::size_t bytes, int wanted, int place) {
+  const std::function<void(page_state&)> change = change_for(wanted, place);
+  if (names_a_place(wanted)) require_place(machine, place);
+  if (is_about_access(wanted) && place != hipCpuDeviceId) require_concurrent_access(machine);
+  if (is_reached(machine, pointer)) return hipSuccess;
+  owner_of(machine, pointer, bytes).pages->change(address_of(pointer), bytes, change);
+  return hipSuccess;
 }
 
 // What all pages of a range have in common.
@@ -207,13 +217,16 @@ hipError_t hipMemPrefetchAsync(const void* pointer, size_t bytes, int device, hi
 hipError_t hipMemAdvise(const void* pointer, size_t bytes, hipMemoryAdvise advice, int device) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0);
-    const int wanted = value_of(advice);
-    const std::function<void(page_state&)> change = change_for(wanted, device);
-    if (names_a_place(wanted)) require_place(machine, device);
-    if (is_about_access(wanted) && device != hipCpuDeviceId) require_concurrent_access(machine);
-    if (is_reached(machine, pointer)) return hipSuccess;
-    owner_of(machine, pointer, bytes).pages->change(address_of(pointer), bytes, change);
-    return hipSuccess;
+    return advise(machine, pointer, bytes, value_of(advice), device);
+  });
+}
+
+hipError_t hipMemAdvise_v2(const void* pointer, size_t bytes, hipMemoryAdvise advice,
+                           hipMemLocation location) {
+  return call(__func__, [&](runtime& machine) {
+    require(pointer != nullptr && bytes != 0);
+    return advise(machine, pointer, bytes, value_of(advice),
+                  hipvmm::provider::ordinal_of(location));
   });
 }
 
