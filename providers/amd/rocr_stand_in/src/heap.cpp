@@ -42,16 +42,12 @@ heap::heap(unsigned node, std::uint64_t budget)
 bool heap::allocate(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t& offset) {
   std::lock_guard guard(lock_);
   if (bytes > budget_ || used_ > budget_ - bytes) return false;
-  const auto fits = [&](const auto& gap) {
-    const std::uint64_t start = round_up(gap.first, alignment);
-    return start + bytes <= gap.first + gap.second;
-  };
-  auto gap = std::find_if(gaps_.lower_bound(next_), gaps_.end(), fits);
-  if (gap == gaps_.end()) gap = std::find_if(gaps_.begin(), gaps_.end(), fits);
-  if (gap == gaps_.end()) return false;
+  if (!find_gap(next_, bytes, alignment, offset) && !find_gap(0, bytes, alignment, offset)) {
+    return false;
+  }
+  const auto gap = std::prev(gaps_.upper_bound(offset));
   const std::uint64_t first = gap->first;
   const std::uint64_t end = first + gap->second;
-  offset = round_up(first, alignment);
   gaps_.erase(gap);
   if (offset > first) gaps_[first] = offset - first;
   if (end > offset + bytes) gaps_[offset + bytes] = end - offset - bytes;
@@ -59,6 +55,17 @@ bool heap::allocate(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t&
   used_ += bytes;
   peak_ = std::max(peak_, used_);
   return true;
+}
+
+bool heap::find_gap(std::uint64_t from, std::uint64_t bytes, std::uint64_t alignment,
+                    std::uint64_t& offset) const {
+  for (const auto& [first, length] : gaps_) {
+    const std::uint64_t start = round_up(std::max(first, from), alignment);
+    if (start + bytes > first + length) continue;
+    offset = start;
+    return true;
+  }
+  return false;
 }
 
 void heap::free(std::uint64_t offset, std::uint64_t bytes) {

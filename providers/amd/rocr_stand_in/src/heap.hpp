@@ -36,6 +36,10 @@ class heap {
   [[nodiscard]] bool contains(std::uint64_t address) const;
 
  private:
+  // The first place at or behind `from`.
+  bool find_gap(std::uint64_t from, std::uint64_t bytes, std::uint64_t alignment,
+                std::uint64_t& offset) const;
+
   std::uint64_t budget_;
   std::uint64_t span_;
   int file_;

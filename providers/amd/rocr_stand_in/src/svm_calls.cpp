@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT
 // HSA's functions for shared virtual memory.
+#include <algorithm>
+#include <shared_mutex>
+#include <vector>
+
+#include <sys/mman.h>
+
 #include <hsa/hsa_ext_amd.h>
 
-#include "src/agents.hpp"
+#include "src/address_space.hpp"
 #include "src/call.hpp"
 #include "src/copy_engine.hpp"
 #include "src/knobs.hpp"
@@ -49,6 +55,29 @@ hsa_status_t check_settable(const hsa_amd_svm_attribute_pair_t& pair) {
   return known ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ARGUMENT;
 }
 
+// Kernel driver, svm_range_is_valid(): pages of the host only, none of a buffer object.
+bool is_plain_host_memory(const void* pointer, std::size_t bytes) {
+  const std::uint64_t begin = round_down(address_of(pointer), page_bytes);
+  const std::uint64_t end = round_up(address_of(pointer) + bytes, page_bytes);
+  address_space& all = addresses();
+  const auto touches = [&](auto& map, auto bytes_of) {
+    auto at = map.lower_bound(end);
+    return at != map.begin() && (--at, at->first + bytes_of(at->second) > begin);
+  };
+  std::shared_lock guard(all.lock);
+  if (touches(all.allocations, [](const allocation& each) { return each.memory->bytes; }) ||
+      touches(all.mappings, [](const mapping& each) { return each.size; })) {
+    return false;
+  }
+  // mincore() is refused where no page is mapped; a piece at a time, for it needs a byte a page.
+  constexpr std::uint64_t piece = std::uint64_t{1} << 30;
+  std::vector<unsigned char> present(std::min(end - begin, piece) / page_bytes);
+  for (std::uint64_t at = begin; at < end; at += piece) {
+    if (mincore(pointer_to(at), std::min(end - at, piece), present.data()) != 0) return false;
+  }
+  return true;
+}
+
 // What the kernel driver says of a range whose pieces differ.
 std::uint64_t mixed_value(std::uint64_t attribute) {
   return attribute == HSA_AMD_SVM_ATTRIB_GLOBAL_FLAG ? HSA_AMD_SVM_GLOBAL_FLAG_INDETERMINATE : 0;
@@ -85,6 +114,7 @@ hsa_status_t hsa_amd_svm_attributes_set(void* ptr, size_t size,
     const hsa_status_t status = check_settable(attribute_list[i]);
     if (status != HSA_STATUS_SUCCESS) return status;
   }
+  if (!is_plain_host_memory(ptr, size)) return HSA_STATUS_ERROR;
   for_each_svm_piece(ptr, size, [&](svm_attributes& piece) {
     piece.set = true;
     for (std::size_t i = 0; i < attribute_count; ++i) {
@@ -103,6 +133,7 @@ hsa_status_t hsa_amd_svm_attributes_get(void* ptr, size_t size,
                                         hsa_amd_svm_attribute_pair_t* attribute_list,
                                         size_t attribute_count) {
   ROCR_CALL();
+  if (!is_plain_host_memory(ptr, size)) return HSA_STATUS_ERROR;
   for (std::size_t i = 0; i < attribute_count; ++i) {
     hsa_amd_svm_attribute_pair_t& pair = attribute_list[i];
     if (pair.attribute == HSA_AMD_SVM_ATTRIB_ACCESS_QUERY) {
@@ -127,7 +158,10 @@ hsa_status_t hsa_amd_svm_prefetch_async(void* ptr, size_t size, hsa_agent_t agen
   ROCR_CALL();
   stand_in::agent* const where = agent_of(agent);
   if (where == nullptr) return HSA_STATUS_ERROR_INVALID_AGENT;
-  for_each_svm_piece(ptr, size, [&](svm_attributes& piece) { piece.prefetched = agent.handle; });
+  // ROCr asserts only that the driver took it: what is refused completes all the same.
+  if (is_plain_host_memory(ptr, size)) {
+    for_each_svm_piece(ptr, size, [&](svm_attributes& piece) { piece.prefetched = agent.handle; });
+  }
   copy_job job;
   if (num_dep_signals != 0) job.after.assign(dep_signals, dep_signals + num_dep_signals);
   job.done = completion_signal;
