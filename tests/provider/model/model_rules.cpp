@@ -84,8 +84,6 @@ constexpr model_rules rocm_7_2() {
   rules.name = "rocm-7.2";
   rules.host = model_rules::host_place::any_memory;
   rules.retain_adds_reference = false;
-  rules.access_refused_on_tail = false;
-  rules.access_refused_on_unequal = true;
   rules.crashes.unknown_address_free = true;
   rules.crashes.unknown_retain = true;
   return rules;

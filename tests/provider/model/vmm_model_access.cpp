@@ -28,20 +28,6 @@ bool vmm_model::is_sum_from_first(address at, std::size_t bytes) const {
   return sum == bytes;
 }
 
-bool vmm_model::sizes_agree(address at, std::size_t bytes) const {
-  const auto within = containing(reservations_, at);
-  if (within == reservations_.end()) return true;
-  std::size_t all = 0;
-  bool are_equal = true;
-  const auto first = mappings_.lower_bound(within->first);
-  for (auto each = first;
-       each != mappings_.end() && each->first - within->first < within->second.bytes; ++each) {
-    all += each->second.bytes;
-    are_equal = are_equal && each->second.bytes == first->second.bytes;
-  }
-  return are_equal || all == bytes;
-}
-
 bool vmm_model::is_host_entry(const access_entry& entry) const {
   return rules_.host != model_rules::host_place::none && entry.location_type == host_location;
 }
