@@ -130,6 +130,11 @@ inline bool tells_failed_map(int runtime_version) {
   return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 14);
 }
 
+// AMD's pools give a block to the stream of its allocation without a wait for the stream of its
+// free, and hipFreeAsync blocks the host while the earlier free of a reused block has not passed:
+// seen on 6.4.3 and 7.2.4, and so in all published sources. CUDA's do neither.
+inline bool pools_reuse_in_order(int runtime_version) { return is_cuda_version(runtime_version); }
+
 // hipMemPoolProps has `maxSize` from 6.2 on, in the place of the first reserved bytes, which had to
 // be zero before: read from there, it means the same under any header.
 inline unsigned long long max_pool_bytes(const hipMemPoolProps& properties) {

@@ -9,9 +9,13 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/device_identity.hpp"
+#include "core/hip_compat.hpp"
 #include "mr/hip_pool.hpp"
 #include "mr/misaligned.hpp"
+#include "mr/pending_frees.hpp"
 #include "mr/stream_wait.hpp"
 
 namespace hipvmm::mr {
@@ -45,6 +49,12 @@ hipError_t set_attribute(hipMemPool_t pool, hipMemPoolAttr which, Value value) {
 
 hipError_t set_switch(hipMemPool_t pool, reuse_switch which, pool_reuse reuse) {
   return set_attribute(pool, which.attribute, reuse.*which.member ? 1 : 0);
+}
+
+/// Null where a pool of HIP's reuses memory in stream order.
+std::shared_ptr<detail::pending_frees> guard_of(hipMemPool_t pool, device_ref device) {
+  if (hip_compat::pools_reuse_in_order(detail::runtime_version())) return nullptr;
+  return detail::pending_frees::of(pool, device);
 }
 
 const hip_async_options& require_valid(const hip_async_options& options) {
@@ -85,15 +95,17 @@ hip_async_resource::used_pool::~used_pool() {
 hip_async_resource::hip_async_resource(device_ref device, const hip_async_options& options)
     : shareable_{require_valid(options).shareable},
       pool_{device, options.shareable},
-      sync_stream_{device} {
+      sync_stream_{device},
+      pending_{guard_of(pool_.value, device)} {
   set_release_threshold(options.release_threshold);
   if (!(options.reuse == pool_reuse{})) set_reuse(options.reuse);
   if (options.initial_bytes != 0)
     deallocate(sync_stream_, allocate(sync_stream_, options.initial_bytes), options.initial_bytes);
+  if (pending_) pending_->free_all();
 }
 
 hip_async_resource::hip_async_resource(device_ref device, ihipMemPoolHandle_t* pool)
-    : pool_{device, pool}, sync_stream_{device} {}
+    : pool_{device, pool}, sync_stream_{device}, pending_{guard_of(pool, device)} {}
 
 hip_async_resource::~hip_async_resource() = default;
 
@@ -146,10 +158,12 @@ void hip_async_resource::set_reuse(pool_reuse reuse) {
 }
 
 hip_async_resource::pool_statistics hip_async_resource::statistics() const {
+  if (pending_) pending_->free_passed();
   pool_statistics result{bytes_of(get(), hipMemPoolAttrReservedMemCurrent),
                          bytes_of(get(), hipMemPoolAttrReservedMemHigh),
                          bytes_of(get(), hipMemPoolAttrUsedMemCurrent),
                          bytes_of(get(), hipMemPoolAttrUsedMemHigh)};
+  if (pending_) result.used_current -= std::min(result.used_current, pending_->bytes());
   // AMD resets a high to zero, not to what is there.
   result.reserved_high = std::max(result.reserved_high, result.reserved_current);
   result.used_high = std::max(result.used_high, result.used_current);
@@ -162,21 +176,63 @@ void hip_async_resource::reset_peaks() {
 }
 
 void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
+  if (pending_) pending_->free_passed();
   check(hipMemPoolTrimTo(get(), bytes_to_keep), "hipMemPoolTrimTo");
 }
 
 void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  void* pointer = nullptr;
-  detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get()),
-                          "hipMallocFromPoolAsync", device(), bytes);
+  if (pending_ && !detail::is_captured(stream)) return allocate_guarded(stream, bytes, alignment);
+  void* const pointer = allocate_from_pool(stream, bytes);
   if (detail::is_aligned(pointer, alignment)) return pointer;
-  do_deallocate(stream, pointer, bytes, alignment);
+  detail::free_async(stream, pointer);
   detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
 }
 
-void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
+void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t bytes) {
+  void* pointer = nullptr;
+  detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get()),
+                          "hipMallocFromPoolAsync", device(), bytes);
+  return pointer;
+}
+
+// What streams wait for is kept off HIP's pool, so HIP sees idle blocks only.
+void* hip_async_resource::allocate_guarded(stream_ref stream, std::size_t bytes,
+                                           std::size_t alignment) {
+  pending_->free_some_passed(stream);
+  if (void* const again = pending_->take(stream, bytes, alignment)) return again;
+  void* pointer = nullptr;
+  try {
+    pointer = allocate_from_pool(stream, bytes);
+  } catch (const out_of_memory&) {
+    if (pending_->bytes() == 0) throw;
+    if (reuse().allow_internal_dependencies)
+      if (void* const other = pending_->take_of_any(stream, bytes, alignment)) return other;
+    pending_->free_all();
+    pointer = allocate_from_pool(stream, bytes);
+  }
+  pending_->note_new(pointer);
+  if (detail::is_aligned(pointer, alignment)) return pointer;
+  pending_->free_idle(pointer);
+  detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
+}
+
+void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                        std::size_t) noexcept {
-  detail::free_async(stream, pointer);
+  if (!pending_) return detail::free_async(stream, pointer);
+  bool kept = false;
+  bool is_captured = false;
+  detail::report_exceptions([&] {
+    is_captured = detail::is_captured(stream);
+    if (is_captured) return;
+    pending_->free_some_passed(stream);
+    pending_->add(stream, pointer, bytes);
+    kept = true;
+  });
+  if (kept) return;
+  if (is_captured) return detail::free_async(stream, pointer);
+  // No event could be recorded, which was reported: the host waits instead.
+  detail::report_exceptions([&] { static_cast<void>(detail::wait_for_work(stream)); });
+  pending_->free_idle(pointer);
 }
 
 void* hip_async_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -14,6 +15,10 @@
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+
+namespace hipvmm::detail {
+class pending_frees;
+}
 
 namespace hipvmm::mr {
 
@@ -33,6 +38,8 @@ struct hip_async_options {
 /// Memory of one device from a stream-ordered pool of HIP's (hipMallocFromPoolAsync): a pool of its
 /// own, or a view of one that others own. What one gave may go back to any other of the same pool.
 /// Destruction is safe with blocks still out; they stay valid until they are freed by hipFreeAsync.
+/// On AMD's runtime, whose pools reuse memory too early, a deallocated block returns to HIP's pool
+/// only at a call behind the end of the work that uses it: docs/resources.md, "Pools of HIP's own".
 class hip_async_resource final : public memory_resource {
  public:
   /// What HIP tells of the pool, in bytes.
@@ -111,6 +118,8 @@ class hip_async_resource final : public memory_resource {
   };
 
   void require_shareable() const;
+  [[nodiscard]] void* allocate_from_pool(stream_ref stream, std::size_t bytes);
+  [[nodiscard]] void* allocate_guarded(stream_ref stream, std::size_t bytes, std::size_t alignment);
 
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
@@ -126,6 +135,8 @@ class hip_async_resource final : public memory_resource {
   handle_type shareable_ = handle_type::none;
   used_pool pool_;
   stream sync_stream_;  // of allocate_sync() and deallocate_sync()
+  // Null where HIP's pools reuse memory in stream order. Ends before the pool does.
+  std::shared_ptr<detail::pending_frees> pending_;
 };
 
 }  // namespace hipvmm::mr

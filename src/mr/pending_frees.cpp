@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pending_frees.hpp"
+
+#include <cstdint>
+#include <iterator>
+#include <utility>
+
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "core/stream_order.hpp"
+#include "mr/hip_pool.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+constexpr std::size_t most_spare_events = 64;
+
+bool is_aligned_to(const void* pointer, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
+}
+
+}  // namespace
+
+std::shared_ptr<pending_frees> pending_frees::of(hipMemPool_t pool, device_ref device) {
+  // Never destroyed: resources may be static.
+  static auto& mutex = *new std::mutex;
+  static auto& known = *new std::map<hipMemPool_t, std::weak_ptr<pending_frees>>;
+  const std::lock_guard lock{mutex};
+  for (auto each = known.begin(); each != known.end();)
+    each = each->second.expired() ? known.erase(each) : std::next(each);
+  std::weak_ptr<pending_frees>& entry = known[pool];
+  std::shared_ptr<pending_frees> result = entry.lock();
+  if (!result) entry = result = std::make_shared<pending_frees>(device);
+  return result;
+}
+
+pending_frees::pending_frees(device_ref device) : frees_{device}, freed_{device} {
+  spare_.reserve(most_spare_events);
+}
+
+event pending_frees::take_event() {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!spare_.empty()) {
+      event result = std::move(spare_.back());
+      spare_.pop_back();
+      return result;
+    }
+  }
+  return event{frees_.device()};
+}
+
+void pending_frees::add(stream_ref stream, void* pointer, std::size_t bytes) {
+  blocks added;
+  added.push_back({pointer, bytes, take_event()});
+  record_untold(added.front().freed, stream);
+  const std::lock_guard lock{mutex_};
+  blocks& of_stream = kept_[stream.get()];
+  if (const auto found = larger_.find(pointer); found != larger_.end()) {
+    added.front().bytes = found->second;
+    larger_.erase(found);
+  }
+  bytes_ += added.front().bytes;
+  of_stream.splice(of_stream.end(), added);
+}
+
+void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  const std::lock_guard lock{mutex_};
+  const auto of = kept_.find(stream.get());
+  if (of == kept_.end()) return nullptr;
+  for (auto each = of->second.begin(); each != of->second.end(); ++each) {
+    if (each->bytes < bytes || each->bytes - bytes > bytes / 8) continue;
+    if (is_aligned_to(each->pointer, alignment)) return hand_over(stream, of, each, bytes);
+  }
+  return nullptr;
+}
+
+void* pending_frees::take_of_any(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  const std::lock_guard lock{mutex_};
+  auto best_of = kept_.end();
+  blocks::iterator best;
+  for (auto of = kept_.begin(); of != kept_.end(); ++of) {
+    for (auto each = of->second.begin(); each != of->second.end(); ++each) {
+      if (each->bytes < bytes || !is_aligned_to(each->pointer, alignment)) continue;
+      if (best_of != kept_.end() && best->bytes <= each->bytes) continue;
+      best_of = of;
+      best = each;
+    }
+  }
+  return best_of == kept_.end() ? nullptr : hand_over(stream, best_of, best, bytes);
+}
+
+// The wait costs nothing in the stream of the free itself, unless that one is gone and another has
+// its handle.
+void* pending_frees::hand_over(stream_ref stream, streams::iterator of, blocks::iterator which,
+                               std::size_t bytes) {
+  if (which->bytes != bytes) larger_[which->pointer] = which->bytes;
+  try {
+    stream.wait(which->freed);
+  } catch (...) {
+    larger_.erase(which->pointer);
+    throw;
+  }
+  void* const pointer = which->pointer;
+  bytes_ -= which->bytes;
+  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(which->freed));
+  of->second.erase(which);
+  if (of->second.empty()) kept_.erase(of);
+  return pointer;
+}
+
+void pending_frees::note_new(void* pointer) {
+  const std::lock_guard lock{mutex_};
+  larger_.erase(pointer);
+}
+
+void pending_frees::collect_passed(blocks& from, blocks& to) {
+  while (!from.empty() && from.front().freed.is_done()) {
+    bytes_ -= from.front().bytes;
+    to.splice(to.end(), from, from.begin());
+  }
+}
+
+// hipFreeAsync waits where the block's earlier free has not passed: all of them were in this
+// stream.
+void pending_frees::free(blocks& passed) noexcept {
+  if (passed.empty()) return;
+  for (const block& each : passed) free_idle(each.pointer);
+  report_exceptions([&] { record_untold(freed_, frees_); });
+  const std::lock_guard lock{mutex_};
+  for (block& each : passed) {
+    if (spare_.size() == spare_.capacity()) break;
+    spare_.push_back(std::move(each.freed));
+  }
+}
+
+void pending_frees::free_idle(void* pointer) const noexcept { free_async(frees_, pointer); }
+
+void pending_frees::free_some_passed(stream_ref stream) noexcept {
+  blocks passed;
+  report_exceptions([&] {
+    const std::lock_guard lock{mutex_};
+    if (kept_.empty()) return;
+    const relaxed_captures relaxed;
+    if (!freed_.is_done()) return;
+    const auto collect = [&](streams::iterator of) {
+      collect_passed(of->second, passed);
+      return of->second.empty() ? kept_.erase(of) : std::next(of);
+    };
+    if (const auto own = kept_.find(stream.get()); own != kept_.end()) collect(own);
+    auto other = kept_.lower_bound(next_);
+    if (other == kept_.end()) other = kept_.begin();
+    if (other != kept_.end()) other = collect(other);
+    next_ = other == kept_.end() ? nullptr : other->first;
+  });
+  free(passed);
+}
+
+void pending_frees::free_passed() noexcept {
+  blocks passed;
+  report_exceptions([&] {
+    const std::lock_guard lock{mutex_};
+    if (kept_.empty()) return;
+    const relaxed_captures relaxed;
+    if (!freed_.is_done()) return;
+    for (auto of = kept_.begin(); of != kept_.end();) {
+      collect_passed(of->second, passed);
+      of = of->second.empty() ? kept_.erase(of) : std::next(of);
+    }
+  });
+  free(passed);
+}
+
+void pending_frees::free_all() noexcept {
+  blocks all;
+  {
+    const std::lock_guard lock{mutex_};
+    for (auto& [stream, kept] : kept_) all.splice(all.end(), kept);
+    kept_.clear();
+    bytes_ = 0;
+  }
+  for (const block& each : all) {
+    report_exceptions([&] {
+      const relaxed_captures relaxed;
+      each.freed.synchronize();
+    });
+  }
+  free(all);
+}
+
+std::size_t pending_frees::bytes() const {
+  const std::lock_guard lock{mutex_};
+  return bytes_;
+}
+
+}  // namespace hipvmm::detail
