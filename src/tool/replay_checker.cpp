@@ -66,9 +66,27 @@ void block_checker::fill(stream_ref stream, const checked_block& block) {
     const std::size_t whole = align_down(part.bytes, word_bytes);
     unsigned char* const at = start + part.offset;
     fill_pattern_async(stream, at, word.data(), word_bytes, whole / word_bytes);
-    for (std::size_t i = whole; i < part.bytes; ++i)
+    note_fill(stream);
+    for (std::size_t i = whole; i < part.bytes; ++i) {
       fill_async(stream, at + i, word[i % word_bytes], 1);
+      note_fill(stream);
+    }
   }
+}
+
+void block_checker::note_fill(stream_ref stream) {
+  auto found = std::find_if(fills_.begin(), fills_.end(),
+                            [stream](const auto& each) { return each.first == stream; });
+  if (found == fills_.end()) found = fills_.insert(fills_.end(), {stream, stream_fills{}});
+  stream_fills& fills = found->second;
+  if (++fills.since_mark < fills_in_flight / 2) return;
+  fills.since_mark = 0;
+  if (fills.mark) {
+    fills.mark->synchronize();
+  } else {
+    fills.mark.emplace(staging_.device());
+  }
+  fills.mark->record(stream);
 }
 
 void block_checker::copy_aside(stream_ref stream, const checked_block& block) {

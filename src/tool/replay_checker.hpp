@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <future>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/device_allocation.hpp>
@@ -36,6 +38,10 @@ class block_checker {
   static constexpr std::size_t least_budget = 64;
   /// Device memory taken for copies.
   static constexpr std::size_t staging_bytes = std::size_t{32} << 20;
+  /// Fills of one stream that may be in flight. AMD's runtime 6.4.3 keeps the patterns of fills in
+  /// a ring of 1 MiB for each stream, and overwrites some that are still to be read when the ring
+  /// comes round: after about 1360 fills.
+  static constexpr std::size_t fills_in_flight = 256;
 
   block_checker(device_ref device, std::size_t budget, replay_failures& failures);
   ~block_checker();
@@ -77,6 +83,8 @@ class block_checker {
 
   [[nodiscard]] std::vector<piece> pieces_of(std::size_t bytes) const;
   void require_apart(const checked_block& block);
+  /// Waits for the fills of `stream` before the last half of those that may be in flight.
+  void note_fill(stream_ref stream);
   void put(stream_ref stream, const checked_block& block, piece part);
   void compare_in_background(half& full);
   void collect(half& compared);
@@ -87,6 +95,12 @@ class block_checker {
   device_allocation staging_;
   stream copies_to_host_;
   event order_;
+  /// The fills of a stream since one that has passed.
+  struct stream_fills {
+    std::size_t since_mark = 0;
+    std::optional<event> mark = std::nullopt;  // before those
+  };
+  std::vector<std::pair<stream_ref, stream_fills>> fills_;
   std::map<std::uintptr_t, checked_block> alive_;
   std::size_t blocks_ = 0;
   std::size_t bytes_ = 0;

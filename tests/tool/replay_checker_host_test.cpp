@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <future>
 #include <stdexcept>
@@ -179,6 +182,33 @@ TEST_CASE("block_checker: a block handed to another stream is checked there in o
                                              "0,2,free,a,5000,2\n0,3,free,b,5000,1\n");
   CHECK(result.failures.count() == 0);
   CHECK(hipvmm_host_order_reports() == 0);
+}
+
+TEST_CASE("block_checker: no more fills of a stream are in flight than AMD's runtime bears") {
+  constexpr std::uint32_t blocks = 3 * tool::block_checker::fills_in_flight;
+  constexpr std::size_t bytes = 64;
+  tool::replay_failures failures;
+  tool::block_checker checker{device_ref{0}, tool::block_checker::default_budget, failures};
+  const device_allocation memory{device_ref{0}, blocks * bytes};
+  const stream used{device_ref{0}};
+  const auto fills = [] {
+    return hipvmm_host_call_count("hipMemsetD32Async") + hipvmm_host_call_count("hipMemsetAsync");
+  };
+  const std::uint64_t fills_before = fills();
+  const std::uint64_t waits_before = hipvmm_host_call_count("hipEventSynchronize");
+  held_streams held;
+  const std::future<void> filled = std::async(std::launch::async, [&] {
+    for (std::uint32_t i = 0; i < blocks; ++i)
+      checker.fill(used, {static_cast<std::byte*>(memory.get()) + i * bytes, bytes, i, i});
+  });
+  while (hipvmm_host_call_count("hipEventSynchronize") == waits_before &&
+         filled.wait_for(std::chrono::milliseconds{1}) != std::future_status::ready) {
+  }
+  CHECK(fills() - fills_before <= tool::block_checker::fills_in_flight);
+  held.release();
+  filled.wait();
+  CHECK(fills() - fills_before == blocks);
+  used.synchronize();
 }
 
 TEST_CASE("block_checker: refuses to look at next to nothing") {
