@@ -87,20 +87,20 @@ require_cmake() {
   local have
   have=$(cmake --version | sed -n '1s/.*version //p')
   version_at_least "$have" "$oldest_cmake" ||
-    stop "CMake is $have and must be $oldest_cmake or newer. Get a newer one (Debian 12 and Ubuntu \
-24.04 have it; elsewhere from https://cmake.org/download/) and put it first in PATH."
+    stop "CMake is $have and must be $oldest_cmake or newer. Get a newer one (Debian 12 and \
+newer have it; elsewhere from https://cmake.org/download/) and put it first in PATH."
 }
 
 require_hip_headers() {
   local folder have
   folder=$(find_header hip/hip_runtime_api.h) ||
-    stop "hip/hip_runtime_api.h is still missing. Install libamdhip64-dev (Debian, Ubuntu) or \
+    stop "hip/hip_runtime_api.h is still missing. Install libamdhip64-dev (Debian) or \
 hip-dev (ROCm), or name its folder in HIPVMM_HIP_INCLUDE_DIR."
   have=$(sed -n 's/^#define HIP_VERSION_\(MAJOR\|MINOR\)  *\([0-9]*\).*/\2/p' \
     "$folder/hip/hip_version.h" | paste -sd.)
   version_at_least "$have" "$oldest_hip" ||
     stop "the HIP headers in $folder are $have; virtual memory management came with $oldest_hip. \
-Get libamdhip64-dev $oldest_hip or newer (Debian 12, Ubuntu 24.04) or ROCm's hip-dev, and name its \
+Get libamdhip64-dev $oldest_hip or newer (Debian 12 and newer) or ROCm's hip-dev, and name its \
 include folder in HIPVMM_HIP_INCLUDE_DIR."
 }
 
