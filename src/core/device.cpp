@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/device_identity.hpp"
+#include "core/device_wait.hpp"
 #include "core/hip_compat.hpp"
 
 namespace hipvmm {
@@ -151,6 +152,7 @@ bool device_ref::supports_pageable_access() const {
 
 void device_ref::synchronize() const {
   const scoped_device scope{*this};
+  const detail::device_wait counted{*this};
   check(hipDeviceSynchronize(), "hipDeviceSynchronize");
 }
 

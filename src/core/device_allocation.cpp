@@ -5,7 +5,9 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 #include "core/driver_calls.hpp"
 #include "core/log.hpp"
 
@@ -30,8 +32,12 @@ device_allocation::device_allocation(device_ref device, std::size_t bytes)
 
 device_allocation::~device_allocation() {
   if (pointer_ == nullptr) return;
-  detail::report(detail::timed(detail::memory_call::free, [&] { return hipFree(pointer_); }),
-                 "hipFree");
+  // Reported behind the wait: an error handler may end streams.
+  const hipError_t freed = detail::timed(detail::memory_call::free, [&] {
+    const detail::device_wait counted{device_};
+    return hipFree(pointer_);
+  });
+  detail::report(freed, "hipFree");
   detail::log<log_level::trace>([&] {
     return "hipFree took " + format_bytes(bytes_) + " of device " +
            std::to_string(device_.ordinal()) + " back";
@@ -44,6 +50,26 @@ device_allocation& device_allocation::operator=(device_allocation&& other) noexc
   std::swap(device_, moved.device_);
   std::swap(bytes_, moved.bytes_);
   return *this;
+}
+
+bool detail::wait_by_free(device_ref device) {
+  const relaxed_captures relaxed;
+  const scoped_device scope{device};
+  void* pointer = nullptr;
+  const hipError_t made = hipMalloc(&pointer, 1);
+  if (made == hipErrorOutOfMemory) {
+    clear_last_error();
+    return false;
+  }
+  check(made, "hipMalloc");
+  const auto free_it = [&] {
+    const device_wait counted{device};
+    return hipFree(pointer);
+  };
+  const hipError_t freed = free_it();
+  if (freed != hipSuccess) report(free_it(), "hipFree");
+  check(freed, "hipFree");
+  return true;
 }
 
 }  // namespace hipvmm

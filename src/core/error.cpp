@@ -84,6 +84,14 @@ hip_error::hip_error(int code, const char* call, const char* file, unsigned line
       file_{file},
       line_{line} {}
 
+hip_error::hip_error(int code, const char* call, const std::string& context, const char* file,
+                     unsigned line)
+    : std::runtime_error{describe(code, call) + "; " + context},
+      code_{code},
+      call_{call},
+      file_{file},
+      line_{line} {}
+
 out_of_memory::out_of_memory(exhausted resource, int device, std::size_t bytes_requested,
                              std::size_t bytes_free, const std::string& context)
     : resource_{resource},

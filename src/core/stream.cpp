@@ -5,6 +5,7 @@
 
 #include <hipvmm/core/event.hpp>
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 #include "core/hip_compat.hpp"
 #include "core/stream_order.hpp"
 
@@ -73,8 +74,13 @@ stream::stream(device_ref device, stream_kind kind)
 
 stream::~stream() {
   if (value_ == nullptr) return;
-  detail::note_stream_end(stream_ref{value_});
-  detail::report(hipStreamDestroy(value_), "hipStreamDestroy");
+  const hipError_t result = [this] {
+    detail::stream_end end{stream_ref{value_}, device_};
+    detail::note_stream_end(stream_ref{value_});
+    end.begin();
+    return hipStreamDestroy(value_);
+  }();
+  detail::report(result, "hipStreamDestroy");
 }
 
 stream& stream::operator=(stream&& other) noexcept {

@@ -6,6 +6,7 @@
 #include <hipvmm/core/device.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 
 namespace hipvmm::detail {
 
@@ -17,10 +18,9 @@ bool wait_for_work(stream_ref stream) {
     waited = !captured;
   });
   if (waited) return *waited;
-  // The stream may be gone, or its work has failed. This costs captures on these devices, as it
-  // does where a pool finds a stream gone.
+  // The stream may be gone, or its work has failed.
   const relaxed_captures relaxed;
-  for (int device = 0; device < device_count(); ++device) device_ref{device}.synchronize();
+  for (int device = 0; device < device_count(); ++device) wait_for_device(device_ref{device});
   return true;
 }
 

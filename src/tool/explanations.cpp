@@ -93,6 +93,17 @@ constexpr std::array<explanation, trait_count> explanations{{
     {"Host code may read and write through data(). Nothing of the library relies on it.",
      "NVIDIA GPUs; AMD GPUs without a large BAR.",
      "Nothing; copy_to_host and the other copies work everywhere."},
+    // counts_ending_streams
+    {"Memory that a stream used is not unmapped while another thread destroys that stream.",
+     "AMD's runtime: hipStreamDestroy takes the stream out of the list first that "
+     "hipDeviceSynchronize goes through.",
+     "hipvmm::stream waits for its work before it is destroyed. What a program destroys itself by "
+     "hipStreamDestroy it must wait for before."},
+    // free_waits
+    {"Retired memory comes back beside stream captures, and costs none of them.",
+     "Not known of any runtime; CUDA is not asked at first use.",
+     "Devices are waited for by hipDeviceSynchronize, which captures forbid and which costs them: "
+     "retired memory comes back when they have ended."},
 }};
 
 // A trait without its explanation would be an empty place in the list.

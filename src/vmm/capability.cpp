@@ -36,6 +36,8 @@ constexpr std::array<trait_rule, trait_count> rules{{
     {"shares_chunks", true},
     {"imports_by_value", true},
     {"host_access", false},
+    {"counts_ending_streams", false},
+    {"free_waits", false},
 }};
 
 // How long mappings of gfx1201 were seen to be missed, with a margin, for a device that is assumed

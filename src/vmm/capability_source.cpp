@@ -11,6 +11,7 @@
 #include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
 #include "core/device_identity.hpp"
+#include "core/device_wait.hpp"
 #include "core/hip_compat.hpp"
 #include "core/log.hpp"
 #include "vmm/capability_file.hpp"
@@ -49,6 +50,8 @@ void answer_without_child(record& found, const std::string& why) {
       expect(each.first, hip_compat::imports_descriptor_by_value(version));
     } else if (each.first == trait::tells_failed_map) {
       expect(each.first, hip_compat::tells_failed_map(version));
+    } else if (each.first == trait::counts_ending_streams && hip_compat::is_cuda_version(version)) {
+      expect(each.first, true);
     } else {
       found.set(each.first, finding::unknown, "not probed: " + why, standing::passing);
     }
@@ -177,6 +180,8 @@ class known_devices {
 
     void put(record what, const capability_request& request) {
       given = finish(what, request);
+      set_device_wait_rules(
+          {given->has(trait::counts_ending_streams), given->has(trait::free_waits)});
       found = std::move(what);
       tried = std::chrono::steady_clock::now();
     }

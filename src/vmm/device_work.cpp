@@ -1,10 +1,30 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/device_work.hpp"
 
+#include <algorithm>
+
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 
 namespace hipvmm::detail {
+namespace {
+
+/// Waits for one device. Returns false where a capture forbids that.
+bool may_pass(device_ref device) noexcept {
+  bool refused = false;
+  report_exceptions([&] {
+    try {
+      wait_for_device(device);
+    } catch (const hip_error& error) {
+      if (error.code() != hipErrorStreamCaptureUnsupported) throw;
+      refused = true;
+    }
+  });
+  return !refused;
+}
+
+}  // namespace
 
 device_list devices_of(const access_map& rights) {
   device_list result;
@@ -26,19 +46,12 @@ std::optional<event> mark_in(stream_ref stream, const device_list& devices) {
 }
 
 bool wait_for(const device_list& devices) noexcept {
-  bool captured = false;
-  for (const device_ref device : devices) {
-    report_exceptions([&] {
-      try {
-        device.synchronize();
-      } catch (const hip_error& error) {
-        if (error.code() != hipErrorStreamCaptureUnsupported) throw;
-        captured = true;
-      }
-    });
-    if (captured) return false;
-  }
-  return true;
+  return std::all_of(devices.begin(), devices.end(), may_pass);
+}
+
+bool wait_for(const access_map& rights) noexcept {
+  return std::all_of(rights.entries().begin(), rights.entries().end(),
+                     [](const access_desc& each) { return may_pass(each.device); });
 }
 
 }  // namespace hipvmm::detail

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/core/event.hpp>
@@ -23,5 +25,22 @@ using device_list = std::vector<device_ref>;
 /// Waits for all work of `devices`; what fails is reported and waited for no longer. Returns false
 /// where a capture forbids the wait: later it may be allowed.
 [[nodiscard]] bool wait_for(const device_list& devices) noexcept;
+/// The same for every device with a right.
+[[nodiscard]] bool wait_for(const access_map& rights) noexcept;
+
+/// How long callers wait for captures to end that forbid to wait for devices.
+inline constexpr std::chrono::milliseconds capture_patience{100};
+
+/// Repeats `wait`, a call of wait_for, until captures allow it or capture_patience is over. Returns
+/// whether they did.
+template <typename Wait>
+[[nodiscard]] bool outlast_captures(Wait wait) noexcept {
+  const auto end = std::chrono::steady_clock::now() + capture_patience;
+  while (!wait()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return true;
+}
 
 }  // namespace hipvmm::detail

@@ -35,6 +35,10 @@ constexpr std::array probes{
     probe{"shares_chunks", trait::shares_chunks, 1, risk::none, probe_shares_chunks},
     probe{"descriptors_per_chunk", trait::virtual_memory, 0, risk::none, measure_descriptors},
     probe{"costs", trait::virtual_memory, 0, risk::none, measure_costs},
+    // They wait for the whole device.
+    probe{"counts_ending_streams", trait::counts_ending_streams, 1, risk::child_only,
+          probe_counts_ending_streams},
+    probe{"free_waits", trait::free_waits, 1, risk::child_only, probe_free_waits},
     // It starts the peers, each with a share of memory and of time.
     probe{"peer_access", trait::peer_access, 1, risk::child_only, probe_peer_access},
     // Up to ROCm 7.0 the value is followed as a pointer.

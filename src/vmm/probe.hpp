@@ -68,6 +68,8 @@ void probe_peer_access(probe_site& site);
 void probe_shares_chunks(probe_site& site);
 void probe_imports_by_value(probe_site& site);
 void probe_host_access(probe_site& site);
+void probe_counts_ending_streams(probe_site& site);
+void probe_free_waits(probe_site& site);
 void measure_descriptors(probe_site& site);
 void measure_costs(probe_site& site);
 

@@ -1,18 +1,39 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/region.hpp>
 
+#include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
+#include "vmm/device_work.hpp"
 #include "vmm/region_allocation.hpp"
 #include "vmm/region_state.hpp"
 
 namespace hipvmm {
+namespace {
+
+/// Keeps what work may still use until the process ends.
+template <typename State>
+void keep_mapped(std::unique_ptr<State> ended) noexcept {
+  // Never destroyed.
+  static auto& kept = *new std::vector<std::unique_ptr<State>>;
+  static auto& mutex = *new std::mutex;
+  const std::lock_guard lock{mutex};
+  try {
+    kept.push_back(std::move(ended));
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(ended.release());
+  }
+}
+
+}  // namespace
 
 region::region(device_ref device, std::size_t max_bytes, region_options options) {
   require_device(device);
@@ -104,10 +125,18 @@ std::size_t region::trim(std::size_t bytes, stream_ref stream, straddling_chunk 
 }
 
 void region::retire() noexcept {
-  const std::unique_ptr<state> ended = std::move(state_);
+  std::unique_ptr<state> ended = std::move(state_);
   if (!ended || ended->retire_all()) return;
-  for (const access_desc& entry : ended->rights.entries())
-    detail::report_exceptions([&] { entry.device.synchronize(); });
+  if (detail::outlast_captures([&] { return detail::wait_for(ended->rights); })) return;
+  // Work may still use what would be unmapped.
+  const std::size_t bytes = ended->committed;
+  keep_mapped(std::move(ended));
+  detail::report_exceptions([bytes] {
+    throw std::runtime_error{"region::retire: " + format_bytes(bytes) +
+                             " stay mapped until the process ends, because a stream is being "
+                             "captured and HIP forbids to wait for devices meanwhile; end "
+                             "captures before regions"};
+  });
 }
 
 bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 #include "vmm/region_state.hpp"
 #include "vmm/retirement.hpp"
 
@@ -41,7 +42,7 @@ void region::mapped::renew_addresses() noexcept {
     // Not so in an error handler, which may be part of what would be waited for.
     if (addresses.use_count() > 1) return;
     if (!backings.empty())
-      for (const access_desc& entry : rights.entries()) entry.device.synchronize();
+      for (const access_desc& entry : rights.entries()) detail::wait_for_device(entry.device);
     // Whole at other addresses first, so that the region is never without any.
     change_to(address_reservation{bytes});
     address_reservation same{bytes, 0, base};

@@ -11,6 +11,7 @@
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 #include "vmm/retirement.hpp"
 
 namespace hipvmm {
@@ -197,7 +198,7 @@ void region::mapped::replace_straddler(std::size_t end, stream_ref stream) {
       stream.synchronize();
     } catch (...) {
       // The copy may be under way, and must not outlive the mapping it writes to.
-      detail::report_exceptions([&] { device.synchronize(); });
+      detail::report_exceptions([&] { detail::wait_for_device(device); });
       throw;
     }
   } catch (const out_of_memory&) {

@@ -10,7 +10,11 @@
 #include <cstdlib>
 #include <iterator>
 #include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
 
+#include <hipvmm/core/bytes.hpp>
 #include "core/background_thread.hpp"
 #include "core/check.hpp"
 
@@ -19,21 +23,35 @@ namespace detail {
 namespace {
 
 using retired_list = std::list<retired_chunks>;
+using clock = std::chrono::steady_clock;
 
 std::atomic<std::uint64_t> given_back_count{0};
 
 // Who waits for what was retired waits for these threads, which must not wait for themselves.
 thread_local bool gives_back = false;
 
-/// Whether nothing uses the chunks any more. Pre: they have a mark.
-bool has_passed(const retired_chunks& item) noexcept {
+enum class work { pending, passed, not_to_be_waited_for };
+
+/// What is known of the work that uses the chunks. Pre: they have a mark.
+work work_on(const retired_chunks& item) noexcept {
   bool passed = false;
   bool known = false;
   report_exceptions([&] {
     passed = item.mark->is_done();
     known = true;
   });
-  return known ? passed : wait_for(item.devices);
+  if (!known) return wait_for(item.devices) ? work::passed : work::not_to_be_waited_for;
+  return passed ? work::passed : work::pending;
+}
+
+void note_refusal(retired_chunks& item) noexcept {
+  if (!item.refused_since) item.refused_since = clock::now();
+}
+
+std::string stuck_text(std::size_t bytes) {
+  return format_bytes(bytes) +
+         " that nothing should use any more stay mapped, because a stream is being captured and "
+         "HIP forbids to wait for devices meanwhile; end the capture and try again";
 }
 
 /// Pre: one of `backings` has a chunk.
@@ -58,7 +76,8 @@ class retirement {
     const std::lock_guard lock{mutex_};
     return statistics_;
   }
-  /// Waits while anything retired before this call `matters`.
+  /// Waits while anything retired before this call `matters`. Throws: hip_error when captures
+  /// forbid the waits for all that is left, for longer than capture_patience.
   template <typename Predicate>
   void wait_while_any(Predicate matters);
   bool wait_for_one(const out_of_memory& shortage, std::uint64_t seen);
@@ -83,8 +102,16 @@ class retirement {
 
   lane& lane_of(device_ref device);
   bool pass_on(retired_list::iterator item) noexcept;
+  template <typename Visit>
+  void visit_items(Visit visit) const;
   template <typename Predicate>
   std::size_t count(Predicate matters) const;
+  template <typename Predicate>
+  std::size_t bytes_of(Predicate matters) const;
+  /// Waits until no more than `most` of those that matter are left. Returns false when captures
+  /// have forbidden the waits for all of these for capture_patience.
+  template <typename Predicate>
+  bool wait_until_left(lock_type& lock, std::size_t most, Predicate matters);
   void poll_events(const std::stop_token& stop);
   void wait_for_devices(lane& own, const std::stop_token& stop);
   void give_back(lane& own, retired_list::iterator item, lock_type& lock);
@@ -116,6 +143,8 @@ bool retirement::add(retired_list& one) noexcept {
     }
     const bool has_chunks = item.allocation.empty();
     item.owner = has_chunks ? owner_of(item.backings) : item.allocation.device();
+    // hipFree waits for that device itself, also where captures forbid to wait for others.
+    if (!has_chunks) std::erase(item.devices, *item.owner);
     lane& to = item.mark ? events_ : lane_of(*item.owner);
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
@@ -158,14 +187,44 @@ bool retirement::pass_on(retired_list::iterator item) noexcept {
   return true;
 }
 
+template <typename Visit>
+void retirement::visit_items(Visit visit) const {
+  for (const retired_chunks& each : events_.items) visit(each);
+  for (const device_lane& of : devices_)
+    for (const retired_chunks& each : of.items) visit(each);
+}
+
 template <typename Predicate>
 std::size_t retirement::count(Predicate matters) const {
-  const auto in = [&](const lane& each) {
-    return static_cast<std::size_t>(std::count_if(each.items.begin(), each.items.end(), matters));
-  };
-  std::size_t result = in(events_);
-  for (const device_lane& each : devices_) result += in(each);
+  std::size_t result = 0;
+  visit_items([&](const retired_chunks& each) { result += matters(each) ? 1 : 0; });
   return result;
+}
+
+template <typename Predicate>
+std::size_t retirement::bytes_of(Predicate matters) const {
+  std::size_t result = 0;
+  visit_items([&](const retired_chunks& each) { result += matters(each) ? each.bytes : 0; });
+  return result;
+}
+
+template <typename Predicate>
+bool retirement::wait_until_left(lock_type& lock, std::size_t most, Predicate matters) {
+  const clock::time_point began = clock::now();
+  // The threads notify after each refusal.
+  const auto goes_on = [&](const retired_chunks& item) {
+    return matters(item) &&
+           (!item.refused_since ||
+            clock::now() - std::max(began, *item.refused_since) < capture_patience);
+  };
+  bool few = false;
+  ++waiting_callers_;
+  changed_.wait(lock, [&] {
+    few = count(matters) <= most;
+    return few || count(goes_on) == 0;
+  });
+  --waiting_callers_;
+  return few;
 }
 
 template <typename Predicate>
@@ -176,9 +235,9 @@ void retirement::wait_while_any(Predicate matters) {
   const auto counts = [&](const retired_chunks& item) {
     return item.number <= newest && matters(item);
   };
-  ++waiting_callers_;
-  changed_.wait(lock, [&] { return count(counts) == 0; });
-  --waiting_callers_;
+  if (wait_until_left(lock, 0, counts)) return;
+  throw hip_error{hipErrorStreamCaptureUnsupported, "hipDeviceSynchronize",
+                  stuck_text(bytes_of(counts)), __FILE__, __LINE__};
 }
 
 bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
@@ -191,10 +250,8 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
   };
   const std::size_t before = count(relieves);
   if (before == 0) return given_back_count != seen;
-  ++waiting_callers_;
-  changed_.wait(lock, [&] { return count(relieves) < before; });
-  --waiting_callers_;
-  return true;
+  if (wait_until_left(lock, before - 1, relieves)) return true;
+  throw out_of_memory{shortage, stuck_text(bytes_of(relieves))};
 }
 
 // The lock is open meanwhile.
@@ -222,21 +279,32 @@ void retirement::poll_events(const std::stop_token& stop) {
     for (auto next = events_.items.begin(); next != events_.items.end();) {
       const auto item = next;
       lock.unlock();
-      const bool done = has_passed(*item);
+      const work state = work_on(*item);
       lock.lock();
       ++next;
-      if (!done) continue;
+      if (state == work::not_to_be_waited_for) {
+        note_refusal(*item);
+        changed_.notify_all();
+      }
+      if (state != work::passed) continue;
       if (item->allocation.empty() || !pass_on(item)) give_back(events_, item, lock);
       delay = shortest;
     }
+    // What is left then is what close() has given up.
+    if (stop.stop_requested()) return;
     changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
   }
 }
 
 void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
+  using namespace std::chrono_literals;
+  // Each try costs the captures that have begun since the last one.
+  constexpr auto shortest = 1ms;
+  constexpr auto longest = 16ms;
   gives_back = true;
   retired_list& items = own.items;
   lock_type lock{mutex_};
+  auto delay = shortest;
   while (changed_.wait(lock, stop, [&] { return !items.empty(); })) {
     // What is retired from now on may be used by work that the wait below does not see.
     const std::uint64_t newest = last_number_;
@@ -245,9 +313,16 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
     const bool passed = wait_for(devices);
     lock.lock();
     if (!passed) {
-      changed_.wait_for(lock, stop, std::chrono::milliseconds{1}, [] { return false; });
+      for (retired_chunks& each : items) note_refusal(each);
+      changed_.notify_all();
+      // What is left then is what close() has given up.
+      if (stop.stop_requested()) return;
+      changed_.wait_for(lock, stop, delay, [] { return false; });
+      delay = std::min(2 * delay, longest);
       continue;
     }
+    delay = shortest;
+    for (retired_chunks& each : items) each.refused_since.reset();
     // The first goes last: the others are compared with it.
     for (auto next = std::next(items.begin()); next != items.end() && next->number <= newest;) {
       const auto item = next++;
@@ -260,13 +335,20 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
 void retirement::close() {
   // An error handler may end the process in a thread that would wait for itself here.
   if (::getpid() != process_ || gives_back) return;
+  std::size_t left = 0;
   {
-    const std::lock_guard lock{mutex_};
+    lock_type lock{mutex_};
     open_ = false;
+    const auto all = [](const retired_chunks&) { return true; };
+    if (!wait_until_left(lock, 0, all)) left = bytes_of(all);
   }
-  wait_while_any([](const retired_chunks&) { return true; });
   events_.thread.stop();
   for (device_lane& each : devices_) each.thread.stop();
+  // Never unmapped: the process ends, and work may still use it.
+  if (left != 0)
+    warn("retired memory", format_bytes(left) +
+                               " stay mapped while the process exits, because a stream is being "
+                               "captured and HIP forbids to wait for devices meanwhile");
 }
 
 }  // namespace
@@ -302,7 +384,11 @@ bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
 void give_back(device_allocation unused, device_list devices) noexcept {
   if (unused.empty() || retire_allocation(unused, std::nullopt, devices)) return;
   // ~device_allocation waits for the device of the memory only.
-  static_cast<void>(wait_for(devices));
+  std::erase(devices, unused.device());
+  if (outlast_captures([&devices] { return wait_for(devices); })) return;
+  const std::size_t bytes = unused.bytes();
+  static_cast<void>(unused.release());
+  report_exceptions([bytes] { throw std::runtime_error{stuck_text(bytes)}; });
 }
 
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -51,6 +52,8 @@ struct retired_chunks {
   std::size_t bytes = 0;
   std::optional<device_ref> owner;
   std::uint64_t number = 0;
+  // Since when captures forbid to wait for what uses the chunks.
+  std::optional<std::chrono::steady_clock::time_point> refused_since;
 };
 
 /// Takes over the one element of `one`, which holds something, to give that back behind the
@@ -67,6 +70,7 @@ struct retired_chunks {
 void give_back(device_allocation unused, device_list devices = {}) noexcept;
 
 /// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`.
+/// Throws: hip_error where captures forbid the wait for longer than capture_patience.
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes);
 
 /// How many have been given back so far.
@@ -74,6 +78,7 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 
 /// Waits until something that was retired and may relieve `shortage` has been given back. Returns
 /// at once, true when that has been since retired_so_far() said `seen`, false when nothing waits.
+/// Throws: out_of_memory where captures forbid the waits for longer than capture_patience.
 [[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen);
 
 /// The result of `make`, which is repeated as long as it runs out of memory, addresses or

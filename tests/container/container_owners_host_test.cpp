@@ -33,7 +33,7 @@ struct storage_owner {
   }
   static std::uint64_t freed() {
     drain_retired_memory();
-    return hipvmm_host_call_count("hipMemAddressFree") + hipvmm_host_call_count("hipFree");
+    return hipvmm_host_call_count(on_fallback() ? "hipFree" : "hipMemAddressFree");
   }
 };
 
@@ -60,7 +60,7 @@ struct vector_owner {
   }
   static std::uint64_t freed() {
     drain_retired_memory();
-    return hipvmm_host_call_count("hipMemAddressFree") + hipvmm_host_call_count("hipFree");
+    return hipvmm_host_call_count(on_fallback() ? "hipFree" : "hipMemAddressFree");
   }
 };
 

@@ -97,7 +97,7 @@ TEST_CASE("vmm_pool_resource: an address alone whose stream is forgotten waits f
     pool.forget_stream(gone);
   }
   drain_retired_memory();
-  const test::call_counter waits{"hipDeviceSynchronize"};
+  const test::calls_of waits{test::device_waiting_functions};
   pool.deallocate(one);
   CHECK(waits.count() == 2);
   CHECK(pool.statistics().used_current == 0);
@@ -205,7 +205,7 @@ TEST_CASE(
     if (code == hipErrorUnknown) {
       CHECK_THROWS_AS(static_cast<void>(pool.allocate(second, 8 * MiB)), hip_error);
     } else {
-      const test::call_counter waits{"hipDeviceSynchronize"};
+      const test::calls_of waits{test::device_waiting_functions};
       pool.deallocate(second, pool.allocate(second, 8 * MiB), 8 * MiB);
       CHECK(waits.count() == 1);
     }

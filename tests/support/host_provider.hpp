@@ -77,6 +77,9 @@ inline constexpr std::array waiting_functions{"hipDeviceSynchronize", "hipStream
                                               "hipEventSynchronize",  "hipMemcpy",
                                               "hipMemcpyWithStream",  "hipFree"};
 
+/// The two ways by which the library waits for a device: detail::wait_for_device.
+inline constexpr std::array device_waiting_functions{"hipDeviceSynchronize", "hipFree"};
+
 /// No stream starts another operation while this lives.
 class held_streams {
  public:

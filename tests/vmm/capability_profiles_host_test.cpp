@@ -85,7 +85,7 @@ struct row {
 const std::vector<row>& rows() {
   static const std::set<std::string> rocm_6{"tells_failed_map", "returns_memory",
                                             "imports_by_value", "unmaps_many",
-                                            "crosses_reservations"};
+                                            "crosses_reservations", "counts_ending_streams"};
   static const std::set<std::string> quirks_of_6{"verify_maps", "renew_addresses",
                                                  "import_by_pointer", "one_reservation"};
   static const std::vector<row> all{
@@ -96,23 +96,33 @@ const std::vector<row>& rows() {
        {"several_reservations", "unmaps_each", "unmaps_many", "tail_access", "base_access",
         "equal_access", "tells_failed_map", "visible_at_once", "crosses_chunks",
         "crosses_reservations", "returns_memory", "returns_with_addresses", "coherent_aliases",
-        "keeps_read_only", "peer_access", "shares_chunks", "imports_by_value", "host_access"},
+        "keeps_read_only", "peer_access", "shares_chunks", "imports_by_value", "host_access",
+        "counts_ending_streams", "free_waits"},
        {}},
       {"rocm-6.2", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
       {"rocm-6.4", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
       {"rocm-7.1",
        "vmm_with_quirks",
-       {"tells_failed_map", "returns_memory", "tail_access", "crosses_reservations"},
+       {"tells_failed_map", "returns_memory", "tail_access", "crosses_reservations",
+        "counts_ending_streams"},
        {},
        {"verify_maps", "renew_addresses", "access_from_base", "one_reservation"}},
       {"rocm-7.14",
        "vmm_with_quirks",
-       {"crosses_reservations"},
+       {"crosses_reservations", "counts_ending_streams"},
        {},
        {"larger_chunks", "one_reservation"}},
-      {"rocm-10", "vmm_with_quirks", {"crosses_reservations"}, {}, {"one_reservation"}},
+      {"rocm-10",
+       "vmm_with_quirks",
+       {"crosses_reservations", "counts_ending_streams"},
+       {},
+       {"one_reservation"}},
       // Asked in the process, where these would take another one.
-      {"cuda-13", "vmm", {}, {"peer_access", "unmaps_many", "keeps_read_only", "host_access"}, {}}};
+      {"cuda-13",
+       "vmm",
+       {},
+       {"peer_access", "unmaps_many", "keeps_read_only", "host_access", "free_waits"},
+       {}}};
   return all;
 }
 

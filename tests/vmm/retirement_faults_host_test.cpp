@@ -6,7 +6,9 @@
 #include <memory>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/capability.hpp>
 #include <hipvmm/vmm/region.hpp>
+#include "core/device_wait.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
@@ -33,6 +35,19 @@ struct subject {
     CHECK(region.chunk_count() == granules);
     CHECK(has_tag(region, 0, 1, writer));
   }
+};
+
+/// Devices are waited for by hipDeviceSynchronize while this lives, whatever else could be used.
+class waits_by_synchronize {
+ public:
+  waits_by_synchronize() { detail::set_device_wait_rules({true, false}); }
+  ~waits_by_synchronize() {
+    const capability known = capability_of(first_device);
+    detail::set_device_wait_rules(
+        {known.has(trait::counts_ending_streams), known.has(trait::free_waits)});
+  }
+  waits_by_synchronize(const waits_by_synchronize&) = delete;
+  waits_by_synchronize& operator=(const waits_by_synchronize&) = delete;
 };
 
 using subject_ptr = std::unique_ptr<subject>;
@@ -115,6 +130,7 @@ TEST_CASE("retirement: a device that cannot be waited for is reported" * needs_v
     const subject_ptr used = make();
     used->stream.release();
     static_cast<stream_ref>(used->stream).synchronize();
+    const waits_by_synchronize waits;
     const planned_fault fault{"hipDeviceSynchronize", 1, hipErrorUnknown};
     used->region.retire();
     drain_retired_memory();

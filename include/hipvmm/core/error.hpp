@@ -14,6 +14,9 @@ namespace hipvmm {
 class hip_error : public std::runtime_error {
  public:
   hip_error(int code, const char* call, const char* file, unsigned line);
+  /// `context` continues the sentence.
+  hip_error(int code, const char* call, const std::string& context, const char* file,
+            unsigned line);
 
   /// HIP's `hipError_t` as an int.
   [[nodiscard]] int code() const noexcept { return code_; }

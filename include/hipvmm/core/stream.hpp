@@ -67,7 +67,8 @@ enum class stream_kind {
 };
 
 /// Owns one HIP stream of one device. Movable; one thread at a time may move or destroy it, any
-/// number may submit work. Destruction lets submitted work finish and does not wait for it.
+/// number may submit work. Destruction lets submitted work finish. It waits for that on AMD only,
+/// where hipStreamDestroy waits too and other threads' waits for the device would overlook it.
 class stream {
  public:
   /// Creates a stream on the current device.

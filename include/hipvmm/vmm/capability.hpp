@@ -38,8 +38,10 @@ enum class trait : unsigned {
   shares_chunks,           ///< chunks can be exported and imported
   imports_by_value,        ///< import takes the descriptor's value, else a pointer to it
   host_access,             ///< host code may touch what the owner may
+  counts_ending_streams,   ///< hipDeviceSynchronize waits for streams that a thread is destroying
+  free_waits,              ///< hipFree waits for its device beside captures, and costs none
 };
-inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::host_access) + 1;
+inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::free_waits) + 1;
 
 /// What is known about a trait. Unknown: not probed, or the probe came to no result.
 enum class finding { unknown, no, yes };

@@ -21,6 +21,8 @@ struct retirement_statistics {
 /// Waits until all memory and addresses retired before this call have come back. Any thread may
 /// call it but that of an error handler, where it returns at once. Growth that finds the device
 /// full, or no addresses, does as much of it as it needs; the end of the process does all.
+/// Throws: hip_error with hipErrorStreamCaptureUnsupported when the runtime forbids to wait for
+/// devices beside a capture, and one is open for longer than 100 ms.
 void drain_retired_memory();
 
 }  // namespace hipvmm

@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 #include "core/stream_order.hpp"
 
 namespace hipvmm::mr::pool {
@@ -95,7 +96,7 @@ std::vector<device_ref> event_marks::devices() {
 
 void event_marks::synchronize() {
   const detail::relaxed_captures relaxed;
-  for (const device_ref each : devices()) each.synchronize();
+  for (const device_ref each : devices()) detail::wait_for_device(each);
 }
 
 std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {

@@ -8,6 +8,7 @@
 #include <hipvmm/vmm/capability.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 #include "vmm/device_work.hpp"
 #include "vmm/retirement.hpp"
 
@@ -36,7 +37,7 @@ slab_memory::~slab_memory() {
   } catch (const std::bad_alloc&) {
     // The rest ends with its owner, which waits for its own device only.
     for (const access_desc& each : rights_.rights().entries())
-      detail::report_exceptions([&each] { each.device.synchronize(); });
+      detail::report_exceptions([&each] { detail::wait_for_device(each.device); });
   }
 }
 
