@@ -182,6 +182,10 @@ const rule rules[] = {
        return int{hipDeviceCanAccessPeer(&answer, 9, 9)};
      },
      {device, good, good, good, good, good, good, device}},
+    {"hipDeviceDisablePeerAccess of a device without a link",
+     [] { return int{hipDeviceDisablePeerAccess(2)}; },
+     {hipErrorPeerAccessNotEnabled, device, device, device, device, device, device,
+      hipErrorPeerAccessNotEnabled}},
     {"hipMallocAsync in a stream that does not exist",
      [] {
        void* pointer = nullptr;

@@ -237,6 +237,7 @@ hipError_t hipDeviceEnablePeerAccess(int peer, unsigned int flags) {
 hipError_t hipDeviceDisablePeerAccess(int peer) {
   return call(__func__, [&](runtime& machine) {
     require(machine.has_device(peer), hipErrorInvalidDevice);
+    require(machine.linked(current_device(), peer), machine.rules().disable_unlinked);
     const device_set before = machine.device(current_device()).peers.fetch_and(~only(peer));
     return (before & only(peer)) == 0 ? hipErrorPeerAccessNotEnabled : hipSuccess;
   });

@@ -26,7 +26,8 @@ constexpr profile rocm_5_7() {
   like.vmm = virtual_memory::absent;
   like.sharing = hipErrorNotSupported;
   like.pools_attribute = 0;  // HIP_MEM_POOL_SUPPORT is false: rocclr/utils/flags.hpp, 5.7.1
-  like.same_device = self_peer::always_zero;  // compared before the ids are looked at
+  like.same_device = self_peer::always_zero;      // compared before the ids are looked at
+  like.disable_unlinked = hipErrorInvalidDevice;  // hip_peer.cpp
   like.minimum_granularity = smallest_page;
   like.recommended_granularity = smallest_page;
   like.not_a_reservation = bad_pointer::accepted;

@@ -106,6 +106,7 @@ struct profile {
   int pools_attribute = 1;                       // HIP_MEM_POOL_SUPPORT, off before 6.2
   peer_rank rank = peer_rank::link_type;         // Q24
   self_peer same_device = self_peer::device_checked;
+  hipError_t disable_unlinked = hipErrorPeerAccessNotEnabled;  // of a device that is no peer
 
   // Virtual memory.
   std::size_t minimum_granularity = 2U << 20U;                 // Q1

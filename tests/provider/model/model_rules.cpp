@@ -32,6 +32,7 @@ constexpr model_rules rocm_6_2() {
   rules.unmap_checks_size = false;
   rules.unmap_of_several_keeps_reservation = true;
   rules.access_without_link = hipErrorInvalidValue;
+  rules.disable_without_link = hipErrorInvalidDevice;
   rules.access_checks_location = false;
   rules.access_applies_until_bad = true;
   rules.access_may_end_inside = true;

@@ -58,6 +58,8 @@ struct model_rules {
   /// Unmapping waits for work in queues, which held streams would make last for ever.
   bool unmap_waits_for_work = false;
 
+  hipError_t disable_without_link = hipErrorPeerAccessNotEnabled;
+
   // -- descriptors -------------------------------------------------------------------------------
   enum class convention { both, pointer, value };
   convention descriptors = convention::both;

@@ -46,7 +46,11 @@ verdict vmm_model::enable_peer(int user, int owner, unsigned flags) const {
 verdict vmm_model::disable_peer(int user, int owner) const {
   verdict judged;
   judged.require(exists(owner), "an existing device", hipErrorInvalidDevice);
-  judged.require(peers_.contains({user, owner}), "was enabled", hipErrorPeerAccessNotEnabled);
+  if (exists(owner) && (user == owner || !reaches(user, owner))) {
+    judged.require(false, "a link", rules_.disable_without_link);
+  } else {
+    judged.require(peers_.contains({user, owner}), "was enabled", hipErrorPeerAccessNotEnabled);
+  }
   return judged;
 }
 
