@@ -12,6 +12,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/hip_compat.hpp"
+#include "core/pointer_memory.hpp"
 
 namespace hipvmm {
 namespace {
@@ -22,15 +23,24 @@ constexpr const char* no_xnack =
     "GPU can";
 constexpr const char* amd_alone = "coherency is a property of AMD's memory alone";
 
+[[noreturn]] void refuse_range(const char* call, const void* pointer, std::size_t bytes) {
+  throw std::invalid_argument{std::string{call} + ": the range of " + format_bytes(bytes) + " at " +
+                              detail::address_text(pointer) +
+                              " does not lie in one allocation of managed memory; pass some of "
+                              "mr::managed_resource or hipMallocManaged"};
+}
+
+// AMD's runtime takes memory of hipMalloc and does nothing with it.
+void refuse_device_memory(const char* call, const void* pointer, std::size_t bytes) {
+  if (detail::device_of_memory(pointer)) refuse_range(call, pointer, bytes);
+}
+
 void check_range(hipError_t result, const char* call, const void* pointer, std::size_t bytes,
                  const char* missing = no_xnack) {
   if (result == hipErrorInvalidValue || result == hipErrorNotSupported) detail::clear_last_error();
   const std::string range =
       "the range of " + format_bytes(bytes) + " at " + detail::address_text(pointer);
-  if (result == hipErrorInvalidValue)
-    throw std::invalid_argument{std::string{call} + ": " + range +
-                                " does not lie in one allocation of managed memory; pass some of "
-                                "mr::managed_resource or hipMallocManaged"};
+  if (result == hipErrorInvalidValue) refuse_range(call, pointer, bytes);
   if (result == hipErrorNotSupported)
     throw unsupported{std::string{call} + " does not support " + range + ": " + missing};
   detail::check(result, call);
@@ -95,6 +105,7 @@ void give_advice(const void* pointer, std::size_t bytes, hipMemoryAdvise advice,
   const int place = to_hip(where);
   const bool is_of_amd =
       advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain;
+  refuse_device_memory("hipMemAdvise", pointer, bytes);
   const hipError_t result = hipMemAdvise(pointer, bytes, advice, hip_compat::advice_place{place});
   check_place(result, "hipMemAdvise", where);
   check_range(result, "hipMemAdvise", pointer, bytes, is_of_amd ? amd_alone : no_xnack);
@@ -146,6 +157,7 @@ void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
                     memory_location where) {
   const int place = to_hip(where);
   if (bytes == 0) return;
+  refuse_device_memory("hipMemPrefetchAsync", pointer, bytes);
   const hipError_t result = hipMemPrefetchAsync(pointer, bytes, place, stream.get());
   check_place(result, "hipMemPrefetchAsync", where);
   // Else it is the device of the stream, which HIP before 6 does not tell.
@@ -220,6 +232,7 @@ void attach_async(stream_ref stream, void* pointer, attachment to) {
     throw std::invalid_argument{
         "attach_async: attachment::single to the legacy default stream; attach to a stream of its "
         "own, or use attachment::global"};
+  refuse_device_memory("hipStreamAttachMemAsync", pointer, 0);
   // No length: HIP takes all of the allocation, or nothing.
   check_range(hipStreamAttachMemAsync(stream.get(), pointer, 0, to_hip(to)),
               "hipStreamAttachMemAsync", pointer, 0);

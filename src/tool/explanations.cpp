@@ -82,6 +82,10 @@ constexpr std::array<explanation, trait_count> explanations{{
     {"Growable buffers can be granted to the devices that HIP calls peers.",
      "ROCm 7.14 corrupts a mapping when a peer is granted after the owner (openxla/xla#46576).",
      "Sets all rights of a mapping in one call, the owner's last. Says which peer was refused."},
+    // peer_copies
+    {"A vector takes elements of a peer's memory that its own device may read.",
+     "ROCm 6, where the peer's engine copies and faults (seen with 6.4.3 on a stand-in).",
+     "Refuses to append from a device that has no right to the vector, and names both."},
     // shares_chunks
     {"Memory can be handed to another process.", "ROCm before 6.2 offers no descriptors.",
      "Export and import throw what HIP answered."},

@@ -33,6 +33,7 @@ constexpr std::array<trait_rule, trait_count> rules{{
     {"coherent_aliases", false},
     {"keeps_read_only", false},
     {"peer_access", true},
+    {"peer_copies", true},
     {"shares_chunks", true},
     {"imports_by_value", true},
     {"host_access", false},

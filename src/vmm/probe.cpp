@@ -49,7 +49,9 @@ constexpr std::array probes{
     probe{"unmaps_many", trait::unmaps_many, 1, risk::child_only, probe_unmaps_many},
     // May hang (ROCm/rocm-systems#10879) or stop the device.
     probe{"host_access", trait::host_access, 1, risk::child_only, probe_host_access},
-    probe{"keeps_read_only", trait::keeps_read_only, 1, risk::child_only, probe_keeps_read_only}};
+    probe{"keeps_read_only", trait::keeps_read_only, 1, risk::child_only, probe_keeps_read_only},
+    // On ROCm 6 the peer's engine faults, and the process ends.
+    probe{"peer_copies", trait::peer_copies, 1, risk::child_only, probe_peer_copies}};
 static_assert(probes[9].count == 2 && static_cast<int>(trait::returns_with_addresses) ==
                                           static_cast<int>(trait::returns_memory) + 1);
 

@@ -65,6 +65,7 @@ void probe_returned_memory(probe_site& site);
 void probe_coherent_aliases(probe_site& site);
 void probe_keeps_read_only(probe_site& site);
 void probe_peer_access(probe_site& site);
+void probe_peer_copies(probe_site& site);
 void probe_shares_chunks(probe_site& site);
 void probe_imports_by_value(probe_site& site);
 void probe_host_access(probe_site& site);

@@ -274,6 +274,35 @@ void probe_peer_access(probe_site& site) {
       reached.empty() ? "there is no peer that could fail" : "read and written by " + reached);
 }
 
+void probe_peer_copies(probe_site& site) {
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
+    const device_ref peer{ordinal};
+    if (peer == site.device || !site.device.can_access_peer(peer)) continue;
+    const std::string name = "device " + std::to_string(ordinal);
+    site.during = "when memory of " + name + " was made";
+    const stream of_peer{peer};
+    probe_site there{peer, site.unit, of_peer, site.kernel, site.found, {}};
+    mapped_row source{there, 1};
+    source.add();
+    access_map rights{peer};
+    rights.set(site.device, access_right::read_write);
+    rights.apply(source.at(0), site.unit);
+    mapped_row target = granted_row(site, 1);
+    site.during = "when memory of " + name + " was copied into memory granted to its owner only";
+    static_cast<void>(carries_in_time(there, source.at(0), source.at(0), 62));
+    copy(site.queue, target.at(0), source.at(0), pattern_bytes);
+    const bool same = words_at(site.queue, target.at(0)) == pattern(62);
+    target.undo();
+    source.undo();
+    if (!same)
+      return site.answer(
+          trait::peer_copies, finding::no,
+          "bytes of " + name + " did not arrive in memory granted to its owner only");
+  }
+  site.answer(trait::peer_copies, finding::yes,
+              "copies from every peer reach memory that is granted to its owner only");
+}
+
 namespace {
 
 /// A pipe, by which the kernel of the system touches memory in this process's name: it reports a

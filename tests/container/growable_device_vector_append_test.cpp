@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/capability.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/fallback.hpp"
@@ -108,6 +109,13 @@ TEST_CASE_FIXTURE(hundred_elements,
   other.append(series<value>(100, 50), of_peer);
   other.grant(first_device, peer_right());
   of_peer.synchronize();
+  const capability known = capability_of(first_device);
+  if (known.path() != memory_path::fallback && !known.has(trait::peer_copies)) {
+    CHECK_THROWS_WITH_AS(vector.append_from_device(other.span(), stream),
+                         doctest::Contains("grant device 1 read_write access"), unsupported);
+    CHECK(contents() == series<value>(0, 100));
+    vector.grant(peer, access_right::read_write);
+  }
   vector.append_from_device(other.span(), stream);
   CHECK(contents() == series<value>(0, 150));
 }

@@ -190,7 +190,8 @@ const rule rules[] = {
        hipIpcEventHandle_t exported{};
        return int{hipIpcGetEventHandle(&exported, plain.get())};
      },
-     {configuration, configuration, configuration, configuration, configuration, configuration, configuration, handle}},
+     {configuration, configuration, configuration, configuration, configuration, configuration,
+      configuration, handle}},
     {"hipStreamGetFlags of the null stream",
      [] {
        unsigned flags = 0;

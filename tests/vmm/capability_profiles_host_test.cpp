@@ -83,9 +83,9 @@ struct row {
 };
 
 const std::vector<row>& rows() {
-  static const std::set<std::string> rocm_6{"tells_failed_map", "returns_memory",
-                                            "imports_by_value", "unmaps_many",
-                                            "crosses_reservations", "counts_ending_streams"};
+  static const std::set<std::string> rocm_6{
+      "tells_failed_map",     "returns_memory",        "imports_by_value", "unmaps_many",
+      "crosses_reservations", "counts_ending_streams", "peer_copies"};
   static const std::set<std::string> quirks_of_6{"verify_maps", "renew_addresses",
                                                  "import_by_pointer", "one_reservation"};
   static const std::vector<row> all{
@@ -93,11 +93,13 @@ const std::vector<row>& rows() {
       {"rocm-5.7",
        "fallback",
        {"virtual_memory"},
-       {"several_reservations", "unmaps_each", "unmaps_many", "tail_access", "base_access",
-        "equal_access", "tells_failed_map", "visible_at_once", "crosses_chunks",
-        "crosses_reservations", "returns_memory", "returns_with_addresses", "coherent_aliases",
-        "keeps_read_only", "peer_access", "shares_chunks", "imports_by_value", "host_access",
-        "counts_ending_streams", "free_waits"},
+       {"several_reservations", "unmaps_each",           "unmaps_many",
+        "tail_access",          "base_access",           "equal_access",
+        "tells_failed_map",     "visible_at_once",       "crosses_chunks",
+        "crosses_reservations", "returns_memory",        "returns_with_addresses",
+        "coherent_aliases",     "keeps_read_only",       "peer_access",
+        "peer_copies",          "shares_chunks",         "imports_by_value",
+        "host_access",          "counts_ending_streams", "free_waits"},
        {}},
       {"rocm-6.2", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
       {"rocm-6.4", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
@@ -121,7 +123,8 @@ const std::vector<row>& rows() {
       {"cuda-13",
        "vmm",
        {},
-       {"peer_access", "unmaps_many", "keeps_read_only", "host_access", "free_waits"},
+       {"peer_access", "peer_copies", "unmaps_many", "keeps_read_only", "host_access",
+        "free_waits"},
        {}}};
   return all;
 }

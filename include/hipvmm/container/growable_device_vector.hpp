@@ -148,7 +148,9 @@ class growable_device_vector {
   }
   void append(device_span<T> source, stream_ref stream) { append_from_device(source, stream); }
 
-  /// Appends elements from device memory, which may be this vector's own. Throws: as append.
+  /// Appends elements from device memory, which may be this vector's own. Throws: as append;
+  /// unsupported where trait::peer_copies is missing and the other device has no right to write to
+  /// this vector: grant() it.
   void append_from_device(device_span<const T> source, stream_ref stream) {
     if (source.empty()) return;
     require_source(source.data(), source.size());
@@ -156,6 +158,7 @@ class growable_device_vector {
     const std::uintptr_t own = reinterpret_cast<std::uintptr_t>(data());
     const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(source.data());
     const bool inside = size_ != 0 && at >= own && at < own + size_ * sizeof(T);
+    if (!inside) storage_.require_copies_from(source.data());
     insert_at_end(source.size(), [&](T* end) {
       const void* from = inside ? reinterpret_cast<const unsigned char*>(data()) + (at - own)
                                 : static_cast<const void*>(source.data());

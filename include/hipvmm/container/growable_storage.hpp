@@ -101,6 +101,9 @@ class growable_storage {
   /// Makes at least `bytes` backed, in whole granules and without slack, but for a chunk that was
   /// ordered ahead: that is taken whole. Orders none itself. Throws: as grow.
   void reserve(std::size_t bytes);
+  /// Throws: unsupported, naming both devices, where `source` is memory of another device that has
+  /// no right to write here, and trait::peer_copies says that its engine would copy.
+  void require_copies_from(const void* source) const;
   /// Gives back what lies behind the first `bytes` as region::trim does, but nothing on hipMalloc
   /// where past_max_size::refuse promises an address for life. Where quirk::renew_addresses is in
   /// force data() may change when nothing is left, or `straddling` says replace, unless past_max is

@@ -35,6 +35,7 @@ enum class trait : unsigned {
   coherent_aliases,        ///< what is written at one address of a chunk is read at another
   keeps_read_only,         ///< what may only be read cannot be written
   peer_access,             ///< every device that HIP calls a peer can be granted, and reads right
+  peer_copies,             ///< a copy from a peer needs no rights of that peer to the target
   shares_chunks,           ///< chunks can be exported and imported
   imports_by_value,        ///< import takes the descriptor's value, else a pointer to it
   host_access,             ///< host code may touch what the owner may

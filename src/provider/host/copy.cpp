@@ -72,11 +72,25 @@ bool is_inside_device(runtime& machine, const copy_operation& work) {
   return of_source != hipInvalidDeviceId && of_source == owner(work.destination);
 }
 
+// Where the engine of the source's device copies, that device must have rights to both sides.
+void choose_engine(const runtime& machine, copy_operation& work) {
+  if (machine.rules().engine == copy_engine::of_stream) return;
+  const auto device_at = [&](const endpoint& side) {
+    const auto found = machine.addresses().find(side.start);
+    return found && found->kind == memory_kind::mapping ? found->device : -1;
+  };
+  const int source = device_at(work.source);
+  if (source < 0 || device_at(work.destination) < 0) return;
+  work.source.device = source;
+  work.destination.device = source;
+}
+
 hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_operation work,
                        copy_wait until) {
   const std::size_t bytes = work.bytes;
   require(allowed(machine, work.destination, right::write, bytes));
   require(allowed(machine, work.source, right::read, bytes));
+  choose_engine(machine, work);
   if (until != copy_wait::none) machine.captures().refuse_waiting_copy();
   const bool waits = until == copy_wait::finished ||
                      (until == copy_wait::unless_inside_device && !is_inside_device(machine, work));

@@ -62,8 +62,8 @@ constexpr profile rocm_5_7() {
   like.bad_export_pointer = hipErrorOutOfMemory;
   like.bad_managed_stream = hipErrorContextIsDestroyed;  // hip_hmm.cpp, 6.4.3
   like.ipc_address = inside_allocation::taken;
-  like.event_of_invalidated = hipSuccess;  // hip_event.cpp asks an active capture only
-  like.ending = ending_stream::overlooked;               // Stream::Destroy in hip_stream.cpp
+  like.event_of_invalidated = hipSuccess;   // hip_event.cpp asks an active capture only
+  like.ending = ending_stream::overlooked;  // Stream::Destroy in hip_stream.cpp
   // The rest is what 5.7.1 answers on a stand-in for ROCr.
   like.unregistered = hipErrorInvalidValue;
   like.registered_again = second_registration::taken;
@@ -92,6 +92,7 @@ constexpr profile rocm_6_2() {
   like.access = access_range::any_end;
   like.not_a_reservation = bad_pointer::followed;
   like.not_a_mapping = bad_pointer::followed;
+  like.engine = copy_engine::of_source;      // AMD's runtime 6.4.3 on a stand-in
   like.crossing = border_crossing::refused;  // AMD's runtime 6.4.3 and 7.2.4 on a stand-in
   like.null_export = bad_pointer::followed;
   like.bad_stream = hipErrorInvalidHandle;
@@ -124,6 +125,7 @@ constexpr profile rocm_7_1() {
   like.bad_create_device = hipErrorInvalidDevice;
   like.uncached = extra_type::taken;
   like.unmap = unmap_rule::whole_mappings;
+  like.engine = copy_engine::of_stream;         // AMD's runtime 7.2.4 on a stand-in
   like.access = access_range::sums_from_first;  // ROCm/rocm-systems#2451, #6977
   like.access_checks = entry_check::type_and_id;
   like.retain = retained::one_more_reference;

@@ -31,6 +31,8 @@ enum class access_range {
 enum class access_order { all_or_none, one_by_one };
 /// A copy or fill from one reservation into the next.
 enum class border_crossing { carried_out, refused };
+/// Whose engine copies between mappings of two devices.
+enum class copy_engine { of_stream, of_source };
 /// A device that is granted a mapping which its owner may use already, in a call or by an entry
 /// that does not name the owner afterwards.
 enum class late_grant { harmless, corrupts_mapping };
@@ -129,6 +131,7 @@ struct profile {
   access_order access_entries = access_order::all_or_none;
   entry_check access_checks = entry_check::type_and_id;
   border_crossing crossing = border_crossing::carried_out;
+  copy_engine engine = copy_engine::of_stream;
   late_grant peer_after_owner = late_grant::harmless;
   hipError_t unlinked_access = hipErrorInvalidDevice;
   host_touch touch = host_touch::as_devices;       // Q14
