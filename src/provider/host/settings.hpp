@@ -23,7 +23,7 @@ struct settings {
   std::size_t recommended_granularity = 2U << 20U;
   std::size_t device_bytes = 0;
   std::size_t address_space_bytes = 0;
-  /// Of each device that is not to be told as free.
+  /// Of each device that hipMemGetInfo does not report as free.
   std::size_t hidden_bytes = 0;
   /// links[d] has bit p set when device d reaches device p over a peer link.
   std::vector<std::uint64_t> links;
