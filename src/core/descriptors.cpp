@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
+#include <string>
 
 namespace hipvmm::detail {
 
@@ -35,6 +37,13 @@ bool half_of_descriptors_used() noexcept {
     if (::fcntl(number, F_GETFD) != -1) ++used;
   }
   return used > samples / 2;
+}
+
+void require_open_descriptor(int descriptor, const char* what) {
+  if (::fcntl(descriptor, F_GETFD) != -1) return;
+  throw std::invalid_argument{std::string{what} + " from descriptor " + std::to_string(descriptor) +
+                              ", which is not open in this process: pass one that was received "
+                              "from the exporting process or inherited, before it is closed"};
 }
 
 }  // namespace hipvmm::detail

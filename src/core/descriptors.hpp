@@ -17,4 +17,8 @@ std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept;
 /// spread over all: exact to that, since the system gives the lowest that is free.
 bool half_of_descriptors_used() noexcept;
 
+/// Throws std::invalid_argument unless `descriptor` is open in this process. `what` begins the
+/// message, such as "the import of a chunk". ROCm 6.4 crashes on a number that is no descriptor.
+void require_open_descriptor(int descriptor, const char* what);
+
 }  // namespace hipvmm::detail

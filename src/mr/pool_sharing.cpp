@@ -13,6 +13,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include "core/check.hpp"
+#include "core/descriptors.hpp"
 #include "mr/hip_pool.hpp"
 #include "vmm/hip_access.hpp"
 
@@ -121,6 +122,7 @@ imported_pool::imported_pool(const shareable_handle& handle, device_ref device)
     : pool_{nullptr}, device_{device} {
   detail::require_pools(device);
   if (handle.empty()) throw std::invalid_argument{"the import of a pool from an empty handle"};
+  detail::require_open_descriptor(handle.get(), "the import of a pool");
   // Newer releases of ROCm give the pool the calling thread's device. The descriptor goes by value
   // in all, other than for chunks.
   const scoped_device scope{device};

@@ -10,6 +10,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
+#include "core/descriptors.hpp"
 #include "vmm/import_form.hpp"
 
 namespace hipvmm {
@@ -45,6 +46,7 @@ namespace detail {
 physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
                                device_ref device) {
   if (handle.empty()) throw std::invalid_argument{"the import of an empty handle"};
+  require_open_descriptor(handle.get(), "the import of a chunk");
   // ROCm gives an imported chunk the calling thread's device.
   const scoped_device scope{device};
   int descriptor = handle.get();

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <stdexcept>
+#include <string>
 
 #include <hipvmm/core/error.hpp>
 #include "support/child_process.hpp"
@@ -49,6 +50,17 @@ TEST_CASE("shareable_handle: destruction closes the descriptor") {
     descriptor = handle.get();
   }
   CHECK(::fcntl(descriptor, F_GETFD) == -1);
+}
+
+TEST_CASE("import_chunk: a number that is no open descriptor is refused and named") {
+  const shareable_handle closed{777, granule()};
+  REQUIRE(::fcntl(closed.get(), F_GETFD) == -1);
+  try {
+    static_cast<void>(import_chunk(closed, first_device));
+    FAIL("the import succeeded");
+  } catch (const std::invalid_argument& error) {
+    CHECK(std::string{error.what()}.find("descriptor 777") != std::string::npos);
+  }
 }
 
 TEST_CASE("shareable_handle: the export of an empty or ordinary chunk throws") {

@@ -45,8 +45,8 @@ class shareable_handle {
 
 /// Makes the exported memory usable in this process as a chunk of `device`. `handle` stays owned by
 /// the caller and may be closed afterwards.
-/// Throws: std::invalid_argument when `handle` is empty; out_of_memory when the process has no
-/// descriptor left; hip_error when HIP refuses it.
+/// Throws: std::invalid_argument when `handle` is empty or names no open descriptor; out_of_memory
+/// when the process has no descriptor left; hip_error when HIP refuses it.
 [[nodiscard]] physical_chunk import_chunk(const shareable_handle& handle, device_ref device);
 
 }  // namespace hipvmm
