@@ -195,7 +195,8 @@ const std::vector<knob_row>& knob_table() {
        [](knob_values& v, const std::string& s) {
          return parse_word(s, "always", "granted", v.vmm_host_always);
        }},
-      {"ADDRESSES", "reused or kept", "thunk, fmm.c: freed addresses are found first again",
+      {"ADDRESSES", "reused or kept",
+       "assumption: the system and the thunk find freed addresses first",
        [](knob_values& v, const std::string& s) {
          return parse_word(s, "reused", "kept", v.addresses_reused);
        }},

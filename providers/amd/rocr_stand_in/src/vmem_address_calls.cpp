@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reserved addresses: ROCr's Runtime::VMemoryAddressReserve and VMemoryAddressFree.
 #include <algorithm>
+#include <bit>
 #include <mutex>
 
 #include <sys/mman.h>
@@ -44,8 +45,8 @@ hsa_status_t reserve(void** va, std::uint64_t size, std::uint64_t address, std::
   if (size == 0 || va == nullptr) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
   if ((alignment & (alignment - 1)) != 0) return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
   const std::uint64_t bytes = round_up(size, page_bytes);
-  // The thunk aligns what is large as the GPU's pages want it.
-  const std::uint64_t least = bytes >= large_page_bytes ? large_page_bytes : page_bytes;
+  // The thunk's alignment for large pages: doubled while the size has room for it.
+  const std::uint64_t least = std::min(std::bit_floor(bytes), large_page_bytes);
   std::uint64_t got = address != 0 ? reserve_at(address, bytes) : 0;
   if (got == 0) got = reserve_anywhere(bytes, std::max(alignment, least));
   if (got == 0) return HSA_STATUS_ERROR_OUT_OF_RESOURCES;

@@ -127,6 +127,7 @@ TEST_CASE("vmem: a wished address is used where it is free, alignments are kept"
     EXPECT(hsa_amd_vmem_address_reserve(&other, 4 * MiB, reinterpret_cast<std::uint64_t>(at), 0) ==
            HSA_STATUS_SUCCESS);
     EXPECT(other != at);
+    EXPECT(reinterpret_cast<std::uint64_t>(reserve(20480)) % 16384 == 0);
     void* aligned = nullptr;
     EXPECT(hsa_amd_vmem_address_reserve_align(&aligned, 4096, 0, 64 * MiB, 0) ==
            HSA_STATUS_SUCCESS);
