@@ -235,6 +235,7 @@ TEST_CASE("vmm_pool_resource: the error handler may use the pool" * test::needs_
 }
 
 TEST_CASE("vmm_pool_resource: the error handler may make a pool while a stream ends") {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);  // ~stream has waited, and no event is needed
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   static int made = 0;
   const error_handler before = set_error_handler([](const char*, int, const char*) noexcept {

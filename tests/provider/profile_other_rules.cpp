@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <sys/mman.h>
 
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "core/hip_compat.hpp"
 #include "mem_pool_fixtures.hpp"
@@ -18,7 +16,6 @@ constexpr int memory_out = hipErrorOutOfMemory;
 constexpr int device = hipErrorInvalidDevice;
 constexpr int unsupported = hipErrorNotSupported;
 constexpr int handle = hipErrorInvalidHandle;
-constexpr int captured = hipErrorStreamCaptureUnsupported;
 constexpr int context = hipErrorContextIsDestroyed;
 
 constexpr auto posix = hipMemHandleTypePosixFileDescriptor;
@@ -80,42 +77,6 @@ int pool_access(const pool& of, int user) {
   hipMemAccessFlags flags{};
   REQUIRE(hipMemPoolGetAccess(&flags, of.get(), &place) == hipSuccess);
   return flags;
-}
-
-/// Whether hipDeviceSynchronize waits for a stream that another thread has begun to destroy.
-int waits_for_ending_stream() {
-  hipStream_t leaving = nullptr;
-  REQUIRE(hipStreamCreateWithFlags(&leaving, hipStreamNonBlocking) == hipSuccess);
-  hipvmm_host_hold_streams();
-  REQUIRE(hipLaunchHostFunc(
-              leaving, [](void*) {}, nullptr) == hipSuccess);
-  std::thread destroying{[leaving] { CHECK(hipStreamDestroy(leaving) == hipSuccess); }};
-  // As soon as it ends the stream is unknown.
-  unsigned flags = 0;
-  while (hipStreamGetFlags(leaving, &flags) == hipSuccess) std::this_thread::yield();
-  std::atomic<bool> waited{false};
-  std::thread waiting{[&waited] {
-    CHECK(hipDeviceSynchronize() == hipSuccess);
-    waited = true;
-  }};
-  for (int i = 0; i < 200 && !waited; ++i) std::thread{[] {}}.join();
-  const bool overlooked = waited;
-  hipvmm_host_release_streams();
-  destroying.join();
-  waiting.join();
-  return overlooked ? 0 : 1;
-}
-
-void begin_capture(const stream& work,
-                   hipStreamCaptureMode mode = hipStreamCaptureModeThreadLocal) {
-  REQUIRE(hipStreamBeginCapture(work.get(), mode) == hipSuccess);
-}
-
-int end_capture(const stream& work) {
-  hipGraph_t graph = nullptr;
-  const int code = hipStreamEndCapture(work.get(), &graph);
-  if (code == good) REQUIRE(hipGraphDestroy(graph) == hipSuccess);
-  return code;
 }
 
 // The device of a pool is the one whose current pool it could be, were it not imported.
@@ -388,62 +349,6 @@ const rule rules[] = {
        return code;
      },
      {value, good, good, good, good, good, good, good}},
-    {"the end of a capture after another thread tried to end it",
-     [] {
-       const stream work;
-       begin_capture(work);
-       std::thread{[&] { CHECK(end_capture(work) == hipErrorStreamCaptureWrongThread); }}.join();
-       return end_capture(work);
-     },
-     {good, good, good, good, good, good, good, hipErrorIllegalState}},
-    {"the question for an event of a capture that is lost",
-     [] {
-       const stream work;
-       const event inside;
-       begin_capture(work);
-       REQUIRE(hipEventRecord(inside.get(), work.get()) == hipSuccess);
-       REQUIRE(hipStreamQuery(work.get()) == hipErrorStreamCaptureUnsupported);
-       const int code = hipEventQuery(inside.get());
-       CHECK(end_capture(work) == hipErrorStreamCaptureInvalidated);
-       return code;
-     },
-     {hipErrorCapturedEvent, good, good, good, good, hipErrorStreamCaptureUnsupported,
-      hipErrorStreamCaptureUnsupported, value}},
-    {"hipHostFree while a stream is captured in relaxed mode",
-     [] {
-       const stream work;
-       void* pointer = nullptr;
-       REQUIRE(hipHostMalloc(&pointer, 64, 0) == hipSuccess);
-       begin_capture(work, hipStreamCaptureModeRelaxed);
-       const int code = hipHostFree(pointer);
-       static_cast<void>(end_capture(work));
-       return code;
-     },
-     {good, good, good, good, good, good, good, hipErrorStreamCaptureUnsupported}},
-    {"hipDeviceSynchronize of another device while a stream is captured in relaxed mode",
-     [] {
-       const stream work;
-       begin_capture(work, hipStreamCaptureModeRelaxed);
-       REQUIRE(hipSetDevice(1) == hipSuccess);
-       const int code = hipDeviceSynchronize();
-       REQUIRE(hipSetDevice(0) == hipSuccess);
-       static_cast<void>(end_capture(work));
-       return code;
-     },
-     {captured, captured, captured, captured, captured, captured, captured, good}},
-    {"hipDeviceSynchronize once more while a stream is captured",
-     [] {
-       const stream work;
-       begin_capture(work);
-       CHECK(hipDeviceSynchronize() == hipErrorStreamCaptureUnsupported);
-       const int code = hipDeviceSynchronize();
-       CHECK(end_capture(work) == hipErrorStreamCaptureInvalidated);
-       return code;
-     },
-     {captured, captured, captured, captured, captured, captured, captured, good}},
-    {"hipDeviceSynchronize waits for a stream whose hipStreamDestroy has begun (1)",
-     waits_for_ending_stream,
-     {1, 0, 0, 0, 0, 0, 0, 1}},
     {"rights to a pool that stay when the second of two entries is refused",
      [] {
        const pool memory;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace hipvmm::test {
 
@@ -35,6 +36,14 @@ struct rule {
 
 std::span<const rule> virtual_memory_rules();
 std::span<const rule> other_rules();
+std::span<const rule> stream_rules();
 std::span<const rule> runtime_rules();
+
+inline std::vector<rule> all_rules() {
+  std::vector<rule> all;
+  for (const auto& part : {virtual_memory_rules(), other_rules(), stream_rules(), runtime_rules()})
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
 
 }  // namespace hipvmm::test

@@ -15,13 +15,6 @@ using namespace hipvmm::test;
 
 namespace {
 
-std::vector<rule> all_rules() {
-  std::vector<rule> all{virtual_memory_rules().begin(), virtual_memory_rules().end()};
-  all.insert(all.end(), other_rules().begin(), other_rules().end());
-  all.insert(all.end(), runtime_rules().begin(), runtime_rules().end());
-  return all;
-}
-
 std::string_view variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;

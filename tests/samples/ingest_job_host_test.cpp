@@ -170,7 +170,9 @@ TEST_CASE("ingest: the peak it tells is the provider's") {
     if (method == growth_method::vmm && hipvmm::test::on_fallback()) {
       CHECK(done.growth.peak_bytes <= peak);
     } else {
-      CHECK(done.growth.peak_bytes == peak);
+      CHECK(done.growth.peak_bytes <= peak);
+      // Devices are waited for by the free of one byte.
+      CHECK(done.growth.peak_bytes + 1 >= peak);
     }
   }
 }

@@ -64,9 +64,7 @@ inline constexpr profile_quirk unmap_waits{"hipMemUnmap waits for all streams", 
 inline constexpr profile_quirk memory_kept{"memory goes back only with the addresses",
                                            {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2"}};
 inline constexpr profile_quirk no_tail_access{"a mapping behind another cannot be granted alone",
-                                              {"rocm-7.1"}};
-inline constexpr profile_quirk unequal_access{
-    "mappings of unequal sizes in one reservation are granted all at once", {"rocm-7.2"}};
+                                              {"rocm-7.1", "rocm-7.2"}};
 inline constexpr profile_quirk lax_access{
     "hipMemSetAccess looks at no place and not at the end of the range", {"rocm-6.2", "rocm-6.4"}};
 inline constexpr profile_quirk access_one_by_one{
@@ -145,7 +143,7 @@ inline constexpr profile_quirk waits_look_at_one_device{
     "a capture on another device does not forbid to wait, nor does one that is lost", {"cuda-13"}};
 inline constexpr profile_quirk ending_streams_overlooked{
     "a wait for a device overlooks streams that another thread is destroying",
-    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}};
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14"}};
 inline constexpr profile_quirk ranks_in_order{"links are ranked in order", {"cuda-13"}};
 inline constexpr profile_quirk owner_copies{
     "copies between the host and a chunk go by the rights of its owner", {"rocm-6.2", "rocm-6.4"}};

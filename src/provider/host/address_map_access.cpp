@@ -129,7 +129,8 @@ std::size_t address_map::set_access(address start, std::size_t bytes, const acce
     each.target->readers = now.readers;
     each.target->writers = now.writers;
     each.target->host_rights = now.host;
-    if (done && rules_.peer_after_owner == late_grant::corrupts_mapping)
+    if (done && rules_.peer_after_owner == late_grant::corrupts_mapping &&
+        !each.target->memory->is_on_host())
       note_grant(*each.target, change, each.before.readers);
   }
   settle(whole);
