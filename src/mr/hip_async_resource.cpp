@@ -176,7 +176,10 @@ void hip_async_resource::reset_peaks() {
 }
 
 void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
-  if (pending_) pending_->free_passed();
+  if (pending_) {
+    pending_->free_passed();
+    pending_->wait_for_frees();
+  }
   check(hipMemPoolTrimTo(get(), bytes_to_keep), "hipMemPoolTrimTo");
 }
 

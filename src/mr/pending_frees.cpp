@@ -171,6 +171,13 @@ void pending_frees::free_passed() noexcept {
   free(passed);
 }
 
+void pending_frees::wait_for_frees() noexcept {
+  report_exceptions([&] {
+    const relaxed_captures relaxed;
+    freed_.synchronize();
+  });
+}
+
 void pending_frees::free_all() noexcept {
   blocks all;
   {

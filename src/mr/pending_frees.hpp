@@ -49,6 +49,8 @@ class pending_frees {
   void free_some_passed(stream_ref stream) noexcept;
   /// Frees all that has passed. Waits for nothing.
   void free_passed() noexcept;
+  /// Waits for the frees made so far, which are of idle blocks: a trim sees only what has passed.
+  void wait_for_frees() noexcept;
   /// Waits for the work that uses kept blocks, and frees all of them.
   void free_all() noexcept;
   /// Frees at once a block that no work uses any more.

@@ -219,7 +219,7 @@ const rule rules[] = {
        freed.get();
        return state == std::future_status::ready ? 1 : 0;
      },
-     {1, 0, 0, 0, 0, 0, 0, 1}},
+     {1, 1, 0, 0, 0, 0, 0, 1}},
     {"2 MiB of a pool whose largest size is 1 MiB",
      [] {
        const pool memory{limited_to(mib)};

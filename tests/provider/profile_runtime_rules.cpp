@@ -94,18 +94,22 @@ const rule rules[] = {
        return int{hipPointerGetAttributes(&told, &own)};
      },
      {good, value, good, good, good, good, good, good}},
+    // 7.2.4 follows the handle of a destroyed stream, 5.7.1 does for copies.
     {"hipStreamSynchronize of a destroyed stream",
      [] { return int{hipStreamSynchronize(destroyed_stream())}; },
-     {handle, context, context, context, handle, handle, handle, handle}},
+     {handle, context, context, context, handle, handle, handle, handle},
+     decided_by::chance},
     {"hipStreamDestroy of a destroyed stream",
      [] { return int{hipStreamDestroy(destroyed_stream())}; },
-     {handle, context, context, context, handle, handle, handle, handle}},
+     {handle, context, context, context, handle, handle, handle, handle},
+     decided_by::chance},
     {"hipEventRecord in a destroyed stream",
      [] {
        const event mark;
        return int{hipEventRecord(mark.get(), destroyed_stream())};
      },
-     {handle, context, context, context, handle, handle, handle, handle}},
+     {handle, context, context, context, handle, handle, handle, handle},
+     decided_by::chance},
     {"hipMemcpyAsync in a destroyed stream",
      [] {
        const allocation here{64};
@@ -113,13 +117,15 @@ const rule rules[] = {
        return int{
            hipMemcpyAsync(here.at(), bytes.data(), 64, hipMemcpyHostToDevice, destroyed_stream())};
      },
-     {handle, context, context, context, handle, handle, handle, handle}},
+     {handle, context, context, context, handle, handle, handle, handle},
+     decided_by::chance},
     {"hipMemsetAsync in a destroyed stream",
      [] {
        const allocation here{64};
        return int{hipMemsetAsync(here.at(), 1, 64, destroyed_stream())};
      },
-     {handle, crashes, crashes, crashes, handle, handle, handle, handle}},
+     {handle, crashes, crashes, crashes, handle, handle, handle, handle},
+     decided_by::chance},
     {"hipEventDestroy of a destroyed event",
      [] { return int{hipEventDestroy(destroyed_event())}; },
      {handle, context, context, context, context, context, context, handle}},
@@ -234,7 +240,8 @@ const rule rules[] = {
        REQUIRE(of_1.wait() == hipSuccess);
        return code;
      },
-     {value, no_answer, good, good, value, value, value, value}},
+     {value, no_answer, good, good, value, value, value, value},
+     decided_by::hardware},
     {"a copy to the host, in a stream of device 1, from memory of device 0 that 1 alone may use",
      [] {
        const mapped of_0{granule, {1}};
@@ -245,7 +252,8 @@ const rule rules[] = {
        REQUIRE(of_1.wait() == hipSuccess);
        return code;
      },
-     {good, no_answer, value, value, good, good, good, good}},
+     {good, no_answer, value, value, good, good, good, good},
+     decided_by::hardware},
 };
 
 }  // namespace

@@ -51,7 +51,7 @@ void capture_set::refuse_wait_for(const stream_queue& queue) {
 }
 
 void capture_set::refuse_wait_for_device(int device) {
-  if (!any()) return;
+  if (!any() || machine_.rules().captured_device == device_wait::no_capture) return;
   const guard lock{mutex_};
   if (machine_.rules().captured_device == device_wait::any_capture) {
     // Until each of them has ended: an invalidated one refuses as well.

@@ -55,14 +55,13 @@ constexpr profile rocm_5_7() {
   like.own_right = own_read_only::noted;
   like.pool_entries = access_order::one_by_one;
   like.internal = internal_dependencies::ignored;
-  // MemoryTimestamp::safe_streams_ keeps the stream of the allocation, and SetEvent waits for the
-  // event of the earlier free. Seen on 6.4.3 and 7.2.4.
+  // MemoryTimestamp::safe_streams_ keeps the stream of the allocation.
   like.owner = block_owner::allocating_stream_too;
-  like.free_again = repeated_free::waits_for_earlier;
   like.bad_export_pointer = hipErrorOutOfMemory;
   like.bad_managed_stream = hipErrorContextIsDestroyed;  // hip_hmm.cpp, 6.4.3
   like.ipc_address = inside_allocation::taken;
-  like.event_of_invalidated = hipSuccess;   // hip_event.cpp asks an active capture only
+  like.event_of_invalidated = hipSuccess;  // hip_event.cpp asks an active capture only
+  like.captured_device = device_wait::no_capture;
   like.ending = ending_stream::overlooked;  // Stream::Destroy in hip_stream.cpp
   // The rest is what 5.7.1 answers on a stand-in for ROCr.
   like.unregistered = hipErrorInvalidValue;
@@ -92,7 +91,9 @@ constexpr profile rocm_6_2() {
   like.access = access_range::any_end;
   like.not_a_reservation = bad_pointer::followed;
   like.not_a_mapping = bad_pointer::followed;
-  like.engine = copy_engine::of_source;      // AMD's runtime 6.4.3 on a stand-in
+  like.engine = copy_engine::of_source;  // AMD's runtime 6.4.3 on a stand-in
+  like.captured_device = device_wait::any_capture;
+  like.free_again = repeated_free::waits_for_earlier;  // for the event of the earlier free
   like.crossing = border_crossing::refused;  // AMD's runtime 6.4.3 and 7.2.4 on a stand-in
   like.null_export = bad_pointer::followed;
   like.bad_stream = hipErrorInvalidHandle;

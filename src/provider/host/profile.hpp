@@ -65,7 +65,7 @@ enum class foreign_end { refused, costs_capture };
 /// Freeing what waits for all devices, while a stream is captured.
 enum class waiting_free { by_mode, refused };
 /// Captures that forbid to wait for a device.
-enum class device_wait { own_captures, any_capture };
+enum class device_wait { no_capture, own_captures, any_capture };
 /// A stream whose hipStreamDestroy has begun: do waits for its device still count it?
 enum class ending_stream { counted, overlooked };
 enum class reuse_limit { an_eighth, none_in_own_stream };
