@@ -141,6 +141,8 @@ inline constexpr profile_quirk captured_frees_refused{
     "what waits for all devices is not freed while a stream is captured", {"cuda-13"}};
 inline constexpr profile_quirk waits_look_at_one_device{
     "a capture on another device does not forbid to wait, nor does one that is lost", {"cuda-13"}};
+inline constexpr profile_quirk captures_allow_waits{
+    "a capture does not forbid to wait for a device", {"rocm-5.7"}};
 inline constexpr profile_quirk ending_streams_overlooked{
     "a wait for a device overlooks streams that another thread is destroying",
     {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14"}};

@@ -60,7 +60,9 @@ TEST_CASE("replay: each HIP call that fails is told and leaves nothing behind") 
       }
       // The pool recovers from some: it takes fewer addresses, or sets rights from another place
       // on. async takes a block that it keeps back where HIP has no memory.
-      if (hipvmm_host_fault_struck() != 0 && kind.name == "hip")
+      // ~stream that cannot wait leaves it to hipStreamDestroy.
+      if (hipvmm_host_fault_struck() != 0 && kind.name == "hip" &&
+          !quirks::ending_streams_overlooked.holds())
         CHECK(failures.count() + reported.count > 0);
       // A block whose free failed is lost, and the sweep has to know that this was told.
       for (const std::string& text : failures.texts())
