@@ -124,6 +124,13 @@ inline bool imports_descriptor_by_value(int runtime_version) {
   return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 1);
 }
 
+// From ROCm 6.1, the first with addresses, to 6.4 hipMemAddressFree leaves the record of the
+// addresses to the last command that used them: late_record in docs/rocm.md. Seen on 6.4.3, not
+// on 7.2.4; what lies between was not run.
+inline bool forgets_addresses_late(int runtime_version) {
+  return is_at_least(runtime_version, 6, 1) && !is_at_least(runtime_version, 7, 0);
+}
+
 // hipMemMap tells of failures behind the checks of its arguments from ROCm 7.14 on
 // (ROCm/rocm-systems#7685), and on CUDA.
 inline bool tells_failed_map(int runtime_version) {

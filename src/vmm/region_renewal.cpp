@@ -41,7 +41,7 @@ void region::mapped::renew_addresses() noexcept {
     detail::finish_retired(*addresses, 0, bytes);
     // Not so in an error handler, which may be part of what would be waited for.
     if (addresses.use_count() > 1) return;
-    if (!backings.empty())
+    if (!backings.empty() || frees_late_records())
       for (const access_desc& entry : rights.entries()) detail::wait_for_device(entry.device);
     // Whole at other addresses first, so that the region is never without any.
     change_to(address_reservation{bytes});

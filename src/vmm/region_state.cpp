@@ -11,7 +11,9 @@
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/device_identity.hpp"
 #include "core/device_wait.hpp"
+#include "core/hip_compat.hpp"
 #include "vmm/retirement.hpp"
 
 namespace hipvmm {
@@ -62,7 +64,28 @@ region::mapped::~mapped() {
   preparation.settle();
   merge(prepared);
   backings.merge(left_behind);
+  const bool was_used = holds_memory || !backings.empty();
   give_back(backings, cache());
+  if (addresses && was_used) await_records();
+}
+
+// In clr up to 6.4 a command that used addresses holds their record, and is dropped some time after
+// all events and queries say that it is done; a wait for its device ends behind that. Addresses
+// that are freed before and reserved again lose their new record with the command. The version
+// decides, for the answer of a probe would be a matter of time.
+bool region::mapped::frees_late_records() noexcept {
+  static const bool late = [] {
+    bool found = true;
+    detail::report_exceptions(
+        [&] { found = hip_compat::forgets_addresses_late(detail::runtime_version()); });
+    return found;
+  }();
+  return late;
+}
+
+void region::mapped::await_records() const noexcept {
+  if (!frees_late_records()) return;
+  static_cast<void>(detail::outlast_captures([this] { return detail::wait_for(rights); }));
 }
 
 backing_map region::mapped::make_missing(const address_range& range, std::size_t offset,
@@ -159,7 +182,7 @@ bool region::mapped::retire_behind(std::size_t end, stream_ref stream) {
 }
 
 bool region::mapped::retire_all() noexcept {
-  if (backings.empty()) return true;
+  if (backings.empty() && !(holds_memory && frees_late_records())) return true;
   preparation.settle();
   merge(prepared);
   backings.merge(left_behind);
@@ -167,11 +190,16 @@ bool region::mapped::retire_all() noexcept {
   // Without memory for this the caller waits, and frees some.
   try {
     std::list<detail::retired_chunks> one;
-    backing_map& all =
-        one.emplace_back(addresses, cache(), std::nullopt, detail::devices_of(rights)).backings;
+    detail::retired_chunks& item =
+        one.emplace_back(addresses, cache(), std::nullopt, detail::devices_of(rights));
+    item.owner = device;
+    backing_map& all = item.backings;
     all.swap(backings);
     retired = detail::retire(one);
-    if (!retired) all.swap(backings);
+    if (retired)
+      addresses.reset();
+    else
+      all.swap(backings);
   } catch (const std::bad_alloc&) {
   }
   return retired;
@@ -201,6 +229,7 @@ void region::mapped::replace_straddler(std::size_t end, stream_ref stream) {
       detail::report_exceptions([&] { detail::wait_for_device(device); });
       throw;
     }
+    await_records();
   } catch (const out_of_memory&) {
     return;
   }

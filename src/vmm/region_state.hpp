@@ -158,12 +158,16 @@ struct region::mapped final : region::state {
   [[nodiscard]] mapping_list map_all_in(const address_range& range) const;
   /// Makes `range` the region's, where `moved` are the mappings; gives the old ones for both.
   void move_to(std::shared_ptr<address_range>& range, mapping_list& moved) noexcept;
+  /// Whether the runtime may forget addresses only after they were freed and taken again.
+  [[nodiscard]] static bool frees_late_records() noexcept;
+  /// Waits for the devices with access where addresses that were used must not be freed before.
+  void await_records() const noexcept;
   /// Whether addresses that held memory are to be renewed.
   [[nodiscard]] bool must_renew() const noexcept { return holds_memory && renews; }
   /// Frees the addresses and takes them again, so that memory which only they held goes back to the
   /// device. What is backed stays so, at other addresses where these are not to be had any more or
-  /// refuse the mappings. Waits for the devices with access unless nothing is backed. Pre: nothing
-  /// is prepared.
+  /// refuse the mappings. Waits for the devices with access unless nothing is backed and
+  /// await_records() would not wait. Pre: nothing is prepared.
   void renew_addresses() noexcept;
 
   /// End of the last backing.

@@ -142,13 +142,14 @@ bool retirement::add(retired_list& one) noexcept {
       closes_at_exit_ = true;
     }
     const bool has_chunks = item.allocation.empty();
-    item.owner = has_chunks ? owner_of(item.backings) : item.allocation.device();
+    if (!item.owner) item.owner = has_chunks ? owner_of(item.backings) : item.allocation.device();
     // hipFree waits for that device itself, also where captures forbid to wait for others.
     if (!has_chunks) std::erase(item.devices, *item.owner);
     lane& to = item.mark ? events_ : lane_of(*item.owner);
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
-    if (has_chunks) {
+    // Addresses alone are waited for by nobody who needs a part of them.
+    if (!item.backings.empty()) {
       item.range = item.addresses.get();
       item.first = item.backings.begin()->first;
       const auto& [last_offset, last] = *item.backings.rbegin();

@@ -4,8 +4,11 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -14,6 +17,7 @@
 #include <hipvmm/vmm/retirement.hpp>
 #include "core/background_task.hpp"
 #include "support/assumed_capability.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
@@ -337,6 +341,37 @@ TEST_CASE("region: where addresses hold memory decommit of everything renews the
   CHECK(subject.region.decommit(0, 16 * subject.unit) == 3 * subject.unit);
   CHECK(held.granules() == 0);
   CHECK(subject.region.base() == subject.base);
+}
+
+TEST_CASE("region: where addresses hold memory they are renewed when all work has passed") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  three_chunks subject;
+  blocked_stream other{first_device};
+  std::atomic<bool> released = false;
+  const std::jthread opener{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    released = true;
+    other.release();
+  }};
+  const call_counter frees{"hipMemAddressFree"};
+  subject.region.trim(0, subject.stream);
+  CHECK(frees.count() > 0);
+  CHECK(released);
+}
+
+TEST_CASE("region: where addresses hold memory those of an emptied one outlast all work") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  region_options options;
+  options.when_empty = emptied::keeps_addresses;
+  three_chunks subject{options};
+  blocked_stream other{first_device};
+  subject.region.trim(0, subject.stream);
+  const call_counter frees{"hipMemAddressFree"};
+  subject.region.retire();
+  CHECK(frees.count() == 0);
+  other.release();
+  drain_retired_memory();
+  CHECK(frees.count() == 1);
 }
 
 TEST_CASE("region: where addresses hold memory that of a commit that failed comes back too") {
