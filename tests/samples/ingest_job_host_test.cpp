@@ -218,11 +218,11 @@ TEST_CASE("ingest: with vmm nothing is left behind whichever HIP call fails") {
 }
 
 TEST_CASE("ingest: with copy nothing is left behind whichever HIP call but a release fails") {
-  constexpr std::array working{
-      "hipGetDeviceCount",    "hipGetDevice", "hipSetDevice",  "hipStreamCreateWithFlags",
-      "hipStreamSynchronize", "hipMalloc",    "hipMemcpyAsync",
-      // ~stream, where waits for the device overlook streams that end.
-      "hipStreamIsCapturing", "hipThreadExchangeStreamCaptureMode"};
+  constexpr std::array working{"hipGetDeviceCount", "hipGetDevice", "hipSetDevice",
+                               "hipStreamCreateWithFlags", "hipStreamSynchronize", "hipMalloc",
+                               "hipMemcpyAsync",
+                               // ~stream, where waits for the device overlook streams that end.
+                               "hipStreamIsCapturing", "hipThreadExchangeStreamCaptureMode"};
   constexpr std::array releasing{"hipFree", "hipStreamDestroy"};
   const temporary_file file{arbitrary_bytes(3 * MiB)};
   const ingest::job job = checked_job(growth_method::copy);

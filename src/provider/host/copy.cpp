@@ -88,9 +88,9 @@ void choose_engine(const runtime& machine, copy_operation& work) {
 hipError_t submit_copy(runtime& machine, stream_queue& queue, copy_operation work,
                        copy_wait until) {
   const std::size_t bytes = work.bytes;
+  choose_engine(machine, work);
   require(allowed(machine, work.destination, right::write, bytes));
   require(allowed(machine, work.source, right::read, bytes));
-  choose_engine(machine, work);
   if (until != copy_wait::none) machine.captures().refuse_waiting_copy();
   const bool waits = until == copy_wait::finished ||
                      (until == copy_wait::unless_inside_device && !is_inside_device(machine, work));

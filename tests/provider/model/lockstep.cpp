@@ -168,8 +168,13 @@ bool lockstep::is_left_out(const operation& each) const {
       return is_stale(each.source) || (crashes.null_export && !each.has_result);
     case kind::import_handle:
       return crashes.descriptor_by_value && each.how == passed::as_value;
+    case kind::set_access:
+      return model_.rules().late_grant_corrupts &&
+             (each.entry_count > 1 || model_.has_any_rights(at, each.bytes));
     case kind::fill_behind_change:
       return (model_.rules().unmap_waits_for_work && each.then == change::unmapped) ||
+             (model_.rules().late_grant_corrupts &&
+              (each.then == change::closed || each.then == change::read_only)) ||
              is_left_out_copy(each);
     case kind::copy:
     case kind::peer_copy:
@@ -198,6 +203,10 @@ bool lockstep::is_left_out_copy(const operation& each) const {
   if (!is_known(to, bytes)) return true;
   if (each.what == kind::fill || each.what == kind::fill_behind_change) return false;
   const address from = slots_.resolve(each.from);
+  if (model_.rules().owner_copies &&
+      (model_.is_mapped_of_others(to, bytes, each.device) ||
+       model_.is_mapped_of_others(from, bytes, each.device) || each.what == kind::peer_copy))
+    return true;
   return !is_known(from, bytes) || model_.is_aliased(to, from, bytes);
 }
 

@@ -64,7 +64,8 @@ void lockstep::compare_mapping(address start, const mapping& each) {
   for (int device = 0; device < device_count; ++device) {
     const int right = model_.right_of(each, device);
     if (model_.rules().host_shares_rights) shared = std::max(shared, right);
-    if (right != hipMemAccessFlagsProtNone) reader = device;
+    const bool may_read = !model_.rules().owner_copies || model_.find(each.of)->device == device;
+    if (right != hipMemAccessFlagsProtNone && may_read) reader = device;
     const access_entry location{hipMemLocationTypeDevice, device, 0};
     for (const address at : {start, start + each.bytes - 1}) {
       unsigned long long flags = 99;

@@ -33,6 +33,9 @@ constexpr model_rules rocm_6_2() {
   rules.unmap_of_several_keeps_reservation = true;
   rules.access_without_link = hipErrorInvalidValue;
   rules.disable_without_link = hipErrorInvalidDevice;
+  rules.copies_cross_reservations = false;
+  rules.fills_need_access = false;
+  rules.owner_copies = true;
   rules.access_checks_location = false;
   rules.access_applies_until_bad = true;
   rules.access_may_end_inside = true;
@@ -75,6 +78,7 @@ constexpr model_rules rocm_7_1() {
   rules.access_checks_location = true;
   rules.access_may_end_inside = false;
   rules.access_sums_from_first = true;
+  rules.owner_copies = false;
   rules.descriptors = model_rules::convention::value;
   rules.crashes = {.stale_handle = true};
   return rules;
@@ -100,6 +104,7 @@ constexpr model_rules rocm_7_14() {
   rules.map_hides_failure = false;
   rules.unmap_waits_for_work = true;
   rules.access_sums_from_first = false;
+  rules.late_grant_corrupts = true;
   return rules;
 }
 

@@ -54,11 +54,18 @@ struct model_rules {
   bool access_may_end_inside = false;     ///< the last mapping is changed whole
   /// The range is as long as the first mappings of the reservation together.
   bool access_sums_from_first = false;
-  bool host_shares_rights = true;         ///< host code may touch what a device may
+  bool host_shares_rights = true;  ///< host code may touch what a device may
   /// Unmapping waits for work in queues, which held streams would make last for ever.
   bool unmap_waits_for_work = false;
 
   hipError_t disable_without_link = hipErrorPeerAccessNotEnabled;
+  bool copies_cross_reservations = true;  ///< from one into its neighbour; fills too
+  bool fills_need_access = true;  ///< of a peer's hipMalloc memory
+  /// Copies of mapped memory run on its owner's engine, with that device's rights: sequences leave
+  /// out copies for other devices.
+  bool owner_copies = false;
+  /// A peer that is granted after the owner reads other bytes: sequences change no rights.
+  bool late_grant_corrupts = false;
 
   // -- descriptors -------------------------------------------------------------------------------
   enum class convention { both, pointer, value };

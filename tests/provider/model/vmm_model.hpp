@@ -214,6 +214,10 @@ class vmm_model {
   /// Whether the byte is in memory or addresses that HIP knows.
   [[nodiscard]] bool is_hip_memory(address at) const;
   [[nodiscard]] bool is_inside_pageable(address at, std::size_t bytes) const;
+  /// Whether mapped memory of the range is of another device than `device`.
+  [[nodiscard]] bool is_mapped_of_others(address at, std::size_t bytes, int device) const;
+  /// Whether any device has rights to mapped memory of the range.
+  [[nodiscard]] bool has_any_rights(address at, std::size_t bytes) const;
 
   // What can be asked at any time.
   [[nodiscard]] std::size_t used_bytes(int device) const;

@@ -109,6 +109,27 @@ bool vmm_model::has_rights(address at, std::size_t bytes, int device, int wanted
   return true;
 }
 
+bool vmm_model::has_any_rights(address at, std::size_t bytes) const {
+  for (int device = 0; device < device_count; ++device)
+    for (auto each = mappings_.lower_bound(at); each != mappings_.end() && each->first - at < bytes;
+         ++each)
+      if (right_of(each->second, device) != hipMemAccessFlagsProtNone) return true;
+  return false;
+}
+
+bool vmm_model::is_mapped_of_others(address at, std::size_t bytes, int device) const {
+  for (auto each = mappings_.upper_bound(at); each != mappings_.begin();) {
+    --each;
+    if (each->first + each->second.bytes <= at) break;
+    if (find(each->second.of)->device != device) return true;
+    break;
+  }
+  for (auto each = mappings_.lower_bound(at); each != mappings_.end() && each->first - at < bytes;
+       ++each)
+    if (find(each->second.of)->device != device) return true;
+  return false;
+}
+
 bool vmm_model::is_hip_memory(address at) const {
   if (mapping_at(at) != nullptr) return true;
   const auto reservation = reservations_.upper_bound(at);
@@ -152,8 +173,12 @@ void vmm_model::require_side(verdict& judged, address at, std::size_t bytes, int
   judged.require(at != 0, "an address");
   const covering found = cover(at, bytes);
   judged.require(found.is_whole, "one allocation, or neighbouring mappings");
-  if (found.is_whole && found.is_mapped)
-    judged.require(has_rights(at, bytes, device, wanted), "the right of the device");
+  if (!found.is_whole || !found.is_mapped) return;
+  judged.require(has_rights(at, bytes, device, wanted), "the right of the device");
+  const auto within = std::prev(reservations_.upper_bound(at));
+  judged.require(rules_.copies_cross_reservations ||
+                     bytes <= within->second.bytes - (at - within->first),
+                 "one reservation");
 }
 
 verdict vmm_model::copy(address to, address from, std::size_t bytes, int kind, int device) const {
@@ -206,8 +231,8 @@ verdict vmm_model::fill(address to, std::size_t count, std::size_t width, int de
   const covering found = cover(to, bytes);
   if (!found.is_whole || found.is_mapped) return judged;
   judged.require(found.in->kind != area_kind::pageable, "not pageable memory");
-  judged.require(found.in->kind != area_kind::device || found.in->device == device ||
-                     peers_.contains({device, found.in->device}),
+  judged.require(!rules_.fills_need_access || found.in->kind != area_kind::device ||
+                     found.in->device == device || peers_.contains({device, found.in->device}),
                  "its owner, or a device with peer access");
   return judged;
 }
