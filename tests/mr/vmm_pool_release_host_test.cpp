@@ -47,7 +47,8 @@ void wait_for_exit(void*) {
 
 /// Leaves the worker with memory that work in flight uses, which goes on until the process exits.
 void give_back_what_is_in_use(vmm_pool_resource& pool) {
-  const stream used{first_device};
+  // Never ends: ~stream may wait for its work, which waits for the exit.
+  static const auto& used = *new stream{first_device};
   void* const one = pool.allocate(used, 32 * MiB);
   REQUIRE(hipLaunchHostFunc(used.get(), wait_for_exit, nullptr) == hipSuccess);
   fill_async(used, one, 1, 32 * MiB);

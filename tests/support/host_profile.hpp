@@ -41,6 +41,8 @@ inline constexpr profile_quirk reserve_out_of_memory{
 inline constexpr profile_quirk free_ignores_size{
     "hipMemAddressFree ignores the size",
     {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14"}};
+inline constexpr profile_quirk addresses_forgotten_late{
+    "addresses are forgotten some time after they are freed", {"rocm-6.2", "rocm-6.4"}};
 inline constexpr profile_quirk mapped_addresses_are_lost{
     "hipMemAddressFree gives up addresses that are mapped", {"rocm-6.2"}};
 inline constexpr profile_quirk mapped_addresses_are_unknown{

@@ -118,6 +118,7 @@ TEST_CASE("retirement: no stream holds up what another stream used" * needs_virt
   second.stream.release();
   wait_until_waiting(1);
   CHECK_FALSE(first.stream.is_done());
+  first.stream.release();  // the end of a region may wait for its device
 }
 
 TEST_CASE("retirement: no device holds up what another device used" * needs_virtual_memory) {
@@ -130,6 +131,7 @@ TEST_CASE("retirement: no device holds up what another device used" * needs_virt
   second.stream.release();
   wait_until_waiting(1);
   CHECK_FALSE(first.stream.is_done());
+  first.stream.release();  // the end of a region may wait for its device
 }
 
 TEST_CASE("retirement: a region that is retired waits for nothing, its trims before neither" *
@@ -156,7 +158,8 @@ TEST_CASE("retirement: the addresses of a region that was emptied stay until its
   region_in_use subject;
   subject.region.trim(0, subject.stream);
   subject.region.retire();
-  CHECK(retired_memory().waiting == 1);
+  // The addresses wait by themselves where they must not be freed too early.
+  CHECK(retired_memory().waiting == under(quirks::addresses_forgotten_late, 2U, 1U));
   CHECK(live_objects().reservations == before + 1);
   subject.stream.release();
   drain_retired_memory();
