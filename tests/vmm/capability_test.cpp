@@ -98,9 +98,9 @@ TEST_CASE("capability: without tail_access chunks of one size are needed too, or
 }
 
 TEST_CASE("capability: what no work-around could use changes nothing") {
-  for (const trait missing : {trait::base_access, trait::equal_access, trait::unmaps_many,
-                              trait::keeps_read_only, trait::peer_access, trait::host_access,
-                              trait::counts_ending_streams, trait::free_waits}) {
+  for (const trait missing :
+       {trait::base_access, trait::equal_access, trait::unmaps_many, trait::keeps_read_only,
+        trait::peer_access, trait::host_access, trait::counts_ending_streams, trait::free_waits}) {
     CAPTURE(name_of(missing));
     CHECK(with(missing, finding::no).path() == memory_path::vmm);
   }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a test may ask of the stand-in for ROCr beyond HSA's own functions. A program that also runs
-   on ROCr looks these up with dlsym(). GPUs are counted from 0; ROCR_STAND_IN_ALL means each of them.
-   Each function returns 0, or -1 where an argument is no GPU, function or status. */
+   on ROCr looks these up with dlsym(). GPUs are counted from 0; ROCR_STAND_IN_ALL means each of
+   them. Each function returns 0, or -1 where an argument is no GPU, function or status. */
 #ifndef ROCR_STAND_IN_H
 #define ROCR_STAND_IN_H
 #include <stddef.h>

@@ -60,7 +60,7 @@ struct model_rules {
 
   hipError_t disable_without_link = hipErrorPeerAccessNotEnabled;
   bool copies_cross_reservations = true;  ///< from one into its neighbour; fills too
-  bool fills_need_access = true;  ///< of a peer's hipMalloc memory
+  bool fills_need_access = true;          ///< of a peer's hipMalloc memory
   /// Copies of mapped memory run on its owner's engine, with that device's rights: sequences leave
   /// out copies for other devices.
   bool owner_copies = false;

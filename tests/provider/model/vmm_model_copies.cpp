@@ -176,9 +176,9 @@ void vmm_model::require_side(verdict& judged, address at, std::size_t bytes, int
   if (!found.is_whole || !found.is_mapped) return;
   judged.require(has_rights(at, bytes, device, wanted), "the right of the device");
   const auto within = std::prev(reservations_.upper_bound(at));
-  judged.require(rules_.copies_cross_reservations ||
-                     bytes <= within->second.bytes - (at - within->first),
-                 "one reservation");
+  judged.require(
+      rules_.copies_cross_reservations || bytes <= within->second.bytes - (at - within->first),
+      "one reservation");
 }
 
 verdict vmm_model::copy(address to, address from, std::size_t bytes, int kind, int device) const {
