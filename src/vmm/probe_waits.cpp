@@ -28,7 +28,8 @@ class lasting_work {
  public:
   explicit lasting_work(stream_ref in) {
     auto argument = std::make_unique<std::shared_ptr<state>>(shared_);
-    check(hipLaunchHostFunc(in.get(), last, argument.get()), "hipLaunchHostFunc");
+    // HIP 5.2 declares hipLaunchHostFunc and does not have it.
+    check(hipStreamAddCallback(in.get(), last, argument.get(), 0), "hipStreamAddCallback");
     static_cast<void>(argument.release());
   }
   ~lasting_work() { let_go(); }
@@ -44,7 +45,7 @@ class lasting_work {
     std::atomic<bool> is_over{false};
   };
 
-  static void last(void* argument) {
+  static void last(hipStream_t, hipError_t, void* argument) {
     const std::unique_ptr<std::shared_ptr<state>> own{
         static_cast<std::shared_ptr<state>*>(argument)};
     const auto end = std::chrono::steady_clock::now() + 1s;
