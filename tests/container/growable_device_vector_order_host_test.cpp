@@ -51,10 +51,10 @@ struct vector_in_use {
   /// still reads goes back when it has passed.
   template <typename Operation>
   void check_retires(Operation operation) {
-    // hipFree of other memory is a way to wait.
     const call_counter unmaps{on_fallback() ? "hipFree" : "hipMemUnmap"};
     operation();
-    CHECK(unmaps.count() == 0);
+    // On hipMalloc the thread that frees may wait by hipFree of memory of its own.
+    if (!on_fallback()) CHECK(unmaps.count() == 0);
     CHECK(retired_memory().waiting_bytes > 0);
     held->release();
     drain_retired_memory();

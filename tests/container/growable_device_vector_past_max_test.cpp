@@ -23,10 +23,13 @@ struct small_vector {
   hipvmm::stream stream;
   growable_device_vector<value> vector;
   address_reservation blocker;
+  // Otherwise memory of somebody else is behind it, which may go at any time.
+  bool is_blocked;
 
   explicit small_vector(past_max_size past_max = past_max_size::move)
       : vector{first_device, options(past_max)},
-        blocker{block_addresses_at(vector.data() + vector.max_size())} {
+        blocker{block_addresses_at(vector.data() + vector.max_size())},
+        is_blocked{on_fallback() || blocker.get() == vector.data() + vector.max_size()} {
     vector.append(series<value>(0, 1000), stream);
   }
   static growth_options options(past_max_size past_max) {
@@ -34,6 +37,10 @@ struct small_vector {
     result.max_bytes = align_up(8 * MiB, granule());
     result.past_max = past_max;
     return result;
+  }
+  void check_moves(std::size_t expected) const {
+    const std::size_t moves = vector.statistics().base_moves;
+    CHECK((moves == expected || (moves == 0 && !is_blocked)));
   }
   void check_contents() {
     std::vector<value> read(1000);
@@ -49,8 +56,8 @@ TEST_CASE("growable_device_vector: past its maximum it moves, once, and keeps it
   subject.vector.resize_uninitialized(old_max + 1);
   CHECK(subject.vector.size() == old_max + 1);
   CHECK(subject.vector.max_size() > old_max);
-  CHECK(subject.vector.data() != old_data);
-  CHECK(subject.vector.statistics().base_moves == 1);
+  CHECK((subject.vector.data() != old_data || !subject.is_blocked));
+  subject.check_moves(1);
   subject.check_contents();
 }
 
@@ -62,7 +69,7 @@ TEST_CASE("growable_device_vector: after a move it has room to grow in place") {
   CHECK(subject.vector.max_size() >= 2 * old_max);
   subject.vector.resize_uninitialized(2 * old_max);
   CHECK((subject.vector.data() == data) == subject.vector.is_address_stable());
-  CHECK(subject.vector.statistics().base_moves == (on_fallback() ? 2 : 1));
+  subject.check_moves(on_fallback() ? 2 : 1);
 }
 
 TEST_CASE("growable_device_vector: an append of its own elements follows the move") {
@@ -70,7 +77,7 @@ TEST_CASE("growable_device_vector: an append of its own elements follows the mov
   auto& vector = subject.vector;
   vector.resize(vector.max_size() - 1, numbered<value>(7), subject.stream);
   vector.append_from_device(vector.span().first(1000), subject.stream);
-  CHECK(vector.statistics().base_moves == (on_fallback() ? 2 : 1));
+  subject.check_moves(on_fallback() ? 2 : 1);
   subject.check_contents();
   std::vector<value> tail(1000);
   copy(subject.stream, tail.data(), vector.end() - 1000, 1000 * sizeof(value));
@@ -80,12 +87,10 @@ TEST_CASE("growable_device_vector: an append of its own elements follows the mov
 TEST_CASE("growable_device_vector: every member that grows may pass the maximum") {
   const stream stream;
   const auto check_moves = [&](auto grow) {
-    // Addresses that come back behind the vector would let it grow in place.
-    drain_retired_memory();
     small_vector subject;
     subject.vector.resize_uninitialized(subject.vector.max_size());
     grow(subject.vector);
-    CHECK(subject.vector.statistics().base_moves == (on_fallback() ? 2 : 1));
+    subject.check_moves(on_fallback() ? 2 : 1);
     subject.check_contents();
   };
   check_moves([&](device_vector& v) { v.push_back(numbered<value>(1), stream); });
@@ -125,7 +130,7 @@ TEST_CASE("growable_device_vector: a grant survives the move") {
   small_vector subject;
   subject.vector.grant(peer, peer_right());
   subject.vector.resize_uninitialized(subject.vector.max_size() + 1);
-  REQUIRE(subject.vector.statistics().base_moves == 1);
+  subject.check_moves(1);
   CHECK(subject.vector.access(peer) == peer_right());
   if (!on_fallback()) CHECK(get_access(subject.vector.data(), peer) == peer_right());
   if (!on_fallback()) CHECK(get_access(subject.vector.end() - 1, peer) == peer_right());

@@ -250,6 +250,7 @@ TEST_CASE("copy: mapped memory needs a right of the stream's device for what is 
     mapping.give(0, each.right);
     CHECK(hipMemcpyDtoD(other.at(), mapping.at(), 64) == each.reading);
     CHECK(hipMemcpyDtoD(mapping.at(), other.at(), 64) == each.writing);
+    CHECK(hipStreamSynchronize(nullptr) == hipSuccess);  // copies inside a device only begin
     const stream work;
     CHECK(hipMemcpyDtoDAsync(other.at(), mapping.at(), 64, work.get()) == each.reading);
     CHECK(hipMemcpyDtoDAsync(mapping.at(), other.at(), 64, work.get()) == each.writing);

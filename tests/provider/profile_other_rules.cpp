@@ -197,6 +197,7 @@ const rule rules[] = {
        const stream second;
        std::byte* const block = memory.allocate(mib, first.get());
        roadblock ahead{second.get()};
+       const unordered_on_purpose asks_who_waits;
        free_in(block, second.get());
        std::byte* const next = memory.allocate(mib, first.get());
        ahead.open();

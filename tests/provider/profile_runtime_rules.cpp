@@ -75,7 +75,8 @@ const rule rules[] = {
        return int{
            hipMemImportFromShareableHandle(&imported, with_other_bits_above(descriptor), posix)};
      },
-     {value, no_answer, crashes, crashes, good, good, good, good}},
+     {value, no_answer, crashes, crashes, good, good, good, good},
+     decided_by::chance},
     {"hipMemPoolImportFromShareableHandle of a descriptor with other bits above it",
      [] {
        const pool shared{pool_on(0, posix)};

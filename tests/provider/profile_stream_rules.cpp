@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "mem_pool_fixtures.hpp"
@@ -25,6 +26,14 @@ int end_capture(const stream& work) {
   return code;
 }
 
+/// Waits until `holds()`, but not for ever: what is asked may never come true.
+template <typename Condition>
+void wait_a_while(Condition holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
+  while (!holds() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+}
+
 /// Whether hipDeviceSynchronize waits for a stream that another thread has begun to destroy.
 int waits_for_ending_stream() {
   hipStream_t leaving = nullptr;
@@ -34,15 +43,16 @@ int waits_for_ending_stream() {
               leaving, [](void*) {}, nullptr) == hipSuccess);
   std::thread destroying{[leaving] { CHECK(hipStreamDestroy(leaving) == hipSuccess); }};
   // As soon as it ends the stream is unknown; 7.2.4 goes on answering.
-  unsigned flags = 0;
-  for (int i = 0; i < 2000 && hipStreamGetFlags(leaving, &flags) == hipSuccess; ++i)
-    std::thread{[] {}}.join();
+  wait_a_while([leaving] {
+    unsigned flags = 0;
+    return hipStreamGetFlags(leaving, &flags) != hipSuccess;
+  });
   std::atomic<bool> waited{false};
   std::thread waiting{[&waited] {
     CHECK(hipDeviceSynchronize() == hipSuccess);
     waited = true;
   }};
-  for (int i = 0; i < 200 && !waited; ++i) std::thread{[] {}}.join();
+  wait_a_while([&waited] { return waited.load(); });
   const bool overlooked = waited;
   hipvmm_host_release_streams();
   destroying.join();

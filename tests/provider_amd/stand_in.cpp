@@ -61,6 +61,10 @@ void hipvmm_host_release_streams() {
   if (--holds == 0) need<gpu_function>("rocr_stand_in_release")(every_gpu);
 }
 
+// The stand-in does not judge the order of work.
+void hipvmm_host_suspend_order_check() {}
+void hipvmm_host_resume_order_check() {}
+
 void hipvmm_host_get_counters(hipvmm_host_counters*) {
   throw std::logic_error{"only the host provider counts its objects"};
 }

@@ -118,6 +118,11 @@ void lockstep::fill(const operation& each) {
 void lockstep::fill_behind_change(const operation& each) {
   const address to = slots_.resolve(each.at);
   const hipStream_t stream = streams_[static_cast<std::size_t>(each.device)];
+  // Copies return before they have run in the null stream, for which some releases' unmap waits.
+  for (int device = 0; device < static_cast<int>(streams_.size()); ++device) {
+    use_device(device);
+    must(hipStreamSynchronize(nullptr), "hipStreamSynchronize");
+  }
   use_device(each.device);
   const verdict expected = model_.fill(to, each.bytes, 1, each.device);
   const unordered_on_purpose changes_memory_of_queued_work;
