@@ -50,7 +50,8 @@ void answer_without_child(record& found, const std::string& why) {
       expect(each.first, hip_compat::imports_descriptor_by_value(version));
     } else if (each.first == trait::tells_failed_map) {
       expect(each.first, hip_compat::tells_failed_map(version));
-    } else if (each.first == trait::counts_ending_streams && hip_compat::is_cuda_version(version)) {
+    } else if (hip_compat::is_cuda_version(version) &&
+               (each.first == trait::counts_ending_streams || each.first == trait::free_waits)) {
       expect(each.first, true);
     } else {
       found.set(each.first, finding::unknown, "not probed: " + why, standing::passing);

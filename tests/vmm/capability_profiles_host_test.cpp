@@ -123,8 +123,7 @@ const std::vector<row>& rows() {
       {"cuda-13",
        "vmm",
        {},
-       {"peer_access", "peer_copies", "unmaps_many", "keeps_read_only", "host_access",
-        "free_waits"},
+       {"peer_access", "peer_copies", "unmaps_many", "keeps_read_only", "host_access"},
        {}}};
   return all;
 }
