@@ -207,10 +207,10 @@ void* hip_async_resource::allocate_guarded(stream_ref stream, std::size_t bytes,
   try {
     pointer = allocate_from_pool(stream, bytes);
   } catch (const out_of_memory&) {
-    if (pending_->bytes() == 0) throw;
     if (reuse().allow_internal_dependencies)
       if (void* const other = pending_->take_of_any(stream, bytes, alignment)) return other;
     pending_->free_all();
+    pending_->wait_for_frees();
     pointer = allocate_from_pool(stream, bytes);
   }
   pending_->note_new(pointer);

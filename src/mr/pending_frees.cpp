@@ -7,6 +7,7 @@
 
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/device_wait.hpp"
 #include "core/stream_order.hpp"
 #include "mr/hip_pool.hpp"
 
@@ -179,20 +180,50 @@ void pending_frees::wait_for_frees() noexcept {
 }
 
 void pending_frees::free_all() noexcept {
-  blocks all;
+  streams waited_for;
   {
     const std::lock_guard lock{mutex_};
-    for (auto& [stream, kept] : kept_) all.splice(all.end(), kept);
-    kept_.clear();
-    bytes_ = 0;
+    waited_for.swap(kept_);
   }
-  for (const block& each : all) {
-    report_exceptions([&] {
-      const relaxed_captures relaxed;
-      each.freed.synchronize();
-    });
+  blocks passed;
+  std::size_t passed_bytes = 0;
+  for (auto& [stream, blocks_of_stream] : waited_for) {
+    for (auto each = blocks_of_stream.begin(); each != blocks_of_stream.end();) {
+      const auto looked_at = each++;
+      if (!wait_until_passed(looked_at->freed)) continue;
+      passed_bytes += looked_at->bytes;
+      passed.splice(passed.end(), blocks_of_stream, looked_at);
+    }
   }
-  free(all);
+  {
+    const std::lock_guard lock{mutex_};
+    bytes_ -= passed_bytes;
+    while (!waited_for.empty()) {
+      const auto back = kept_.insert(waited_for.extract(waited_for.begin()));
+      if (back.inserted) continue;
+      blocks& newer = back.position->second;
+      newer.splice(newer.begin(), back.node.mapped());
+    }
+    std::erase_if(kept_, [](const auto& of) { return of.second.empty(); });
+  }
+  free(passed);
+}
+
+// Memory that work may still use is never freed: where HIP refuses both waits it stays kept.
+bool pending_frees::wait_until_passed(const event& freed) const noexcept {
+  try {
+    const relaxed_captures relaxed;
+    freed.synchronize();
+    return true;
+  } catch (...) {
+  }
+  bool waited = false;
+  report_exceptions([&] {
+    const relaxed_captures relaxed;
+    wait_for_device(frees_.device());
+    waited = true;
+  });
+  return waited;
 }
 
 std::size_t pending_frees::bytes() const {

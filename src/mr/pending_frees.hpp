@@ -28,7 +28,7 @@ class pending_frees {
   /// Throws: hip_error, std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<pending_frees> of(hipMemPool_t pool, device_ref device);
   explicit pending_frees(device_ref device);
-  /// Waits for the work that uses kept blocks, and frees all of them.
+  /// As free_all(). What HIP refused to wait for is never freed.
   ~pending_frees() { free_all(); }
   pending_frees(const pending_frees&) = delete;
   pending_frees& operator=(const pending_frees&) = delete;
@@ -51,7 +51,8 @@ class pending_frees {
   void free_passed() noexcept;
   /// Waits for the frees made so far, which are of idle blocks: a trim sees only what has passed.
   void wait_for_frees() noexcept;
-  /// Waits for the work that uses kept blocks, and frees all of them.
+  /// Waits for the work that uses kept blocks, and frees all of them but those for which HIP
+  /// refuses to wait.
   void free_all() noexcept;
   /// Frees at once a block that no work uses any more.
   void free_idle(void* pointer) const noexcept;
@@ -74,6 +75,7 @@ class pending_frees {
   [[nodiscard]] void* hand_over(stream_ref stream, streams::iterator of, blocks::iterator which,
                                 std::size_t bytes);
   void collect_passed(blocks& from, blocks& to);
+  [[nodiscard]] bool wait_until_passed(const event& freed) const noexcept;
   void free(blocks& passed) noexcept;
 
   const stream frees_;  // of nothing but hipFreeAsync
