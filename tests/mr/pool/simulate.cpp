@@ -7,13 +7,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "mr/pool/engine.hpp"
 
@@ -23,7 +27,7 @@ using namespace hipvmm::mr::pool;
 
 double now = 0;  // microseconds
 
-/// Chunks that only cost time. What a call costs is assumed; an H200 took half as much again.
+/// Chunks that only cost time: what the calls took on an H200.
 class costly_memory final : public physical_side {
  public:
   /// With `ahead` the next chunk is made beforehand, in the size of the last.
@@ -73,9 +77,9 @@ class costly_memory final : public physical_side {
   std::size_t held_high = 0;  ///< with what is ready
 
  private:
-  static constexpr double create_cost = 10;
-  static constexpr double map_cost = 24;
-  static constexpr double unmap_cost = 15;
+  static constexpr double create_cost = 15;
+  static constexpr double map_cost = 34;
+  static constexpr double unmap_cost = 21;
   bool aliases_;
   bool ahead_;
   std::size_t held_ = 0;
@@ -115,71 +119,158 @@ struct options {
   bool aliases = false;
   bool ahead = false;
   double lag = 0;
+  int epochs = 1;
 };
 
-int simulate(const options& chosen) {
-  struct owned {
-    std::size_t offset;
-    std::size_t bytes;
-  };
-  costly_memory memory{chosen.aliases, chosen.ahead};
-  late_streams streams{chosen.lag};
-  engine pool{memory, streams, std::uintptr_t{1} << 40};
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file{gzopen(chosen.trace.c_str(), "rb"),
-                                                        gzclose};
-  if (!file) throw std::runtime_error{"cannot open " + chosen.trace};
-  std::unordered_map<unsigned long long, owned> live;
-  std::size_t requested = 0;
-  std::size_t peak = 0;
+struct event {
+  double time;
+  bool allocates;
+  std::size_t name;   ///< which allocation of the trace
+  std::size_t bytes;  ///< that the program asked for
+  ihipStream_t* stream;
+};
+
+std::vector<event> read_events(const std::string& trace, bool one_stream) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file{gzopen(trace.c_str(), "rb"), gzclose};
+  if (!file) throw std::runtime_error{"cannot open " + trace};
+  std::vector<event> events;
+  std::unordered_map<unsigned long long, std::size_t> live;
   char line[256];
   gzgets(file.get(), line, sizeof line);
   for (std::uint64_t row = 2; gzgets(file.get(), line, sizeof line) != nullptr; ++row) {
     long thread = 0;
     char action[16];
     unsigned long long pointer = 0;
-    std::size_t bytes = 0;
     std::uintptr_t stream = 0;
-    const std::string where = chosen.trace + ", row " + std::to_string(row) + ": ";
-    if (std::sscanf(line, "%ld,%lf,%15[^,],%llx,%zu,%zu", &thread, &now, action, &pointer, &bytes,
-                    &stream) != 6)
+    event next{};
+    const std::string where = trace + ", row " + std::to_string(row) + ": ";
+    if (std::sscanf(line, "%ld,%lf,%15[^,],%llx,%zu,%zu", &thread, &next.time, action, &pointer,
+                    &next.bytes, &stream) != 6)
       throw std::runtime_error{where + "not an event: " + line};
-    const auto user = pool.small_user_of(
-        hipvmm::stream_ref{reinterpret_cast<ihipStream_t*>(chosen.one_stream ? 16 : 16 + stream)});
-    if (action[0] == 'a') {
-      const bool is_small = bytes <= largest_piece;
-      const std::size_t held = bytes == 0 ? engine::unit : (bytes + 255) / 256 * 256;
-      const std::size_t cached =
-          is_small ? pool.cached_piece(user, classes.of(held)) : pool.cached_block(user, held);
-      const auto offset = cached != piece_cache::npos ? cached
-                          : is_small
-                              ? pool.allocate_piece(*user.ledger, *user.cache, classes.of(held))
-                              : pool.allocate_block(*user.ledger, *user.cache, held);
-      if (!offset) throw std::runtime_error{where + "out of memory"};
-      live[pointer] = {*offset, held};
-      requested += bytes;
-      peak = std::max(peak, requested);
+    next.allocates = action[0] == 'a';
+    next.stream = reinterpret_cast<ihipStream_t*>(one_stream ? 16 : 16 + stream);
+    if (next.allocates) {
+      next.name = live[pointer] = events.size();
     } else {
       const auto one = live.find(pointer);
       if (one == live.end()) throw std::runtime_error{where + "nothing lives at that pointer"};
-      const auto [offset, held] = one->second;
-      const bool taken =
-          held <= largest_piece
-              ? pool.deallocate_piece(*user.ledger, *user.cache, classes.of(held), offset)
-              : pool.deallocate_block(*user.ledger, *user.cache, offset, held) ||
-                    pool.deallocate(*user.ledger, offset, held);
-      if (!taken) throw std::runtime_error{where + "the pool refuses what it gave"};
-      requested -= bytes;
+      next.name = one->second;
       live.erase(one);
     }
+    events.push_back(next);
   }
-  std::printf(
-      "%s: peak physical / peak requested %.4f, calls %.2f %% of the time, %llu chunks created, "
-      "%llu found ready, %llu moved, %llu marks, %llu waits\n",
-      chosen.trace.c_str(), static_cast<double>(memory.held_high) / static_cast<double>(peak),
-      100 * memory.microseconds / now, static_cast<unsigned long long>(memory.created),
-      static_cast<unsigned long long>(memory.found_ready),
-      static_cast<unsigned long long>(memory.moved), static_cast<unsigned long long>(streams.marks),
-      static_cast<unsigned long long>(streams.waits));
+  return events;
+}
+
+/// The pool as programs use it, with times of its own calls.
+class driver {
+ public:
+  driver(engine& pool, std::vector<event> events)
+      : pool_{pool}, events_{std::move(events)}, offsets_(events_.size(), gone) {}
+
+  /// All events once, and then a free of what is left. Returns the nanoseconds of each allocation.
+  std::vector<double> run_epoch() {
+    std::vector<double> times;
+    const double begin = now;
+    for (std::size_t i = 0; i < events_.size(); ++i) {
+      now = begin + events_[i].time;
+      if (events_[i].allocates) {
+        times.push_back(allocate(i));
+      } else {
+        deallocate(i, events_[i].name);
+      }
+    }
+    for (std::size_t i = 0; i < events_.size(); ++i)
+      if (events_[i].allocates && offsets_[i] != gone) deallocate(i, i);
+    return times;
+  }
+  double deallocate_ns = 0;
+  std::size_t peak = 0;  ///< bytes asked for
+
+ private:
+  static constexpr std::size_t gone = static_cast<std::size_t>(-1);
+  using clock = std::chrono::steady_clock;
+  static double since(clock::time_point start) {
+    return std::chrono::duration<double, std::nano>(clock::now() - start).count();
+  }
+  static std::size_t held(const event& of) {
+    return of.bytes == 0 ? engine::unit : (of.bytes + 255) / 256 * 256;
+  }
+
+  double allocate(std::size_t which) {
+    const event& of = events_[which];
+    const std::size_t bytes = held(of);
+    const auto start = clock::now();
+    const auto user = pool_.small_user_of(hipvmm::stream_ref{of.stream});
+    const bool is_small = bytes <= largest_piece;
+    const std::size_t cached =
+        is_small ? pool_.cached_piece(user, classes.of(bytes)) : pool_.cached_block(user, bytes);
+    const auto offset = cached != piece_cache::npos ? cached
+                        : is_small
+                            ? pool_.allocate_piece(*user.ledger, *user.cache, classes.of(bytes))
+                            : pool_.allocate_block(*user.ledger, *user.cache, bytes);
+    const double time = since(start);
+    if (!offset) throw std::runtime_error{"out of memory at event " + std::to_string(which)};
+    offsets_[which] = *offset;
+    requested_ += of.bytes;
+    peak = std::max(peak, requested_);
+    return time;
+  }
+  void deallocate(std::size_t by, std::size_t which) {
+    const std::size_t bytes = held(events_[which]);
+    const std::size_t offset = offsets_[which];
+    const auto start = clock::now();
+    const auto user = pool_.small_user_of(hipvmm::stream_ref{events_[by].stream});
+    const bool taken =
+        bytes <= largest_piece
+            ? pool_.deallocate_piece(*user.ledger, *user.cache, classes.of(bytes), offset)
+            : pool_.deallocate_block(*user.ledger, *user.cache, offset, bytes) ||
+                  pool_.deallocate(*user.ledger, offset, bytes);
+    deallocate_ns += since(start);
+    if (!taken) throw std::runtime_error{"the pool refuses what it gave"};
+    requested_ -= events_[which].bytes;
+    offsets_[which] = gone;
+  }
+
+  engine& pool_;
+  std::vector<event> events_;
+  std::vector<std::size_t> offsets_;
+  std::size_t requested_ = 0;
+};
+
+int simulate(const options& chosen) {
+  costly_memory memory{chosen.aliases, chosen.ahead};
+  late_streams streams{chosen.lag};
+  engine pool{memory, streams, std::uintptr_t{1} << 40};
+  driver program{pool, read_events(chosen.trace, chosen.one_stream)};
+  std::printf("%s\n", chosen.trace.c_str());
+  for (int epoch = 0; epoch < chosen.epochs; ++epoch) {
+    const double before = memory.microseconds;
+    const std::uint64_t created = memory.created;
+    const std::uint64_t moved = memory.moved;
+    const std::uint64_t marks = streams.marks;
+    const std::uint64_t waits = streams.waits;
+    const double began = now;
+    program.deallocate_ns = 0;
+    std::vector<double> times = program.run_epoch();
+    const double all = std::accumulate(times.begin(), times.end(), 0.0);
+    std::sort(times.begin(), times.end());
+    const auto at = [&times](double share) {
+      return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
+    };
+    std::printf(
+        "  epoch %d: peak physical / peak requested %.4f, HIP's calls %.1f ms, %.2f %% of the "
+        "time; "
+        "%llu chunks created, %llu moved, %llu marks, %llu waits; this code: allocate %.1f ms, p50 "
+        "%.0f ns, p99 %.0f ns, longest %.0f us, deallocate %.1f ms\n",
+        epoch + 1, static_cast<double>(memory.held_high) / static_cast<double>(program.peak),
+        (memory.microseconds - before) / 1000, 100 * (memory.microseconds - before) / (now - began),
+        static_cast<unsigned long long>(memory.created - created),
+        static_cast<unsigned long long>(memory.moved - moved),
+        static_cast<unsigned long long>(streams.marks - marks),
+        static_cast<unsigned long long>(streams.waits - waits), all / 1e6, at(0.5), at(0.99),
+        at(1) / 1e3, program.deallocate_ns / 1e6);
+  }
   return 0;
 }
 
@@ -192,6 +283,7 @@ int main(int argc, char** argv) {
   program.add_flag("--one-stream", chosen.one_stream, "take all streams for one");
   program.add_flag("--aliases", chosen.aliases, "one chunk may have two addresses");
   program.add_flag("--ahead", chosen.ahead, "one chunk is made before it is needed");
+  program.add_option("--epochs", chosen.epochs, "times to run it, all freed between");
   program.add_option("--lag", chosen.lag, "microseconds until a stream passes a mark");
   CLI11_PARSE(program, argc, argv);
   try {
