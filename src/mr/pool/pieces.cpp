@@ -2,23 +2,19 @@
 #include "mr/pool/pieces.hpp"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 namespace hipvmm::mr::pool {
 
 void piece_map::add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
   std::atomic<mark*>& stretch_at = stretches_[offset / stretch];
-  if (stretch_at.load(std::memory_order_acquire) == nullptr) {
-    std::unique_ptr<mark[], free_memory> made{
-        static_cast<mark*>(std::calloc(stretch / piece_unit, sizeof(mark)))};
-    if (!made) throw std::bad_alloc{};
+  if (class_index != block_class && stretch_at.load(std::memory_order_acquire) == nullptr) {
+    sparse_array<mark> made{marks_per_stretch};
     mark* none = nullptr;
     if (stretch_at.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());
   }
-  at(offset)->store(
-      static_cast<std::uint32_t>((user << 8) | (cached ? is_cached : 0) | (class_index + 1)),
-      std::memory_order_relaxed);
+  place_for(offset, class_index)
+      ->store(word(offset, {class_index, user, cached}), std::memory_order_relaxed);
 }
 
 piece_cache::piece_cache() {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/mman.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 // Small requests, half of all in most programs, are served by caches of pieces: one for each stream
@@ -50,95 +52,177 @@ static_assert(classes.bytes.back() == largest_piece);
 /// Stands in the map for blocks larger than pieces.
 inline constexpr std::size_t block_class = 126;
 
-/// What is known of each piece by its offset, without a lock: its class, whether a caller or a
-/// cache has it, and the user, the index of the ledger of the stream that took it or gave it back
-/// last. Finds wrong sizes and what is given back twice.
+/// Zeroed memory of which only pages that are written cost anything.
+template <typename Element>
+class sparse_array {
+ public:
+  sparse_array() = default;
+  /// Throws: std::bad_alloc.
+  explicit sparse_array(std::size_t count) : count_{count} {
+    void* const made = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED) throw std::bad_alloc{};
+    // Else the first write clears 2 MiB.
+    static_cast<void>(::madvise(made, bytes(), MADV_NOHUGEPAGE));
+    elements_ = static_cast<Element*>(made);
+  }
+  ~sparse_array() {
+    if (elements_ != nullptr) ::munmap(elements_, bytes());
+  }
+  sparse_array(const sparse_array&) = delete;
+  sparse_array& operator=(const sparse_array&) = delete;
+
+  [[nodiscard]] Element* get() const noexcept { return elements_; }
+  [[nodiscard]] Element& operator[](std::size_t i) const noexcept { return elements_[i]; }
+  /// The caller frees it, as a sparse_array of as many elements does.
+  [[nodiscard]] Element* release() noexcept { return std::exchange(elements_, nullptr); }
+  static void free(Element* elements, std::size_t count) noexcept {
+    if (elements != nullptr) ::munmap(elements, count * sizeof(Element));
+  }
+
+ private:
+  [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(Element); }
+  Element* elements_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+/// What is known of pieces, and of larger blocks that caches may have, by their offset, without a
+/// lock: the class, whether a caller or a cache has it, and the user, the index of the ledger of
+/// the stream that took it or gave it back last. Finds wrong sizes and what is given back twice.
 class piece_map {
  public:
   /// No user: the stream is gone. More ledgers than this cannot be told apart.
-  static constexpr std::size_t nobody = (std::size_t{1} << 24) - 1;
+  static constexpr std::size_t nobody = (std::size_t{1} << 23) - 1;
 
+  /// Throws: std::bad_alloc.
   explicit piece_map(std::size_t address_bytes)
-      : stretches_{static_cast<std::atomic<mark*>*>(
-            std::calloc(address_bytes / stretch + 1, sizeof(std::atomic<mark*>)))},
-        count_{address_bytes / stretch + 1} {
-    if (!stretches_) throw std::bad_alloc{};
-  }
+      : count_{address_bytes / stretch + 1},
+        stretches_{count_},
+        blocks_{address_bytes / largest_piece + 1} {}
   ~piece_map() {
-    for (std::size_t i = 0; i < count_; ++i) std::free(stretches_[i].load());
+    for (std::size_t i = 0; i < count_; ++i)
+      sparse_array<mark>::free(stretches_[i].load(), marks_per_stretch);
   }
   piece_map(const piece_map&) = delete;
   piece_map& operator=(const piece_map&) = delete;
 
-  /// Makes note of a piece that was none before. Throws: std::bad_alloc.
+  /// Makes note of a piece or block that was none before. Throws: std::bad_alloc.
   void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached);
   /// Takes it for the caller, or for a cache; false, nothing changed, when nobody else had it.
   [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index,
                                std::size_t user) noexcept {
-    return change(offset, is_cached | (class_index + 1), (user << 8) | (class_index + 1));
+    return change(offset, class_index, true, {class_index, user, false});
   }
   [[nodiscard]] bool to_cache(std::size_t offset, std::size_t class_index,
                               std::size_t user) noexcept {
-    return change(offset, class_index + 1, (user << 8) | is_cached | (class_index + 1));
+    return change(offset, class_index, false, {class_index, user, true});
   }
-  void remove(std::size_t offset) noexcept { at(offset)->store(0, std::memory_order_relaxed); }
+  void remove(std::size_t offset) noexcept {
+    mark* const one = mark_at(offset);
+    if (one != nullptr) one->store(0, std::memory_order_relaxed);
+  }
 
-  [[nodiscard]] bool is_piece(std::size_t offset) const noexcept { return value(offset) != 0; }
+  [[nodiscard]] bool is_piece(std::size_t offset) const noexcept {
+    return mark_at(offset) != nullptr;
+  }
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
-    return (value(offset) & is_cached) != 0;
+    return cached_by(offset) != nobody;
   }
   /// Whose stream a caller took it in. Pre: it is a piece.
   [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
-    return value(offset) >> 8;
+    return known_at(offset).user;
   }
   /// Whose cache has it; nobody's when none has.
   [[nodiscard]] std::size_t cached_by(std::size_t offset) const noexcept {
-    const std::size_t known = value(offset);
-    return (known & is_cached) != 0 ? known >> 8 : nobody;
+    const known found = known_at(offset);
+    return found.is_cached ? found.user : nobody;
   }
   /// `user` can no longer be told: if it has the piece, nobody has.
   void disown(std::size_t offset, std::size_t user) noexcept {
-    std::uint32_t known = static_cast<std::uint32_t>(value(offset));
+    mark* const one = mark_at(offset);
+    if (one == nullptr) return;
     // A thread that gives it back at this moment has the last word.
-    if (known != 0 && known >> 8 == user)
-      at(offset)->compare_exchange_strong(known,
-                                          static_cast<std::uint32_t>(nobody << 8) | (known & 0xFF));
+    std::uint32_t now = one->load(std::memory_order_relaxed);
+    if (now >> user_shift == user)
+      one->compare_exchange_strong(
+          now, static_cast<std::uint32_t>(nobody << user_shift) | (now & ((1U << user_shift) - 1)));
   }
 
  private:
   using mark = std::atomic<std::uint32_t>;
-  // Of so many marks that the system gives them as pages, which cost nothing while untouched.
+  /// A mark: the user, whether it is cached, whether there is one, and the class of a piece or the
+  /// offset of a block in its unit of `largest_piece` bytes, of which at most one can begin there.
+  static constexpr unsigned user_shift = 9;
+  static constexpr std::uint32_t is_cached = 0x100;
+  static constexpr std::uint32_t is_there = 0x80;
   static constexpr std::size_t stretch = std::size_t{1} << 25;
-  static constexpr std::size_t is_cached = 0x80;
+  static constexpr std::size_t marks_per_stretch = stretch / piece_unit;
+  static_assert(largest_piece / piece_unit <= is_there && piece_class_count <= is_there);
 
-  [[nodiscard]] mark* at(std::size_t offset) const noexcept {
+  struct known {
+    std::size_t class_index;
+    std::size_t user = nobody;
+    bool is_cached = false;
+  };
+  [[nodiscard]] static std::uint32_t low_bits(std::size_t offset,
+                                              std::size_t class_index) noexcept {
+    return is_there | static_cast<std::uint32_t>(class_index == block_class
+                                                     ? offset % largest_piece / piece_unit
+                                                     : class_index);
+  }
+  [[nodiscard]] static std::uint32_t word(std::size_t offset, const known& of) noexcept {
+    return static_cast<std::uint32_t>(of.user << user_shift) | (of.is_cached ? is_cached : 0) |
+           low_bits(offset, of.class_index);
+  }
+  [[nodiscard]] mark* piece_at(std::size_t offset) const noexcept {
     mark* const marks = stretches_[offset / stretch].load(std::memory_order_acquire);
     return marks == nullptr ? nullptr : marks + place_of(offset % stretch / piece_unit);
+  }
+  /// The place for a mark of that class; nullptr where there never was one.
+  [[nodiscard]] mark* place_for(std::size_t offset, std::size_t class_index) const noexcept {
+    return class_index == block_class ? &blocks_[offset / largest_piece] : piece_at(offset);
+  }
+  /// The mark of what begins there; nullptr when nothing does.
+  [[nodiscard]] mark* mark_at(std::size_t offset) const noexcept {
+    if (offset % piece_unit != 0) return nullptr;
+    mark& block = blocks_[offset / largest_piece];
+    if ((block.load(std::memory_order_relaxed) & 0xFF) == low_bits(offset, block_class))
+      return &block;
+    mark* const piece = piece_at(offset);
+    return piece != nullptr && piece->load(std::memory_order_relaxed) != 0 ? piece : nullptr;
+  }
+  /// Without the class.
+  [[nodiscard]] known known_at(std::size_t offset) const noexcept {
+    const mark* const one = mark_at(offset);
+    if (one == nullptr) return {0};
+    const std::uint32_t now = one->load(std::memory_order_relaxed);
+    return {0, now >> user_shift, (now & is_cached) != 0};
   }
   /// Where the mark of a piece lies among those of its stretch. Threads work on pieces side by
   /// side, whose marks must not lie in one cache line: next to each other are those of pieces some
   /// 2 MiB apart.
   [[nodiscard]] static constexpr std::size_t place_of(std::size_t index) noexcept {
     constexpr std::size_t marks_per_line = 64 / sizeof(mark);
-    return index * (marks_per_line + 1) % (stretch / piece_unit);
-  }
-  [[nodiscard]] std::size_t value(std::size_t offset) const noexcept {
-    const mark* const one = at(offset);
-    return one == nullptr || offset % piece_unit != 0 ? 0 : one->load(std::memory_order_relaxed);
+    return index * (marks_per_line + 1) % marks_per_stretch;
   }
   // Two threads that give the same piece back at the same time break a rule; no later state hides
   // it.
-  bool change(std::size_t offset, std::size_t from, std::size_t to) noexcept {
-    if ((value(offset) & 0xFF) != from) return false;
-    at(offset)->store(static_cast<std::uint32_t>(to), std::memory_order_relaxed);
+  bool change(std::size_t offset, std::size_t class_index, bool was_cached,
+              const known& to) noexcept {
+    if (offset % piece_unit != 0) return false;
+    mark* const one = place_for(offset, class_index);
+    if (one == nullptr) return false;
+    const std::uint32_t expected = low_bits(offset, class_index) | (was_cached ? is_cached : 0);
+    if ((one->load(std::memory_order_relaxed) & ((1U << user_shift) - 1)) != expected) return false;
+    one->store(word(offset, to), std::memory_order_relaxed);
     return true;
   }
-  struct free_memory {
-    void operator()(void* memory) const noexcept { std::free(memory); }
-  };
-  // Most addresses hold no pieces.
-  std::unique_ptr<std::atomic<mark*>[], free_memory> stretches_;
+
   std::size_t count_;
+  // Most addresses hold no pieces: the marks of a stretch are made with its first piece.
+  sparse_array<std::atomic<mark*>> stretches_;
+  // Dense, for blocks are rarely side by side in two threads.
+  sparse_array<mark> blocks_;
 };
 
 /// The pieces that one stream gave back in one thread, or in the threads that share a place; and of
