@@ -14,8 +14,9 @@ struct probe_program {
   std::string why_not;
 };
 
-/// HIPVMM_PROBE, which may be "none"; else where it is built or installed: beside the program, the
-/// library or in their neighbourhood.
+/// HIPVMM_PROBE, which may be "none"; else where it was installed, or beside the library or the
+/// program or in their neighbourhood, unless users other than root and this one may change it
+/// there. None for a program that runs with rights of its own, as setuid gives them.
 probe_program find_probe_program();
 
 /// Asks what is open in `found`, which has its subject, by another process: one that ends or says

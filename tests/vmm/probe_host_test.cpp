@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -18,6 +19,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
+#include "support/program.hpp"
 #include "support/temporary_folder.hpp"
 #include "vmm/capability_subject.hpp"
 #include "vmm/probe_child.hpp"
@@ -266,6 +268,38 @@ TEST_CASE("probes: a program that is none is told of") {
   CHECK(detail::probe_in_child(first_device, found, "/bin/echo")
             .find("/bin/echo said what is none of its lines: ") == 0);
   check_no_child_left();
+}
+
+TEST_CASE("child: looks for the program of probes" * doctest::skip()) {
+  const detail::probe_program found = detail::find_probe_program();
+  std::printf("found [%s] because [%s]\n", found.path.c_str(), found.why_not.c_str());
+}
+
+TEST_CASE("probes: a program that other users could have put there is not started") {
+  namespace fs = std::filesystem;
+  const test::temporary_folder folder;
+  const fs::path bin = folder.path() / "program" / "bin";
+  fs::create_directories(bin);
+  const fs::path program = bin / "test_vmm";
+  fs::copy_file(fs::read_symlink("/proc/self/exe"), program);
+  const fs::path planted = folder.path() / "program" / "libexec" / "hipvmm" / "hipvmm-probe";
+  fs::create_directories(planted.parent_path());
+  std::ofstream{planted} << "#!/bin/sh\n";
+  fs::permissions(planted, fs::perms::owner_all);
+  const auto look = [&] {
+    return test::run(program.string(), {"--no-skip", "-tc=child: looks for the program of probes"})
+        .out;
+  };
+  CHECK(look().find("found [" + planted.string() + "]") != std::string::npos);
+  for (const fs::path& part : {planted, planted.parent_path(), folder.path() / "program"}) {
+    CAPTURE(part.string());
+    const fs::perms before = fs::status(part).permissions();
+    fs::permissions(part, fs::perms::others_write, fs::perm_options::add);
+    const std::string told = look();
+    CHECK(told.find("found []") != std::string::npos);
+    CHECK(told.find("other users may change " + part.string()) != std::string::npos);
+    fs::permissions(part, before);
+  }
 }
 
 TEST_CASE("probes: what fails before the first probe answers none") {
