@@ -46,11 +46,16 @@ void stream_ref::synchronize_no_throw() const noexcept {
   detail::report_exceptions([this] { synchronize(); });
 }
 
+bool detail::is_done_untold(stream_ref stream) {
+  const hipError_t result = hipStreamQuery(stream.get());
+  if (is_not_ready(result)) return false;
+  check(result, "hipStreamQuery");
+  return true;
+}
+
 bool stream_ref::is_done() const {
   const detail::stream_use use{*this};
-  const hipError_t result = hipStreamQuery(get());
-  if (detail::is_not_ready(result)) return false;
-  check(result, "hipStreamQuery");
+  if (!detail::is_done_untold(*this)) return false;
   use.note_passed();
   return true;
 }

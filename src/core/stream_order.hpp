@@ -52,6 +52,8 @@ using watched_points = boost::container::small_vector<watched_point, 2>;
 
 /// Records an event as event::record does, and tells nobody.
 void record_untold(const event& recorded, stream_ref stream);
+/// stream.is_done() without a word to watchers.
+[[nodiscard]] bool is_done_untold(stream_ref stream);
 
 /// Lives around a call that records `event` in `stream`.
 class event_recording {

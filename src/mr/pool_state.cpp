@@ -214,6 +214,8 @@ void pool_state::deallocate(void* pointer) {
     marks.synchronize();
     return deallocate(books.idle(), pointer, found->bytes);
   }
+  // Nobody says which streams have used it: all work comes first, as it does for hipFree.
+  if (found->user->is_idle()) marks.synchronize();
   if (found->user->thread() != 0 || found->user->is_idle())
     return deallocate(*found->user, pointer, found->bytes);
   deallocate(found->user->stream(), pointer, found->bytes);

@@ -70,7 +70,8 @@ struct pool_state {
   }
   void deallocate(pool::stream_ledger& user, void* pointer, std::size_t bytes);
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
-  /// By address alone.
+  /// By address alone. Throws: hip_error where that takes a wait which a capture forbids; then the
+  /// memory stays allocated.
   void deallocate(void* pointer);
   void note_stream_wait(stream_ref waiter, stream_ref other) {
     if (waiter != other) books.note_follows(ledger_of(waiter), ledger_of(other));

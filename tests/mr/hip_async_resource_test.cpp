@@ -156,6 +156,9 @@ TEST_CASE("hip_async_resource: two resources of a pool know of each other's free
   const stream first{device_ref{0}};
   test::blocked_stream second{device_ref{0}};
   void* const block = one.allocate(first, MiB);
+  event allocated{device_ref{0}};
+  allocated.record(first);
+  stream_ref{second}.wait(allocated);
   one.deallocate(second, block, MiB);
   CHECK(other.statistics().used_current == 0);
   void* const next = other.allocate(first, MiB);

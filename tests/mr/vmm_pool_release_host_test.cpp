@@ -66,12 +66,13 @@ void end_process(const char*, int, const char*) noexcept { std::exit(5); }
 TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold makes no HIP call") {
   vmm_pool_resource pool{first_device, keeping(8 * MiB)};
   const stream used{first_device};
-  void* const one = pool.allocate(used, 32 * MiB);
+  void* blocks[4];
+  for (void*& each : blocks) each = pool.allocate(used, 8 * MiB);
   void* const small = pool.allocate(used, 1000);
   test::held_worker held;
   drain_retired_memory();
   const test::call_counter calls{nullptr};
-  pool.deallocate(used, one, 32 * MiB);
+  for (void* const each : blocks) pool.deallocate(used, each, 8 * MiB);
   pool.deallocate(used, small, 1000);
   CHECK(calls.count() == 0);
   CHECK(pool.statistics().reserved_current == 34 * MiB);

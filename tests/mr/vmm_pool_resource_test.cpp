@@ -22,6 +22,7 @@
 #include <hipvmm/vmm/retirement.hpp>
 #include "core/background_task.hpp"
 #include "mr/pool_limit.hpp"
+#include "mr/waits_for_use.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 
@@ -189,6 +190,13 @@ TEST_CASE("vmm_pool_resource: what caches of pieces hold serves a request that n
   pool.deallocate(used, all, 4 * MiB);
 }
 
+TEST_CASE("vmm_pool_resource: memory without a stream waits for its last use, as hipFree does") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  void* const one = pool.allocate_sync(MiB);
+  CHECK(test::waits_for_use(one, [&] { pool.deallocate(one); }));
+  CHECK(pool.statistics().used_current == 0);
+}
+
 TEST_CASE("vmm_pool_resource: memory goes back by its address alone") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream used{first_device};
@@ -231,7 +239,7 @@ TEST_CASE("vmm_pool_resource: looking at the numbers changes nothing") {
   CHECK(now.used_high >= 5 * MiB + 2048);
   CHECK(now.largest_now >= 5 * MiB);
   REQUIRE(now.streams.size() == 2);
-  CHECK(now.streams[1].free_bytes == now.reserved_current - 1024);
+  CHECK(now.streams[0].free_bytes + now.streams[1].free_bytes == now.reserved_current - 1024);
   // What was at hand still is: no request reaches the books.
   CHECK(pool.allocate(used, 5 * MiB) == large);
   void* const again = pool.allocate(used, 1000);
@@ -260,10 +268,12 @@ TEST_CASE("vmm_pool_resource: trim gives back what lies idle, down to what is to
           test::needs_virtual_memory) {
   vmm_pool_resource pool{first_device, at_most(256 * MiB)};
   const stream used{first_device};
-  void* const low = pool.allocate(used, 32 * MiB);
+  // What is allocated at once may be one chunk, which goes as a whole.
+  void* low[4];
+  for (void*& each : low) each = pool.allocate(used, 8 * MiB);
   void* const high = pool.allocate(used, 32 * MiB);
   CHECK(pool.trim_to(0) == 0);
-  pool.deallocate(used, low, 32 * MiB);
+  for (void* const each : low) pool.deallocate(used, each, 8 * MiB);
   used.synchronize();
   CHECK(pool.trim_to(48 * MiB) == 16 * MiB);
   CHECK(pool.trim_to(0) == 16 * MiB);
@@ -279,15 +289,16 @@ TEST_CASE("vmm_pool_resource: memory beyond the release threshold does not stay"
           test::needs_virtual_memory) {
   vmm_pool_resource pool{first_device, at_most(256 * MiB)};
   const stream used{first_device};
-  void* const one = pool.allocate(used, 32 * MiB);
-  pool.deallocate(used, one, 32 * MiB);
+  void* blocks[4];
+  for (void*& each : blocks) each = pool.allocate(used, 8 * MiB);
+  for (void* const each : blocks) pool.deallocate(used, each, 8 * MiB);
   CHECK(pool.statistics().reserved_current == 32 * MiB);
   used.synchronize();
   pool.set_release_threshold(8 * MiB);
   hipvmm::detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current == 8 * MiB);
-  void* const two = pool.allocate_sync(32 * MiB);
-  pool.deallocate_sync(two, 32 * MiB);
+  for (void*& each : blocks) each = pool.allocate_sync(8 * MiB);
+  for (void* const each : blocks) pool.deallocate_sync(each, 8 * MiB);
   hipvmm::detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current == 8 * MiB);
 }

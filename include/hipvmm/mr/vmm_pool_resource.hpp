@@ -54,8 +54,9 @@ class vmm_pool_resource final : public memory_resource {
   vmm_pool_resource& operator=(const vmm_pool_resource&) = delete;
 
   using memory_resource::deallocate;
-  /// Gives back by address alone, in the stream that the memory was allocated in. Waits for all
-  /// work of the devices with access where that was forgotten, or is another thread's default one.
+  /// Deallocates by address alone, in the stream that the memory was allocated in. Waits for all
+  /// work of the devices with access, as hipFree does, for memory of allocate_sync() and where that
+  /// stream was forgotten or is another thread's default one.
   void deallocate(void* pointer) noexcept;
 
   /// Says that `waiter` was made to wait for an event of `other` that was recorded after all calls

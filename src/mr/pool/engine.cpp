@@ -40,6 +40,14 @@ block* engine::best_fit(stream_ledger& from, std::size_t bytes,
   return at == tree.end() ? nullptr : &*at;
 }
 
+block* engine::best_fit_for(stream_ledger& user, std::size_t bytes,
+                            std::size_t alignment) noexcept {
+  block* const found = best_fit(user, bytes, alignment);
+  if (user.is_idle() || idle().free().empty()) return found;
+  block* const other = best_fit(idle(), bytes, alignment);
+  return other != nullptr && (found == nullptr || other->bytes < found->bytes) ? other : found;
+}
+
 void engine::take_whole(block& from) noexcept {
   free_tree& tree = from.owner->free();
   tree.erase(tree.iterator_to(from));
@@ -69,23 +77,30 @@ void engine::make_used(block& taken, stream_ledger& user) noexcept {
 
 void engine::make_free(block& loose) noexcept {
   block* joined = &loose;
-  free_tree& tree = loose.owner->free();
+  // Idle memory beside it becomes the stream's again, until that has passed: one block serves more
+  // than two, and what streams free lies mostly where they took it from idle memory.
   const auto joins = [&loose](const block* other) {
-    return other != nullptr && other->state == block_state::free && other->owner == loose.owner;
+    return other != nullptr && other->state == block_state::free &&
+           (other->owner == loose.owner || other->owner->is_idle());
+  };
+  const auto leave_tree = [](block& one) {
+    free_tree& tree = one.owner->free();
+    tree.erase(tree.iterator_to(one));
   };
   loose.state = block_state::free;
   if (joins(loose.next)) {
-    tree.erase(tree.iterator_to(*loose.next));
+    leave_tree(*loose.next);
     loose.stamp = std::max(loose.stamp, loose.next->stamp);
     space_.join_next(loose);
   }
   if (joins(loose.previous)) {
     joined = loose.previous;
-    tree.erase(tree.iterator_to(*joined));
+    leave_tree(*joined);
+    joined->owner = loose.owner;
     joined->stamp = std::max(joined->stamp, loose.stamp);
     space_.join_next(*joined);
   }
-  tree.insert(*joined);
+  joined->owner->free().insert(*joined);
 }
 
 void engine::make_unmapped(block& loose) noexcept {
@@ -102,11 +117,7 @@ std::optional<std::size_t> engine::allocate(stream_ledger& user, std::size_t byt
   {
     const books_lock lock{books_};
     space_.prepare_for(2);
-    block* found = best_fit(user, bytes, alignment);
-    if (!user.is_idle() && !idle().free().empty()) {
-      block* const other = best_fit(idle(), bytes, alignment);
-      if (other != nullptr && (found == nullptr || other->bytes < found->bytes)) found = other;
-    }
+    block* const found = best_fit_for(user, bytes, alignment);
     if (found != nullptr) {
       block& taken = take(*found, aligned(found->offset, alignment), bytes);
       make_used(taken, user);
@@ -121,6 +132,7 @@ bool engine::take_back(stream_ledger& user, std::size_t offset, std::size_t byte
   block* const given = space_.find(offset);
   if (given == nullptr || given->bytes != bytes) return false;
   space_.strike(*given);
+  growths_in_a_row_ = 0;
   counters_.used_bytes -= bytes;
   given->owner = &user;
   given->stamp = user.stamp();

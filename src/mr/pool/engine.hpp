@@ -221,6 +221,9 @@ class engine {
   void empty_caches(stream_ledger& user) noexcept;
   [[nodiscard]] block* best_fit(stream_ledger& from, std::size_t bytes,
                                 std::size_t alignment) const noexcept;
+  /// Of what `user` gave back and what is idle.
+  [[nodiscard]] block* best_fit_for(stream_ledger& user, std::size_t bytes,
+                                    std::size_t alignment) noexcept;
   /// Makes [at, at + bytes) of a free block busy; what is left of the block stays free.
   block& take(block& from, std::size_t at, std::size_t bytes) noexcept;
   /// Makes all of it busy.
@@ -253,6 +256,7 @@ class engine {
   stream_ledger& idle_{ledgers_.emplace_back(stream_ref::legacy_default(), 0)};
   chunk_map chunks_;
   std::uint64_t next_chunk_ = 0;
+  unsigned growths_in_a_row_ = 0;  // with nothing freed between them
   std::size_t limit_ = static_cast<std::size_t>(-1);
   reuse_rules rules_;
   engine_counters counters_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -16,13 +17,19 @@ std::uint64_t this_thread() noexcept {
   return number;
 }
 
-/// What a thread used last.
+/// What a thread used last, of each of some streams and pools.
 struct remembered {
   std::uint64_t serial = 0;
   ihipStream_t* stream = nullptr;
   engine::small_user user{};
 };
-thread_local constinit remembered last;
+constexpr unsigned remembered_bits = 3;
+thread_local constinit std::array<remembered, 1 << remembered_bits> last_used;
+
+remembered& place_for(std::uint64_t serial, const ihipStream_t* stream) noexcept {
+  const std::uint64_t key = reinterpret_cast<std::uintptr_t>(stream) + serial;
+  return last_used[key * 0x9E3779B97F4A7C15U >> (64 - remembered_bits)];
+}
 
 }  // namespace
 
@@ -35,6 +42,7 @@ stream_ledger& engine::ledger_of(stream_ref stream) { return *small_user_of(stre
 
 engine::small_user engine::small_user_of(stream_ref stream) {
   const std::uint64_t serial = serial_.load(std::memory_order_acquire);
+  remembered& last = place_for(serial, stream.get());
   if (last.serial != serial || last.stream != stream.get()) {
     stream_ledger& ledger = find_ledger(stream, 0);
     last = {serial, stream.get(), {&ledger, &ledger.cache_of(this_thread())}};

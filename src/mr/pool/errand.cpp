@@ -25,12 +25,10 @@ std::optional<std::size_t> errand::serve() {
     // Others may have given memory back, or brought more, while this one waited for its turn.
     if (const auto found = take_own(rung::own)) return found;
     for (stream_ledger* const each : ledgers_) all_.empty_caches(*each);
-    if (gather(gathered::followed)) {
-      if (const auto found = take_own(rung::followed)) return found;
-    }
+    if (const auto found = take_followed()) return found;
     make_marks();
     end_old_addresses();
-    if (gather(gathered::passed)) {
+    if (gather_passed()) {
       if (const auto found = take_own(waited_ ? rung::waited : rung::opportunistic)) return found;
     }
     if (const auto found = take_run()) return found;
@@ -51,7 +49,7 @@ std::optional<std::size_t> errand::serve() {
 std::optional<std::size_t> errand::take_own(rung counted) {
   const books_lock lock{all_.books_};
   all_.space_.prepare_for(2);
-  block* const found = all_.best_fit(user_, bytes_, alignment_);
+  block* const found = all_.best_fit_for(user_, bytes_, alignment_);
   if (found == nullptr) return std::nullopt;
   const std::size_t at = all_.aligned(found->offset, alignment_);
   return hand_out(all_.take(*found, at, bytes_), at + bytes_, counted);
@@ -63,13 +61,20 @@ std::optional<std::size_t> errand::take_run() {
     std::size_t at = 0;
     {
       const books_lock lock{all_.books_};
-      const place found = look_around().free_run;
+      place found = one_free_block();
+      if (found.first == nullptr) found = look_around().free_run;
       if (found.first == nullptr) return std::nullopt;
       at = found.at;
       claim(*found.first, at, at + bytes_, claimed);
     }
     bool is_ordered = false;
+    bool waits = false;
     try {
+      {
+        const books_lock lock{all_.books_};
+        waits = !std::all_of(claimed.begin(), claimed.end(),
+                             [this](const block* one) { return is_in_order(*one); });
+      }
       is_ordered = order_behind(claimed);
     } catch (...) {
       const books_lock lock{all_.books_};
@@ -77,38 +82,73 @@ std::optional<std::size_t> errand::take_run() {
       throw;
     }
     const books_lock lock{all_.books_};
-    if (is_ordered) return hand_out(*claimed.front(), at + bytes_, rung::internal);
+    if (is_ordered)
+      return hand_out(*claimed.front(), at + bytes_, waits ? rung::internal : rung::followed);
     unclaim(claimed);
   }
 }
 
-bool errand::gather(gathered what) {
+place errand::one_free_block() const {
+  place best;
+  for (stream_ledger* const each : ledgers_) {
+    block* const one = all_.best_fit(*each, bytes_, alignment_);
+    if (one == nullptr || !is_usable(*one)) continue;
+    if (best.first == nullptr || one->bytes < best.first->bytes) best.first = one;
+  }
+  if (best.first != nullptr) best.at = all_.aligned(best.first->offset, alignment_);
+  return best;
+}
+
+std::optional<std::size_t> errand::take_followed() {
+  // Newer blocks may be as small as older ones, which alone are followed.
+  constexpr int patience = 16;
   const books_lock lock{all_.books_};
-  const reuse_rules& rules = all_.rules_;
   // What becomes a thread's own without having passed would need a mark that others cannot make.
-  if (what == gathered::followed && (!rules.follow_event_dependencies || user_.thread() != 0))
-    return false;
-  const bool takes_passed = what == gathered::passed && (rules.opportunistic || waited_);
-  blocks taken;
+  if (!all_.rules_.follow_event_dependencies || user_.thread() != 0) return std::nullopt;
+  all_.space_.prepare_for(2);
+  block* best = nullptr;
   for (stream_ledger* const other : ledgers_) {
-    if (other == &user_) continue;
-    for (block& one : other->free()) {
-      const bool takes = other->is_idle() || (what == gathered::followed
-                                                  ? user_.follows(*other, one.stamp)
-                                                  : takes_passed && other->has_passed(one.stamp));
-      if (takes) taken.push_back(&one);
+    if (other == &user_ || other->is_idle() || !user_.follows(*other, 1)) continue;
+    free_tree& tree = other->free();
+    auto at = tree.lower_bound(fit_key{bytes_, 0});
+    for (int looked = 0; at != tree.end() && looked < patience; ++at, ++looked) {
+      if (best != nullptr && at->bytes >= best->bytes) break;
+      if (!user_.follows(*other, at->stamp)) continue;
+      if (all_.aligned(at->offset, alignment_) + bytes_ > at->end()) continue;
+      best = &*at;
+      break;
     }
   }
+  if (best == nullptr) return std::nullopt;
+  const std::size_t at = all_.aligned(best->offset, alignment_);
+  return hand_out(all_.take(*best, at, bytes_), at + bytes_, rung::followed);
+}
+
+bool errand::gather_passed() {
+  const books_lock lock{all_.books_};
+  if (!all_.rules_.opportunistic && !waited_) return false;
+  blocks taken;
+  for (stream_ledger* const each : ledgers_) {
+    if (each->is_idle() || !each->has_news()) continue;
+    for (block& one : each->free()) {
+      if (each->has_passed(one.stamp)) taken.push_back(&one);
+    }
+    each->note_gathered();
+  }
+  pass_on(taken, all_.idle(), 0);
+  return !taken.empty();
+}
+
+void errand::pass_on(const blocks& taken, stream_ledger& to, std::uint64_t stamp) noexcept {
   for (block* const one : taken) all_.take_whole(*one);
   for (block* const one : taken) {
-    one->owner = &user_;
-    one->stamp = stamp_of_gain();
+    one->owner = &to;
+    one->stamp = stamp;
   }
   // Joining makes blocks vanish that come later here, but never one that is still busy.
   for (block* const one : taken) {
     if (one->state == block_state::busy) all_.make_free(*one);
   }
-  return !taken.empty();
 }
 
 void errand::make_marks() {

@@ -36,13 +36,16 @@ class errand {
 
   // The rungs, each by itself.
   [[nodiscard]] std::optional<std::size_t> take_own(rung counted);
+  /// The smallest block of other streams that the user's work comes after and that holds the
+  /// request.
+  [[nodiscard]] std::optional<std::size_t> take_followed();
   [[nodiscard]] std::optional<std::size_t> take_run();
   [[nodiscard]] std::optional<std::size_t> grow();
 
-  /// Which memory of other streams becomes the user's as it is.
-  enum class gathered { followed, passed };
-  /// Passes it on to the user; false when there is none.
-  bool gather(gathered what);
+  /// What streams gave back and have passed becomes idle, for each block once. False when there is
+  /// none.
+  bool gather_passed();
+  void pass_on(const blocks& taken, stream_ledger& to, std::uint64_t stamp) noexcept;
   /// Marks each stream that gave back what no mark vouches for.
   void make_marks();
   void look_at_marks();
@@ -71,6 +74,9 @@ class errand {
   /// Whether the user's work comes behind what was done with it as it is. Pre: it is free.
   [[nodiscard]] bool is_in_order(const block& one) const noexcept;
   [[nodiscard]] bool is_captured(const stream_ledger& whose) const noexcept;
+  /// The smallest free block of any stream that holds the request. A stretch of several may be
+  /// smaller, and takes a walk along all addresses to find.
+  [[nodiscard]] place one_free_block() const;
   [[nodiscard]] survey look_around() const;
   void look_at_run(block& run, std::size_t end, survey& found) const;
   void look_at_hole(block& hole, block* run, survey& found) const;
@@ -97,6 +103,10 @@ class errand {
   [[nodiscard]] engine::chunk_map::node_type note_moved(growth& work, std::size_t source) noexcept;
   void note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept;
   [[nodiscard]] std::size_t granule() const noexcept;
+  /// What is backed at once is a multiple of this where chunks can move.
+  [[nodiscard]] std::size_t growth_unit() const noexcept;
+  /// Bytes of a new chunk at most.
+  [[nodiscard]] std::size_t largest_chunk(const growth& work) const noexcept;
   /// Of a chunk that never joins with others.
   [[nodiscard]] std::size_t slab_bytes_for(std::size_t missing) const;
   /// The stamp of memory that becomes the user's by another way than being given back. A thread's

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -10,7 +11,8 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// A chunk is what moves as a whole and what HIP's calls are paid for: of so many granules at most.
+// A chunk is what moves as a whole and what HIP's calls are paid for. Small ones are denser, large
+// ones faster: docs/pool_design.md has both figures of six choices.
 constexpr std::size_t granules_per_chunk = 4;
 
 }  // namespace
@@ -47,6 +49,25 @@ std::size_t errand::granule() const noexcept {
   const std::size_t held = all_.counters_.physical_bytes;
   const std::size_t chosen = held < 2 * GiB ? 2 * MiB : held < 8 * GiB ? 8 * MiB : 32 * MiB;
   return std::max(all_.memory_.granularity(), chosen);
+}
+
+std::size_t errand::growth_unit() const noexcept {
+  // A program that only allocates gets ever more at once: a sixteenth of what is held at most.
+  if (all_.memory_.has_equal_chunks()) return granule();
+  const unsigned doublings = std::min(all_.growths_in_a_row_ / 4, 4U);
+  const std::size_t share = std::bit_floor(all_.counters_.physical_bytes / 16 + 1);
+  return std::max(granule(), std::min(granule() << doublings, share));
+}
+
+std::size_t errand::largest_chunk(const growth& work) const noexcept {
+  // The size in which a pool begins, and no memory lies idle that smaller ones could be joined
+  // with.
+  constexpr std::size_t first = 64 * MiB;
+  constexpr std::size_t is_young = GiB;
+  const std::size_t held = all_.counters_.physical_bytes;
+  const std::size_t least =
+      work.sources.empty() && held < is_young ? first : granules_per_chunk * granule();
+  return std::max(least, align_down(std::min(work.wanted / 4, held / 16), granule()));
 }
 
 void errand::claim(block& first, std::size_t begin, std::size_t end, blocks& claimed) {
@@ -96,7 +117,7 @@ bool errand::plan_for(const place& target, const survey& found, growth& work) co
   if (missing > allowed) return false;
   // What never joins with others should be large.
   const std::size_t rounded =
-      all_.memory_.moves_chunks() ? align_up(missing, granule()) : slab_bytes_for(missing);
+      all_.memory_.moves_chunks() ? align_up(missing, growth_unit()) : slab_bytes_for(missing);
   if (all_.memory_.has_equal_chunks()) {
     work.least = work.wanted = moved + rounded;
     return rounded <= allowed;
@@ -250,7 +271,7 @@ std::optional<std::size_t> errand::grow() {
     }
     while (work.mapped < work.wanted) {
       const std::size_t most = memory.has_equal_chunks() ? granule()
-                               : memory.moves_chunks()   ? granules_per_chunk * granule()
+                               : memory.moves_chunks()   ? largest_chunk(work)
                                                          : work.wanted;
       const std::size_t bytes = std::min(work.wanted - work.mapped, most);
       try {
@@ -272,6 +293,7 @@ std::optional<std::size_t> errand::grow() {
            std::to_string(work.sources.size()) + " chunks for a request of " + format_bytes(bytes_);
   });
   const books_lock lock{all_.books_};
+  ++all_.growths_in_a_row_;
   if (work.mapped < work.hole->bytes) all_.make_unmapped(all_.space_.cut(*work.hole, work.mapped));
   // What is backed before or behind the request stays free, the user's.
   const auto leave_free = [this](block& rest) {

@@ -56,6 +56,9 @@ class stream_ledger {
   /// Whether all that was given back until `stamp` is known to be over.
   [[nodiscard]] bool has_passed(std::uint64_t stamp) const noexcept { return passed_ >= stamp; }
   void note_passed(std::uint64_t stamp) noexcept { passed_ = std::max(passed_, stamp); }
+  /// Whether it has passed more since what it had passed became idle.
+  [[nodiscard]] bool has_news() const noexcept { return passed_ != gathered_; }
+  void note_gathered() noexcept { gathered_ = passed_; }
 
   /// Whether this stream's work comes behind all that was given back in `other` until `stamp`.
   [[nodiscard]] bool follows(const stream_ledger& other, std::uint64_t stamp) const noexcept {
@@ -124,6 +127,7 @@ class stream_ledger {
   std::uint64_t now_ = 1;
   std::uint64_t newest_ = 0;
   std::uint64_t passed_ = 0;
+  std::uint64_t gathered_ = 0;
   std::vector<std::uint64_t> followed_;  // by index
   std::deque<marked> marks_;
   stage stage_ = stage::in_use;

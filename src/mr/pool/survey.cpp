@@ -12,6 +12,9 @@ namespace hipvmm::mr::pool {
 bool errand::is_usable(const block& one) const noexcept {
   if (one.state != block_state::free) return false;
   if (one.owner == &user_ || one.owner->is_idle()) return true;
+  if (all_.rules_.follow_event_dependencies && user_.thread() == 0 &&
+      user_.follows(*one.owner, one.stamp))
+    return true;
   return all_.rules_.internal_dependencies &&
          (is_in_order(one) || (!is_captured(*one.owner) && !is_captured(user_)));
 }

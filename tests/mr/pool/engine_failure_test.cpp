@@ -77,6 +77,7 @@ TEST_CASE("pool: a growth that fails leaves everything to be used") {
       pool_of pool{2, aliases};
       std::vector<std::size_t> all;
       for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+      pool.streams.wait(1, 0);
       for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
       if (!aliases) pool.streams.finish_all();
       pool.memory.fails_at = call;
@@ -85,6 +86,7 @@ TEST_CASE("pool: a growth that fails leaves everything to be used") {
       CHECK(pool.memory.fails_at == 0);
       CHECK(pool.all.counters().physical_bytes == pool.memory.held());
       pool.take(1, 40 * MiB);
+      pool.streams.wait(1, 0);
       for (std::size_t i = 1; i < all.size(); i += 2) pool.give(1, all[i], 2 * MiB);
       pool.streams.finish_all();
       pool.take(0, pool.memory.held() - 40 * MiB);
