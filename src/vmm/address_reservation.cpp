@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/address_reservation.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <stdexcept>
@@ -11,7 +12,10 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
+#include "core/device_identity.hpp"
 #include "core/driver_calls.hpp"
+#include "core/hip_compat.hpp"
+#include "core/host_function.hpp"
 
 namespace hipvmm {
 namespace {
@@ -33,7 +37,25 @@ hipError_t reserve_addresses(void** base, std::size_t bytes, std::size_t alignme
                        [&] { return hipMemAddressReserve(base, bytes, alignment, hint, 0); });
 }
 
+// Longest wait for HIP's own thread, which a host function of the program may occupy.
+constexpr std::chrono::milliseconds handler_patience{1000};
+
+// In clr up to 6.4 a command that used addresses holds their record until HIP's thread of signal
+// handlers drops it, which is after events, streams and devices say that it is done. The record is
+// dropped by its address: addresses that are freed before and reserved again lose the new one. The
+// version decides, for the answer of a probe would be a matter of time.
+void await_late_records() noexcept {
+  detail::report_exceptions([] {
+    if (!hip_compat::forgets_addresses_late(detail::runtime_version())) return;
+    if (detail::outlast_handlers(reference_device, handler_patience)) return;
+    throw std::runtime_error{
+        "addresses are freed while a host function has occupied HIP's thread for 1 s: on ROCm 6 "
+        "their next reservation may be lost; let host functions end soon"};
+  });
+}
+
 hipError_t free_addresses(void* base, std::size_t bytes) {
+  await_late_records();
   const std::lock_guard lock{address_calls_mutex()};
   return detail::timed(detail::memory_call::address_free,
                        [&] { return hipMemAddressFree(base, bytes); });

@@ -15,6 +15,7 @@
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/device_wait.hpp"
+#include "core/host_function.hpp"
 #include "vmm/mapped_row.hpp"
 #include "vmm/probe.hpp"
 
@@ -27,10 +28,7 @@ using namespace std::chrono_literals;
 class lasting_work {
  public:
   explicit lasting_work(stream_ref in) {
-    auto argument = std::make_unique<std::shared_ptr<state>>(shared_);
-    // HIP 5.2 declares hipLaunchHostFunc and does not have it.
-    check(hipStreamAddCallback(in.get(), last, argument.get(), 0), "hipStreamAddCallback");
-    static_cast<void>(argument.release());
+    add_host_function(in, [own = shared_] { last(*own); });
   }
   ~lasting_work() { let_go(); }
   lasting_work(const lasting_work&) = delete;
@@ -45,13 +43,11 @@ class lasting_work {
     std::atomic<bool> is_over{false};
   };
 
-  static void last(hipStream_t, hipError_t, void* argument) {
-    const std::unique_ptr<std::shared_ptr<state>> own{
-        static_cast<std::shared_ptr<state>*>(argument)};
+  static void last(state& own) {
     const auto end = std::chrono::steady_clock::now() + 1s;
-    while (!(*own)->let_go && std::chrono::steady_clock::now() < end)
+    while (!own.let_go && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(100us);
-    (*own)->is_over = true;
+    own.is_over = true;
   }
 
   std::shared_ptr<state> shared_ = std::make_shared<state>();

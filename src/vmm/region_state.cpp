@@ -69,10 +69,9 @@ region::mapped::~mapped() {
   if (addresses && was_used) await_records();
 }
 
-// In clr up to 6.4 a command that used addresses holds their record, and is dropped some time after
-// all events and queries say that it is done; a wait for its device ends behind that. Addresses
-// that are freed before and reserved again lose their new record with the command. The version
-// decides, for the answer of a probe would be a matter of time.
+// In clr up to 6.4 a command that used addresses holds their record. The free of addresses waits
+// for HIP's thread that drops finished commands, see address_reservation.cpp; here the devices are
+// waited for first, so that the commands are finished and handed to that thread.
 bool region::mapped::frees_late_records() noexcept {
   static const bool late = [] {
     bool found = true;

@@ -2,16 +2,24 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host_provider.hpp"
+#include "support/under_profile.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
 namespace hipvmm::test {
 namespace {
+
+std::string running_case() { return doctest::getContextOptions()->currentTest->m_name; }
 
 TEST_CASE("address_reservation: a hint to free addresses is followed") {
   void* freed = nullptr;
@@ -36,6 +44,28 @@ TEST_CASE("address_reservation: a lack of addresses throws out_of_memory that sa
   const child_result child = run_case_in_child("child: a reservation larger than the address space",
                                                {"HIPVMM_HOST_ADDRESS_SPACE=64MiB"});
   CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("address_reservation: on ROCm 6 addresses are freed behind HIP's own thread") {
+  if (!is_under("rocm-6.4", "virtual_memory=yes", running_case())) return;
+  const error_recorder errors;
+  const call_counter functions{"hipStreamAddCallback"};
+  const call_counter frees{"hipMemAddressFree"};
+  address_reservation{granule()}.free();
+  CHECK(functions.count() == 2);
+  CHECK(frees.count() == 1);
+  CHECK(errors.count() == 0);
+}
+
+TEST_CASE("address_reservation: addresses are freed where no host function can be had") {
+  if (!is_under("rocm-6.4", "virtual_memory=yes", running_case())) return;
+  const error_recorder errors;
+  const call_counter frees{"hipMemAddressFree"};
+  address_reservation reservation{granule()};
+  const planned_fault fault{"hipStreamAddCallback", 2, hipErrorOutOfMemory};
+  reservation.free();
+  CHECK(errors.count() == 1);
+  CHECK(frees.count() == 1);
 }
 
 }  // namespace
