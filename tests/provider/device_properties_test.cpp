@@ -152,6 +152,16 @@ TEST_CASE("device attributes: clocks tick in nanoseconds, as the host's does") {
   }
 }
 
+TEST_CASE("device attributes: memory can be fine-grained and streams wait for values") {
+  for (const auto attribute :
+       {hipDeviceAttributeFineGrainSupport, hipDeviceAttributeCanUseStreamWaitValue}) {
+    CAPTURE(attribute);
+    int value = -1;
+    CHECK(hipDeviceGetAttribute(&value, attribute, 0) == hipSuccess);
+    CHECK(value == 1);
+  }
+}
+
 TEST_CASE("device attributes: those younger than the header are answered too") {
   struct row {
     int attribute;

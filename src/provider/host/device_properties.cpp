@@ -49,6 +49,7 @@ int attribute_of(const runtime& machine, int device, int attribute) {
     case hip_compat::memory_pool_handle_types:
       return hipMemHandleTypePosixFileDescriptor;
     case hipDeviceAttributeCanUseStreamWaitValue:
+    case hipDeviceAttributeFineGrainSupport:
       return 1;
     case hipDeviceAttributeMemoryPoolsSupported:
       return machine.rules().pools_attribute;
