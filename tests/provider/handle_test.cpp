@@ -62,9 +62,9 @@ void check_no_stream(hipStream_t handle) {
   CHECK(hipGetStreamDeviceId(handle) == -1);
 }
 
-void check_no_event(hipEvent_t handle) {
+// `good` is another event, which must not get the handle that the case asks for.
+void check_no_event(hipEvent_t handle, const event& good = event{}) {
   float milliseconds = 0;
-  const event good;
   constexpr auto expected = hipErrorInvalidHandle;
   check_refusals({
       {"destroy", hipEventDestroy(handle), expected},
@@ -140,10 +140,11 @@ TEST_CASE("handle: an event handle that was never given out is refused") {
 
 TEST_CASE("handle: an event handle is refused once it is destroyed") {
   const nothing_left check;
+  const event good;
   hipEvent_t handle = nullptr;
   REQUIRE(hipEventCreate(&handle) == hipSuccess);
   REQUIRE(hipEventDestroy(handle) == hipSuccess);
-  check_no_event(handle);
+  check_no_event(handle, good);
 }
 
 TEST_CASE("handle: one kind of object does not pass for another") {

@@ -344,3 +344,49 @@ TEST_CASE("order: a stream comes after the write of a number that it waits for")
   // What it waited for was written before the first of the two.
   CHECK_FALSE(race.ordered(first.get(), second.get(), [&] { wait(2); }));
 }
+
+TEST_CASE("child: streams of one handle" * doctest::skip()) {
+  const nothing_left check;
+  const allocation memory{size};
+  hipStream_t handle = nullptr;
+  const std::string text = report_of([&] {
+    for (int use = 0; use < 2; ++use) {
+      hipStream_t made = nullptr;
+      REQUIRE(hipStreamCreateWithFlags(&made, hipStreamNonBlocking) == hipSuccess);
+      REQUIRE((use == 0 || made == handle));
+      handle = made;
+      write_in(memory.at(), size, handle);
+      REQUIRE(hipStreamDestroy(handle) == hipSuccess);
+    }
+  });
+  const std::string name = "in non-blocking stream " + hexadecimal(handle);
+  CHECK(contains(text, "first: hipMemsetAsync writes them, " + name +
+                           " of device 0, an earlier stream with that handle\n"));
+  CHECK(contains(text, "second: hipMemsetAsync writes them, " + name + " of device 0\n"));
+}
+
+TEST_CASE("child: events of one handle" * doctest::skip()) {
+  const two_writers written;
+  const stream first;
+  const stream second;
+  hipEvent_t stale = nullptr;
+  REQUIRE(hipEventCreate(&stale) == hipSuccess);
+  CHECK_FALSE(written.ordered(first.get(), second.get(), [&] {
+    REQUIRE(hipEventRecord(stale, first.get()) == hipSuccess);
+    REQUIRE(hipEventDestroy(stale) == hipSuccess);
+    hipEvent_t next = nullptr;
+    REQUIRE(hipEventCreate(&next) == hipSuccess);
+    REQUIRE(next == stale);
+    REQUIRE(hipStreamWaitEvent(second.get(), stale, 0) == hipSuccess);
+  }));
+  CHECK(hipEventDestroy(stale) == hipSuccess);
+}
+
+TEST_CASE("order checker: objects with one handle after the other are told apart") {
+  for (const char* name : {"child: streams of one handle", "child: events of one handle"}) {
+    const child_result result =
+        run_case_in_child(name, {"HIPVMM_HOST_REUSE_HANDLES=1", "HIPVMM_HOST_PROFILE=strict"});
+    INFO(result.output);
+    CHECK(passed(result));
+  }
+}

@@ -86,6 +86,7 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
            bad{"HIPVMM_HOST_CONCURRENT_MANAGED", "no", "0 or 1"},
            bad{"HIPVMM_HOST_CHECK", "yes", "0 or 1"},
            bad{"HIPVMM_HOST_CHECK", "", "0 or 1"},
+           bad{"HIPVMM_HOST_REUSE_HANDLES", "lifo", "0 or 1"},
        }) {
     CAPTURE(each.variable);
     CAPTURE(each.value);

@@ -24,7 +24,7 @@ enum class handle_kind : std::uint64_t {
   graph_node = 0xC7,
 };
 
-/// Hands out values of one kind that are never used twice.
+/// Makes values of one kind, never the same twice.
 class handle_source {
  public:
   explicit constexpr handle_source(handle_kind kind) noexcept
@@ -36,31 +36,58 @@ class handle_source {
   std::uint64_t next_;
 };
 
+/// Whether the handle of an object that is gone comes again. Allocators give the address that was
+/// freed last, and so do HIP runtimes, whose handles are addresses.
+enum class handle_reuse {
+  none,        ///< a stale handle is always found out
+  last_first,  ///< a stale handle names the next object as soon as there is one
+};
+
 /// The live objects of one kind by handle. Thread-safe.
 template <class Object>
 class handle_table {
  public:
-  explicit handle_table(handle_kind kind) noexcept : source_{kind} {}
+  explicit handle_table(handle_kind kind, handle_reuse reuse = handle_reuse::none) noexcept
+      : source_{kind}, reuse_{reuse} {}
 
   std::uint64_t insert(std::shared_ptr<Object> object) {
     const std::lock_guard lock{mutex_};
+    if (free_ != nullptr) {
+      entry& again = free_->second;
+      const std::uint64_t handle = free_->first;
+      free_ = std::exchange(again.next_free, nullptr);
+      again.object = std::move(object);
+      ++live_;
+      return handle;
+    }
     const std::uint64_t handle = source_.next();
-    objects_.emplace(handle, std::move(object));
+    entries_.emplace(handle, entry{std::move(object), nullptr});
+    ++live_;
     return handle;
   }
 
   /// The object behind `handle`, or null when there is none.
   [[nodiscard]] std::shared_ptr<Object> find(std::uint64_t handle) const {
     const std::lock_guard lock{mutex_};
-    const auto at = objects_.find(handle);
-    return at == objects_.end() ? nullptr : at->second;
+    const auto at = entries_.find(handle);
+    return at == entries_.end() ? nullptr : at->second.object;
   }
 
   /// Takes the object behind `handle` out, or gives null when there is none.
   [[nodiscard]] std::shared_ptr<Object> extract(std::uint64_t handle) {
     const std::lock_guard lock{mutex_};
-    auto node = objects_.extract(handle);
-    return node.empty() ? nullptr : std::move(node.mapped());
+    const auto at = entries_.find(handle);
+    return at == entries_.end() ? nullptr : take_out(at);
+  }
+
+  /// Takes `object` out; false when it is not behind `handle`, or not any more.
+  [[nodiscard]] bool extract(std::uint64_t handle, const Object& object) {
+    std::shared_ptr<Object> last;  // dies after the lock
+    const std::lock_guard lock{mutex_};
+    const auto at = entries_.find(handle);
+    if (at == entries_.end() || at->second.object.get() != &object) return false;
+    last = take_out(at);
+    return true;
   }
 
   /// Takes all objects out that `leaves` is true of. Throws nothing once the first is out.
@@ -68,24 +95,48 @@ class handle_table {
   [[nodiscard]] std::vector<std::shared_ptr<Object>> extract_if(Predicate&& leaves) {
     const std::lock_guard lock{mutex_};
     std::vector<std::shared_ptr<Object>> found;
-    found.reserve(objects_.size());
-    std::erase_if(objects_, [&](auto& entry) {
-      const bool goes = leaves(*entry.second);
-      if (goes) found.push_back(std::move(entry.second));
-      return goes;
-    });
+    found.reserve(live_);
+    for (auto each = entries_.begin(); each != entries_.end();) {
+      const auto at = each++;
+      if (at->second.object != nullptr && leaves(*at->second.object)) found.push_back(take_out(at));
+    }
     return found;
   }
 
   [[nodiscard]] std::size_t size() const {
     const std::lock_guard lock{mutex_};
-    return objects_.size();
+    return live_;
   }
 
  private:
+  struct entry;
+  using named_entry = std::pair<const std::uint64_t, entry>;
+  /// Stays when its handle may come again, so that to destroy an object needs no memory.
+  struct entry {
+    std::shared_ptr<Object> object;  ///< null: the handle is free
+    named_entry* next_free;          ///< the one that became free before
+  };
+  using entries = std::unordered_map<std::uint64_t, entry>;
+
+  std::shared_ptr<Object> take_out(typename entries::iterator at) noexcept {
+    std::shared_ptr<Object> object = std::move(at->second.object);
+    if (object == nullptr) return object;
+    --live_;
+    if (reuse_ == handle_reuse::none) {
+      entries_.erase(at);
+    } else {
+      at->second.object = nullptr;
+      at->second.next_free = std::exchange(free_, &*at);
+    }
+    return object;
+  }
+
   mutable std::mutex mutex_;
   handle_source source_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Object>> objects_;
+  const handle_reuse reuse_;
+  entries entries_;
+  named_entry* free_ = nullptr;
+  std::size_t live_ = 0;
 };
 
 template <class Pointer>

@@ -80,6 +80,14 @@ std::string clause_of(const order_party& party) {
          name_of(party.origin->stream);
 }
 
+/// Says of `one` that its stream was destroyed, where `other` is of a later one with the handle.
+std::string difference(const order_origin& one, const order_origin& other) {
+  const bool has_later = one.stream && other.stream && one.stream->handle != 0 &&
+                         one.stream->handle == other.stream->handle &&
+                         one.stream->number < other.stream->number;
+  return has_later ? ", an earlier stream with that handle" : "";
+}
+
 std::size_t hash_of(const order_stack& stack) {
   std::size_t hash = 0;
   for (const void* const each : stack.of_program()) {
@@ -95,11 +103,14 @@ std::string text_of(const order_finding& found) {
                      hexadecimal(found.start) + "\n";
   text += "  bytes: " + hexadecimal(found.start) + " to " + hexadecimal(found.end) + ", " +
           found.place + "\n";
-  text += "  first: " + clause_of(found.earlier) + "\n" + found.earlier.origin->stack.text();
+  text += "  first: " + clause_of(found.earlier) +
+          difference(*found.earlier.origin, *found.later.origin) + "\n" +
+          found.earlier.origin->stack.text();
   text += "  second: " + clause_of(found.later) + "\n" + found.later.origin->stack.text();
   if (found.holder != nullptr && found.holder != found.earlier.origin) {
     const order_party holder{found.holder, order_part::allocates};
-    text += "  before: " + clause_of(holder) + "\n" + found.holder->stack.text();
+    text += "  before: " + clause_of(holder) + difference(*found.holder, *found.later.origin) +
+            "\n" + found.holder->stack.text();
   }
   return text + "  " + advice_on(found.fault) + "\n";
 }

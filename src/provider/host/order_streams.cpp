@@ -6,7 +6,9 @@
 namespace hipvmm::host_provider {
 
 order_streams::record& order_streams::record_of(const stream_queue& stream) {
-  return records_.try_emplace(stream.number(), record{{stream.device(), stream.order(), 0}, {}})
+  return records_
+      .try_emplace(stream.number(),
+                   record{{stream.device(), stream.order(), 0, stream.number()}, {}})
       .first->second;
 }
 

@@ -14,6 +14,7 @@ struct order_stream {
   int device;
   stream_order order;
   std::uint64_t handle;  ///< 0 for null and per-thread streams
+  stream_number number;  ///< streams may have one handle after the other
 };
 
 /// Who comes after whom: each stream's clock, and what the host knows to have finished. All threads

@@ -116,8 +116,8 @@ class runtime {
   device_memory host_memory_{std::numeric_limits<std::size_t>::max()};
   address_map addresses_;
   chunk_table chunks_;
-  handle_table<stream_queue> streams_{handle_kind::stream};
-  handle_table<event_state> events_{handle_kind::event};
+  handle_table<stream_queue> streams_{handle_kind::stream, configuration_.stream_and_event_handles};
+  handle_table<event_state> events_{handle_kind::event, configuration_.stream_and_event_handles};
   std::unique_ptr<mem_pool_set> pools_;
   std::unique_ptr<graph_set> graphs_;
   std::unique_ptr<capture_set> captures_;

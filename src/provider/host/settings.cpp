@@ -238,6 +238,9 @@ settings read_settings() {
   result.faults = read_faults();
   result.reports_leaks = read_switch("HIPVMM_HOST_LEAKS", result.reports_leaks);
   result.check_order = read_switch("HIPVMM_HOST_CHECK", result.check_order);
+  if (read_switch("HIPVMM_HOST_REUSE_HANDLES", false)) {
+    result.stream_and_event_handles = handle_reuse::last_first;
+  }
   result.pageable_access = read_switch("HIPVMM_HOST_PAGEABLE", result.pageable_access);
   result.concurrent_managed_access =
       read_switch("HIPVMM_HOST_CONCURRENT_MANAGED", result.concurrent_managed_access);

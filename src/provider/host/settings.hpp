@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fault_rule.hpp"
+#include "handle_table.hpp"
 #include "profile.hpp"
 
 namespace hipvmm::host_provider {
@@ -30,6 +31,7 @@ struct settings {
   fault_settings faults;
   bool reports_leaks = false;
   bool check_order = false;
+  handle_reuse stream_and_event_handles = handle_reuse::none;
   bool pageable_access = false;           ///< devices reach all memory of the host
   bool concurrent_managed_access = true;  ///< devices and the host use managed memory at once
   /// Of all that changes what devices do, in this process and in every other with the same.

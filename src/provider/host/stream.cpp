@@ -42,7 +42,7 @@ void destroy(runtime& machine, stream_queue& leaving, hipStream_t handle) {
   const bool overlooked = machine.rules().ending == ending_stream::overlooked;
   const order_wait noted{machine.checker(), leaving};
   if (overlooked) machine.device(leaving.device()).streams.overlook(leaving);
-  require(machine.streams().extract(from_handle(handle)) != nullptr,
+  require(machine.streams().extract(from_handle(handle), leaving),
           machine.rules().destroyed_stream);
   const position last = leaving.end();
   const bool is_counted = leaving.is_counted_by_device_wait();
