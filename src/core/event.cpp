@@ -29,36 +29,36 @@ event::event(device_ref device, event_timing timing)
     : value_{create(device, timing)}, device_{device} {}
 
 event::~event() {
-  if (value_ == nullptr) return;
-  detail::note_event_end(value_);
-  detail::report(hipEventDestroy(value_), "hipEventDestroy");
+  if (value_ != nullptr) detail::report(hipEventDestroy(value_), "hipEventDestroy");
 }
 
 event& event::operator=(event&& other) noexcept {
   event moved{std::move(other)};
   std::swap(value_, moved.value_);
   std::swap(device_, moved.device_);
+  order_.swap(moved.order_);
   return *this;
 }
 
 void detail::record_untold(const event& recorded, stream_ref stream) {
-  check(hipEventRecord(recorded.get(), stream.get()), "hipEventRecord");
+  recorded.order_.state_.fetch_add(recorded_order::one_recording);
+  check(hipEventRecord(recorded.value_, stream.get()), "hipEventRecord");
 }
 
 void event::record(stream_ref stream) {
-  detail::event_recording told{value_, stream};
-  detail::record_untold(*this, stream);
+  detail::event_recording told{*this, stream};
+  check(hipEventRecord(value_, stream.get()), "hipEventRecord");
   told.note_success();
 }
 
 void event::synchronize() const {
-  const detail::event_use use{value_};
+  const detail::event_use use{*this};
   check(hipEventSynchronize(value_), "hipEventSynchronize");
   use.note_passed();
 }
 
 bool event::is_done() const {
-  const detail::event_use use{value_};
+  const detail::event_use use{*this};
   const hipError_t result = hipEventQuery(value_);
   if (detail::is_not_ready(result)) return false;
   check(result, "hipEventQuery");

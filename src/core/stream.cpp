@@ -67,8 +67,8 @@ bool stream_ref::is_capturing() const {
 }
 
 void stream_ref::wait(const event& event) const {
-  const detail::event_use use{event.get()};
-  check(hipStreamWaitEvent(get(), event.get(), 0), "hipStreamWaitEvent");
+  const detail::event_use use{event};
+  check(hipStreamWaitEvent(get(), use.handle(), 0), "hipStreamWaitEvent");
   use.note_follows(*this);
 }
 

@@ -4,10 +4,8 @@
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
 
+#include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>
-
-// The opaque struct behind hipEvent_t.
-struct ihipEvent_t;
 
 namespace hipvmm::detail {
 
@@ -18,10 +16,11 @@ struct stream_point {
   std::uint64_t count = 0;
 };
 
-/// What wants to know how streams are ordered by what programs do through hipvmm's streams and
-/// events. Called in the threads that do it, one at a time but for note_end, and not for streams in
-/// a capture. Locks that these functions take, but for note_end, must not be held while streams and
-/// events are used.
+/// Learns how streams are ordered by what programs do through hipvmm's streams and events.
+/// - Called in the threads that do it, several at once, and under no lock of this module.
+/// - Not called for streams in a capture.
+/// - Ends only when none of its functions runs: locks that they take must not be held by who ends
+///   it.
 class stream_watcher {
  public:
   stream_watcher() = default;
@@ -35,7 +34,7 @@ class stream_watcher {
   virtual void note_follows(stream_ref waiter, const stream_point& point) = 0;
   /// The stream has passed that point.
   virtual void note_passed(const stream_point& point) = 0;
-  /// `stream` will be destroyed.
+  /// `stream` will be destroyed, also when this throws: its handle may be another stream's next.
   virtual void note_end(stream_ref stream) = 0;
 };
 
@@ -43,7 +42,9 @@ void watch_streams(stream_watcher& watcher);
 /// None of the watcher's functions is called any more, nor still runs, when this returns.
 void end_watch(stream_watcher& watcher) noexcept;
 
+struct watch_place;
 struct watched_point {
+  watch_place* place;
   std::uint64_t watcher;  // its number, which is never given again
   stream_point point;
 };
@@ -55,27 +56,31 @@ void record_untold(const event& recorded, stream_ref stream);
 /// stream.is_done() without a word to watchers.
 [[nodiscard]] bool is_done_untold(stream_ref stream);
 
-/// Lives around a call that records `event` in `stream`.
+/// Lives around a call that records an event in `stream`. What watchers say of the stream is kept
+/// in the event, unless another thread records it meanwhile: nobody knows whose mark it holds then.
 class event_recording {
  public:
-  event_recording(const ihipEvent_t* event, stream_ref stream) noexcept;
+  event_recording(const event& recorded, stream_ref stream) noexcept;
   ~event_recording();
   event_recording(const event_recording&) = delete;
   event_recording& operator=(const event_recording&) = delete;
   void note_success() noexcept { has_succeeded_ = true; }
 
  private:
-  const ihipEvent_t* event_;
+  const recorded_order& order_;
   watched_points points_;
-  bool has_begun_ = false;
+  std::uint64_t state_;  // as this began
   bool has_succeeded_ = false;
 };
 
-/// Made before a call that waits for an event or asks for it. What it is told when the call has
-/// succeeded goes to the watchers, unless the event was recorded anew meanwhile.
+/// Made before a call that waits for an event or asks for it. When the call has succeeded the
+/// watchers are told of the order, where it is known:
+/// - the event was last recorded through the library, and not anew meanwhile;
+/// - nobody else has its handle.
 class event_use {
  public:
-  explicit event_use(const ihipEvent_t* event) noexcept;
+  explicit event_use(const event& used) noexcept;
+  [[nodiscard]] ihipEvent_t* handle() const noexcept { return event_.value_; }
   void note_follows(stream_ref waiter) const noexcept;
   void note_passed() const noexcept;
 
@@ -83,8 +88,8 @@ class event_use {
   template <typename Tell>
   void tell(Tell tell) const noexcept;
 
-  const ihipEvent_t* event_;
-  std::uint64_t generation_ = 0;
+  const event& event_;
+  std::uint64_t state_ = 0;  // 0: nothing is known
 };
 
 /// The same for a call that waits for all of a stream, or asks for it.
@@ -97,7 +102,6 @@ class stream_use {
   watched_points points_;
 };
 
-void note_event_end(const ihipEvent_t* event) noexcept;
 void note_stream_end(stream_ref stream) noexcept;
 
 }  // namespace hipvmm::detail

@@ -4,8 +4,12 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <array>
+#include <atomic>
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,7 +27,9 @@ class note_taker final : public detail::stream_watcher {
 
   [[nodiscard]] detail::stream_point point_of(stream_ref stream) override {
     if (fails) throw std::runtime_error{"no point"};
-    return {stream.get(), ++points};
+    const std::uint64_t point = ++points;
+    if (when_asked) std::exchange(when_asked, nullptr)();
+    return {stream.get(), point};
   }
   void note_follows(stream_ref waiter, const detail::stream_point& point) override {
     follows.emplace_back(waiter, point.count);
@@ -32,6 +38,7 @@ class note_taker final : public detail::stream_watcher {
   void note_end(stream_ref stream) override { ended.push_back(stream); }
 
   bool fails = false;
+  std::function<void()> when_asked;  // for a point, the next time
   std::uint64_t points = 0;
   std::vector<std::pair<stream_ref, std::uint64_t>> follows;
   std::vector<std::uint64_t> passed;
@@ -120,6 +127,226 @@ TEST_CASE("stream_watcher: streams that end are told; one that has ended its wat
   }
   reader.wait(written);
   CHECK(told.follows.size() == 1);
+}
+
+TEST_CASE("stream_watcher: an event whose handle was given away tells nothing from then on") {
+  const stream writer;
+  const stream reader;
+  event known_before;
+  event given_away;
+  const note_taker told;
+  known_before.record(writer);
+  static_cast<void>(known_before.get());
+  reader.wait(known_before);
+  CHECK(known_before.is_done());
+
+  static_cast<void>(given_away.get());
+  given_away.record(writer);
+  reader.wait(given_away);
+  event moved{std::move(given_away)};
+  moved.record(writer);
+  reader.wait(moved);
+  moved.synchronize();
+  CHECK(told.follows.empty());
+  CHECK(told.passed.empty());
+
+  // To ask whether it is empty gives nothing away.
+  event own;
+  CHECK_FALSE(own.empty());
+  own.record(writer);
+  reader.wait(own);
+  CHECK(told.follows.size() == 1);
+}
+
+TEST_CASE("stream_watcher: an event that was released leaves nothing to the next one") {
+  const stream writer;
+  const stream reader;
+  event released;
+  const note_taker told;
+  released.record(writer);
+  REQUIRE(hipEventDestroy(released.release()) == hipSuccess);
+  const event next;
+  reader.wait(next);
+  CHECK(told.follows.empty());
+}
+
+TEST_CASE("stream_watcher: an event moves with what is known of it") {
+  const stream writer;
+  const stream reader;
+  const note_taker told;
+  event first;
+  event second;
+  first.record(writer);
+  second = std::move(first);
+  reader.wait(second);
+  CHECK(told.follows == std::vector{std::pair{reader.ref(), std::uint64_t{1}}});
+  second = event{};
+  reader.wait(second);
+  CHECK(told.follows.size() == 1);
+}
+
+TEST_CASE("stream_watcher: two recordings at once tell nothing, and the next one does") {
+  const stream writer;
+  const stream other;
+  const stream reader;
+  event twice;
+  note_taker told;
+  told.when_asked = [&] { twice.record(other); };
+  twice.record(writer);
+  reader.wait(twice);
+  CHECK(told.follows.empty());
+
+  told.when_asked = [&] { reader.wait(twice); };
+  twice.record(writer);
+  CHECK(told.follows.empty());
+  reader.wait(twice);
+  CHECK(told.follows.size() == 1);
+}
+
+TEST_CASE("stream_watcher: a wait tells nothing of an event that is recorded anew meanwhile") {
+  const stream writer;
+  const stream reader;
+  event twice;
+  twice.record(writer);
+  note_taker told;
+  twice.record(writer);
+  {
+    const detail::event_use use{twice};
+    twice.record(reader);
+    use.note_follows(reader);
+    use.note_passed();
+  }
+  CHECK(told.follows.empty());
+  CHECK(told.passed.empty());
+  {
+    const detail::event_use use{twice};
+    static_cast<void>(twice.get());
+    use.note_passed();
+  }
+  CHECK(told.passed.empty());
+}
+
+TEST_CASE("stream_watcher: any number of watchers learn of a recording") {
+  const stream writer;
+  const stream reader;
+  event written;
+  std::array<note_taker, 7> all;
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].points = 10 * i;
+  written.record(writer);
+  {
+    const note_taker late;
+    reader.wait(written);
+    CHECK(late.follows.empty());
+  }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    CHECK(all[i].follows == std::vector{std::pair{reader.ref(), std::uint64_t{10 * i + 1}}});
+}
+
+TEST_CASE("stream_watcher: nobody learns of a recording in the place of one that ended") {
+  const stream writer;
+  const stream reader;
+  event written;
+  {
+    const note_taker first;
+    written.record(writer);
+  }
+  const note_taker second;
+  reader.wait(written);
+  CHECK(second.follows.empty());
+}
+
+/// Stays in note_end until it is let go.
+class slow_watcher final : public detail::stream_watcher {
+ public:
+  slow_watcher() { detail::watch_streams(*this); }
+  [[nodiscard]] detail::stream_point point_of(stream_ref) override { return {}; }
+  void note_follows(stream_ref, const detail::stream_point&) override {}
+  void note_passed(const detail::stream_point&) override {}
+  void note_end(stream_ref) override {
+    is_inside = true;
+    is_inside.notify_all();
+    may_leave.wait(false);
+    was_watching = !has_ended;
+  }
+
+  std::atomic<bool> is_inside{false};
+  std::atomic<bool> may_leave{false};
+  std::atomic<bool> has_ended{false};
+  std::atomic<bool> was_watching{false};
+};
+
+TEST_CASE("stream_watcher: the end of a stream keeps nobody from other watchers and streams") {
+  slow_watcher slow;
+  std::thread ending{[] { const stream ends; }};
+  slow.is_inside.wait(false);
+  {
+    note_taker told;
+    const stream writer;
+    const stream reader;
+    event written;
+    written.record(writer);
+    reader.wait(written);
+    CHECK(told.follows.size() == 1);
+    // Its own end would wait for the slow one as well.
+    std::thread watch_ends{[&] {
+      detail::end_watch(slow);
+      slow.has_ended = true;
+    }};
+    slow.may_leave = true;
+    slow.may_leave.notify_all();
+    ending.join();
+    watch_ends.join();
+  }
+  CHECK(slow.was_watching);
+}
+
+TEST_CASE("stream_watcher: threads record, wait, watch and end at once") {
+  /// A point of a stream is the stream itself: who waits for another one's mark is told wrong.
+  struct checker final : detail::stream_watcher {
+    checker() { detail::watch_streams(*this); }
+    ~checker() override { detail::end_watch(*this); }
+    [[nodiscard]] detail::stream_point point_of(stream_ref stream) override {
+      return {stream.get(), ++points};
+    }
+    void note_follows(stream_ref, const detail::stream_point& point) override { look(point); }
+    void note_passed(const detail::stream_point& point) override { look(point); }
+    void note_end(stream_ref) override {}
+    void look(const detail::stream_point& point) {
+      if (point.stream == nullptr || point.count == 0 || point.count > points) ++wrong;
+    }
+    std::atomic<std::uint64_t> points{0};
+    std::atomic<int> wrong{0};
+  };
+  constexpr int rounds = 300;
+  event shared;
+  checker watching;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      const stream own;
+      for (int round = 0; round < rounds; ++round) shared.record(own);
+    });
+    threads.emplace_back([&] {
+      const stream own;
+      for (int round = 0; round < rounds; ++round) {
+        own.wait(shared);
+        static_cast<void>(shared.is_done());
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    for (int round = 0; round < rounds; ++round) {
+      checker brief;
+      const stream own;
+      event mark;
+      mark.record(own);
+      mark.synchronize();
+      CHECK(brief.wrong == 0);
+    }
+  });
+  for (std::thread& each : threads) each.join();
+  CHECK(watching.wrong == 0);
+  CHECK(watching.points > 0);
 }
 
 }  // namespace

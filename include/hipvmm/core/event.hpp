@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <utility>
 
 #include <hipvmm/core/stream.hpp>
@@ -10,6 +12,44 @@
 struct ihipEvent_t;
 
 namespace hipvmm {
+namespace detail {
+
+class event_recording;
+class event_use;
+struct recorded_points;
+void record_untold(const event& recorded, stream_ref stream);
+
+/// Part of an event: what the library knows of the order of its last recording. Without a lock.
+class recorded_order {
+ public:
+  recorded_order() noexcept = default;
+  recorded_order(recorded_order&& other) noexcept { swap(other); }
+  recorded_order& operator=(recorded_order&&) = delete;
+  ~recorded_order();
+  void swap(recorded_order& other) noexcept;
+
+  /// Others get the event's handle. From now on they may record the event unseen, and nothing is
+  /// known of its order any more.
+  void give_away() const noexcept {
+    if ((state_.load(std::memory_order_relaxed) & given_away) == 0) state_.fetch_or(given_away);
+  }
+
+ private:
+  friend class event_recording;
+  friend class event_use;
+  friend void record_untold(const event& recorded, stream_ref stream);
+
+  // Parts of the state: a flag, how many threads are recording the event, how often one began to.
+  static constexpr std::uint64_t given_away = 1;
+  static constexpr std::uint64_t one_under_way = 2;
+  static constexpr std::uint64_t one_recording = std::uint64_t{1} << 16U;
+  static constexpr std::uint64_t any_under_way = one_recording - one_under_way;
+
+  mutable std::atomic<std::uint64_t> state_{0};
+  mutable std::atomic<recorded_points*> points_{nullptr};
+};
+
+}  // namespace detail
 
 /// Whether an event keeps time; one that does not is cheaper to record.
 enum class event_timing { disabled, enabled };
@@ -22,10 +62,17 @@ class event {
   explicit event(device_ref device, event_timing timing = event_timing::disabled);
   ~event();
   event(event&& other) noexcept
-      : value_{std::exchange(other.value_, nullptr)}, device_{other.device_} {}
+      : value_{std::exchange(other.value_, nullptr)},
+        device_{other.device_},
+        order_{std::move(other.order_)} {}
   event& operator=(event&& other) noexcept;
 
-  [[nodiscard]] ihipEvent_t* get() const noexcept { return value_; }
+  /// The event's handle. Who has it may record the event without the library, so that from the
+  /// first call on pools learn no order from this event: use the members below where they will do.
+  [[nodiscard]] ihipEvent_t* get() const noexcept {
+    order_.give_away();
+    return value_;
+  }
   /// Gives up ownership; the caller destroys the event with hipEventDestroy.
   [[nodiscard]] ihipEvent_t* release() noexcept { return std::exchange(value_, nullptr); }
   [[nodiscard]] device_ref device() const noexcept { return device_; }
@@ -45,8 +92,13 @@ class event {
                                                                         const event& to);
 
  private:
+  friend class detail::event_recording;
+  friend class detail::event_use;
+  friend void detail::record_untold(const event& recorded, stream_ref stream);
+
   ihipEvent_t* value_;
   device_ref device_;
+  detail::recorded_order order_;
 };
 
 }  // namespace hipvmm

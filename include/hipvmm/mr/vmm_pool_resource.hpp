@@ -61,7 +61,8 @@ class vmm_pool_resource final : public memory_resource {
 
   /// Says that `waiter` was made to wait for an event of `other` that was recorded after all calls
   /// for `other` so far: after deallocations, and after allocations, which may make it wait itself.
-  /// For events and streams that are not hipvmm's own, which say so themselves.
+  /// For streams and events that are not hipvmm's own, which say so themselves, and for events
+  /// whose handle was given away (event::get).
   void note_stream_wait(stream_ref waiter, stream_ref other);
   /// Says that `stream` will be destroyed: what it gave back becomes free for all when its work up
   /// to here is done. Call it before hipStreamDestroy, and in a thread that ends for its default

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// What a pool remembers of streams and events must not outlive them: their handles may name others
+// then. Each case has memory with work in flight, which another stream must not get without a wait.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <optional>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "support/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t size = 8 * MiB;
+
+/// Memory that `user` gave back while its work on it waits.
+struct busy_memory {
+  mr::vmm_pool_resource pool{device_ref{0}, {.maximum_bytes = 2 * size}};
+  std::optional<stream> user{device_ref{0}};
+  void* memory = pool.allocate(*user, size);
+  held_streams held;
+
+  busy_memory() {
+    REQUIRE(hipMemsetAsync(memory, 1, size, user->get()) == hipSuccess);
+    pool.deallocate(*user, memory, size);
+  }
+  /// Whether `next` gets that very memory although its work would not wait.
+  [[nodiscard]] bool is_given_without_order(stream_ref next) {
+    void* const got = pool.allocate(next, size);
+    const bool waits = !next.is_done();
+    pool.deallocate(next, got, size);
+    held.release();
+    return got == memory && !waits;
+  }
+};
+
+TEST_CASE("vmm_pool_resource: an event recorded by others leaves no order of an earlier record") {
+  busy_memory busy;
+  const stream other{device_ref{0}};
+  const stream next{device_ref{0}};
+  event mark{device_ref{0}};
+  mark.record(*busy.user);
+  REQUIRE(hipEventRecord(mark.get(), other.get()) == hipSuccess);
+  next.wait(mark);
+  CHECK_FALSE(busy.is_given_without_order(next));
+}
+
+TEST_CASE("vmm_pool_resource: an event that was released leaves its order to no later one") {
+  busy_memory busy;
+  const stream next{device_ref{0}};
+  event mark{device_ref{0}};
+  mark.record(*busy.user);
+  REQUIRE(hipEventDestroy(mark.release()) == hipSuccess);
+  const event later{device_ref{0}};
+  next.wait(later);
+  CHECK_FALSE(busy.is_given_without_order(next));
+}
+
+}  // namespace
+}  // namespace hipvmm::test
