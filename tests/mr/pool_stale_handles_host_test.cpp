@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <cstdint>
 #include <optional>
 
 #include <hipvmm/core/bytes.hpp>
@@ -57,6 +58,28 @@ TEST_CASE("vmm_pool_resource: an event that was released leaves its order to no 
   const event later{device_ref{0}};
   next.wait(later);
   CHECK_FALSE(busy.is_given_without_order(next));
+}
+
+TEST_CASE("vmm_pool_resource: a default stream of another device is none of its own") {
+  for (const stream_ref name : {stream_ref::legacy_default(),
+                                stream_ref{reinterpret_cast<ihipStream_t*>(std::uintptr_t{1})}}) {
+    CAPTURE(name.get());
+    mr::vmm_pool_resource pool{device_ref{0}};
+    const stream next{device_ref{0}};
+    void* const memory = pool.allocate(name, size);
+    held_streams held;
+    REQUIRE(hipMemsetAsync(memory, 1, size, name.get()) == hipSuccess);
+    pool.deallocate(name, memory, size);
+    event mark{device_ref{1}};
+    {
+      const scoped_device other{device_ref{1}};
+      mark.record(name);
+    }
+    next.wait(mark);
+    void* const got = pool.allocate(next, size);
+    CHECK((got != memory || !next.is_done()));
+    pool.deallocate(next, got, size);
+  }
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class order_watch final : private detail::stream_watcher {
 
   /// A default stream is that of the device that is current.
   [[nodiscard]] bool is_known(stream_ref stream) const {
-    return (stream != stream_ref::legacy_default() && stream != stream_ref::per_thread_default()) ||
+    return (!stream.is_default() && !stream.is_per_thread_default()) ||
            device_ref::current() == device_;
   }
   [[nodiscard]] static engine::point point_in(const detail::stream_point& point) noexcept {
