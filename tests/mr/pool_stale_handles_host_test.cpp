@@ -4,12 +4,15 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
 namespace hipvmm::test {
@@ -79,6 +82,30 @@ TEST_CASE("vmm_pool_resource: a default stream of another device is none of its 
     void* const got = pool.allocate(next, size);
     CHECK((got != memory || !next.is_done()));
     pool.deallocate(next, got, size);
+  }
+}
+
+TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory to the next") {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);
+  for (const bool is_captured : {false, true}) {
+    CAPTURE(is_captured);
+    const error_recorder reported;
+    busy_memory busy;
+    if (is_captured) {
+      REQUIRE(hipStreamBeginCapture(busy.user->get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+    } else {
+      hipvmm_host_fail_call("hipEventCreateWithFlags", 1, hipErrorUnknown);
+    }
+    busy.user.reset();
+    CHECK(reported.count() == 1);
+    const stream next{device_ref{0}};
+    CHECK_FALSE(busy.is_given_without_order(next));
+    // When no other memory is left it comes back.
+    REQUIRE(hipDeviceSynchronize() == hipSuccess);
+    std::array<void*, 2> all{};
+    for (void*& each : all) each = busy.pool.allocate(next, size);
+    CHECK((all[0] == busy.memory || all[1] == busy.memory));
+    for (void* const each : all) busy.pool.deallocate(next, each, size);
   }
 }
 

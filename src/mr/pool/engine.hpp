@@ -145,6 +145,9 @@ class engine {
   /// `stream` may be destroyed after this: a mark vouches for what was given back in it.
   /// Throws: std::invalid_argument while it is captured.
   void forget(stream_ref stream);
+  /// The same for a stream that is destroyed in any case. Where no mark can be made, what it gave
+  /// back becomes free only when somebody has waited for all work. Throws: as forget, after that.
+  void forget_ended(stream_ref stream);
   /// Gives idle chunks back until `bytes_to_keep` are left or `deadline` has come, and returns how
   /// many bytes went. Other threads have their turns between every few chunks.
   std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline);

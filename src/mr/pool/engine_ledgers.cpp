@@ -140,6 +140,20 @@ void engine::forget(stream_ref stream) {
   vacate_forgotten();
 }
 
+void engine::forget_ended(stream_ref stream) {
+  try {
+    forget(stream);
+  } catch (...) {
+    // The next stream may have the handle, and must not find this ledger by it.
+    const alone turn{*this};
+    if (stream_ledger* const left = present_ledger(stream)) {
+      const books_lock lock{books_};
+      left->forget();
+    }
+    throw;
+  }
+}
+
 void engine::look_at_marks(stream_ledger& of) {
   auto& marks = of.marks();
   while (!marks.empty() && marks.front().mark->is_done()) {

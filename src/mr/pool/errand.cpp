@@ -202,11 +202,14 @@ std::optional<stream_ledger::marked> errand::mark_for(stream_ledger& whose, std:
                                     [stamp](const auto& one) { return one.stamp >= stamp; });
   if (vouches != marks.end()) return *vouches;
   std::uint64_t ended = 0;
+  bool is_gone = false;
   {
     const books_lock lock{all_.books_};
     ended = whose.end_stamp();
+    is_gone = whose.is_forgotten();
   }
-  const auto mark = all_.order_.mark(whose.stream());
+  // The name of one that is gone may be another stream's by now.
+  const auto mark = is_gone ? nullptr : all_.order_.mark(whose.stream());
   if (mark == nullptr) {
     captured_.push_back(&whose);
     return std::nullopt;
@@ -254,16 +257,23 @@ bool errand::order_behind(const blocks& taken) {
 void errand::wait_for_streams() {
   for (stream_ledger* const each : ledgers_) {
     std::uint64_t newest = 0;
+    bool is_gone = false;
     {
       const books_lock lock{all_.books_};
       newest = each->newest();
       if (each->has_passed(newest)) continue;
+      is_gone = each->is_forgotten();
     }
     const auto known = mark_for(*each, newest);
-    if (!known) continue;
-    known->mark->synchronize();
+    if (known) {
+      known->mark->synchronize();
+    } else if (is_gone) {
+      all_.order_.synchronize();
+    } else {
+      continue;
+    }
     const books_lock lock{all_.books_};
-    each->note_passed(known->stamp);
+    each->note_passed(known ? known->stamp : newest);
   }
 }
 

@@ -119,8 +119,10 @@ class errand {
   stream_ledger& user_;
   std::size_t bytes_;
   std::size_t alignment_;
-  std::vector<stream_ledger*> ledgers_;         // those that there were when it began
-  std::vector<const stream_ledger*> captured_;  // streams that were found in a capture
+  std::vector<stream_ledger*> ledgers_;  // those that there were when it began
+  // Streams that were found in a capture, or that ended without a mark: nothing tells of their
+  // work.
+  std::vector<const stream_ledger*> captured_;
   bool waited_ = false;
 };
 

@@ -20,7 +20,7 @@ class event_marks final : public stream_side {
   /// not know, since it was destroyed, the caller waits for all of these.
   [[nodiscard]] std::shared_ptr<const stream_mark> mark(stream_ref stream) override;
   /// Waits for all work of all devices that may use the memory.
-  void synchronize();
+  void synchronize() override;
   /// Streams of `device` may use the memory too.
   void add(device_ref device);
 

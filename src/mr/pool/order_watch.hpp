@@ -28,7 +28,7 @@ class order_watch final : private detail::stream_watcher {
   void note_passed(const detail::stream_point& point) override {
     books_.note_passed(point_in(point));
   }
-  void note_end(stream_ref stream) override { books_.forget(stream); }
+  void note_end(stream_ref stream) override { books_.forget_ended(stream); }
 
   /// A default stream is that of the device that is current.
   [[nodiscard]] bool is_known(stream_ref stream) const {

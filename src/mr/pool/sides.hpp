@@ -58,13 +58,15 @@ class stream_mark {
   [[nodiscard]] virtual bool hold_back(stream_ref waiter) const = 0;
 };
 
-/// Makes marks. Thread-safe.
+/// Makes marks, and waits where there is none. Thread-safe.
 class stream_side {
  public:
   virtual ~stream_side() = default;
   /// Marks what has been submitted to `stream` so far; nullptr while it is being captured into a
   /// graph, of whose work no mark tells.
   [[nodiscard]] virtual std::shared_ptr<const stream_mark> mark(stream_ref stream) = 0;
+  /// Waits for all work that may use the memory, of streams that are gone too.
+  virtual void synchronize() = 0;
 };
 
 }  // namespace hipvmm::mr::pool

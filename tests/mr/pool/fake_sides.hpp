@@ -92,6 +92,11 @@ class hand_driven_streams final : public mr::pool::stream_side {
     return std::make_shared<point_mark>(*this, now, streams_[index].behind);
   }
 
+  void synchronize() override {
+    ++host_waits;
+    finish_all();
+  }
+
   /// The name of this stream means another one in all other threads.
   void set_thread_of(std::size_t stream, std::thread::id thread) {
     streams_[stream].thread = thread;

@@ -95,6 +95,7 @@ class late_streams final : public stream_side {
     ++marks;
     return std::make_shared<late_mark>(*this, now + lag_);
   }
+  void synchronize() override {}
   std::uint64_t marks = 0;
   std::uint64_t waits = 0;
 
