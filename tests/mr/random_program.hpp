@@ -31,7 +31,8 @@ struct program_sizes {
 };
 
 /// A random program of one thread over its own streams, whose every allocation is told to the order
-/// checker: fills each block, and looks before it gives it back that nobody else wrote there.
+/// checker: fills each block, and looks before it gives it back that nobody else wrote there. Its
+/// streams and events end now and then, so that others get their handles.
 template <typename Resource>
 void run_random_program(Resource& memory, device_ref device, program_sizes sizes,
                         std::uint32_t seed, int steps) {
@@ -72,7 +73,44 @@ void run_random_program(Resource& memory, device_ref device, program_sizes sizes
     static_cast<void>(hipvmm_host_note_deallocate(one.pointer, one.bytes, last.get()));
     memory.deallocate(last, one.pointer, one.bytes);
   };
+  const auto end_stream = [&](std::size_t index) {
+    const std::size_t next = (index + 1) % streams.size();
+    event passed{device};
+    passed.record(streams[index]);
+    streams[next].wait(passed);
+    for (owned& one : live) {
+      if (one.stream == index) one.stream = next;
+    }
+    { const stream ends = std::move(streams[index]); }
+    streams[index] = stream{device};
+  };
+  std::array<event, 2> marks{event{device}, event{device}};
+  const auto use_mark = [&](event& mark) {
+    const stream& one = streams[any(streams.size())];
+    switch (any(6)) {
+      case 0:
+        mark = event{device};
+        break;
+      case 1:
+        REQUIRE(hipEventDestroy(mark.release()) == hipSuccess);
+        mark = event{device};
+        break;
+      case 2:
+        REQUIRE(hipEventRecord(mark.get(), one.get()) == hipSuccess);
+        break;
+      case 3:
+        static_cast<void>(mark.is_done());
+        break;
+      case 4:
+        one.wait(mark);
+        break;
+      default:
+        mark.record(one);
+    }
+  };
   for (int i = 0; i < steps; ++i) {
+    if (any(3) == 0) use_mark(marks[any(marks.size())]);
+    if (any(15) == 0) end_stream(any(streams.size()));
     if (live.size() < 12 && any(2) == 0) {
       owned one{};
       one.bytes = 1 + any(any(3) == 0 ? sizes.large : sizes.small);
