@@ -209,10 +209,10 @@ event_recording::event_recording(const event& recorded, stream_ref stream) noexc
 }
 
 event_recording::~event_recording() {
+  // Nobody else writes: whoever began before this one had ended, and who began since does not. Then
+  // the state has come further, and this is of no use to anybody.
   const std::uint64_t own = (state_ / recorded_order::one_recording) + 1;
-  const std::uint64_t last = order_.state_.load() / recorded_order::one_recording;
-  // Nobody else writes: whoever began before this one had ended, and who began since does not.
-  if (has_succeeded_ && !points_.empty() && last == own)
+  if (has_succeeded_ && !points_.empty())
     report_exceptions([&] { write(points_, own, order_.points_); });
   order_.state_.fetch_sub(recorded_order::one_under_way);
 }
@@ -220,7 +220,8 @@ event_recording::~event_recording() {
 event_use::event_use(const event& used) noexcept : event_{used} {
   const recorded_order& order = event_.order_;
   const std::uint64_t state = order.state_.load();
-  if ((state & (recorded_order::given_away | recorded_order::any_under_way)) != 0) return;
+  if ((state & recorded_order::given_away) != 0) return;
+  // While a recording is under way the state is further than what was written.
   const recorded_points* const points = order.points_.load(std::memory_order_acquire);
   if (points == nullptr ||
       points->recording.load(std::memory_order_acquire) != state / recorded_order::one_recording)

@@ -226,6 +226,19 @@ TEST_CASE("stream_watcher: a wait tells nothing of an event that is recorded ane
   CHECK(told.passed.empty());
 }
 
+TEST_CASE("stream_watcher: a recording that failed tells nothing, nor does the one before it") {
+  const stream writer;
+  const stream other;
+  const stream reader;
+  event written;
+  const note_taker told;
+  written.record(writer);
+  { const detail::event_recording fails{written, other}; }
+  reader.wait(written);
+  CHECK(told.points == 2);
+  CHECK(told.follows.empty());
+}
+
 TEST_CASE("stream_watcher: any number of watchers learn of a recording") {
   const stream writer;
   const stream reader;
