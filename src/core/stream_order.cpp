@@ -185,17 +185,12 @@ void end_watch(stream_watcher& watcher) noexcept {
   place->watcher.store(nullptr);
 }
 
-recorded_order::~recorded_order() {
+void recorded_order::forget_points() noexcept {
   recorded_points* each = points_.load(std::memory_order_acquire);
   while (each != nullptr) {
     const std::unique_ptr<recorded_points> gone{each};
     each = gone->more.load(std::memory_order_acquire);
   }
-}
-
-void recorded_order::swap(recorded_order& other) noexcept {
-  state_.store(other.state_.exchange(state_.load()));
-  points_.store(other.points_.exchange(points_.load()));
 }
 
 event_recording::event_recording(const event& recorded, stream_ref stream) noexcept

@@ -19,14 +19,20 @@ class event_use;
 struct recorded_points;
 void record_untold(const event& recorded, stream_ref stream);
 
-/// Part of an event: what the library knows of the order of its last recording. Without a lock.
+/// Part of an event: what the library knows of the order of its last recording. Without a lock. As
+/// the event itself it is moved and destroyed by one thread, while no other uses it.
 class recorded_order {
  public:
   recorded_order() noexcept = default;
   recorded_order(recorded_order&& other) noexcept { swap(other); }
   recorded_order& operator=(recorded_order&&) = delete;
-  ~recorded_order();
-  void swap(recorded_order& other) noexcept;
+  ~recorded_order() {
+    if (points_.load(std::memory_order_relaxed) != nullptr) forget_points();
+  }
+  void swap(recorded_order& other) noexcept {
+    exchange(state_, other.state_);
+    exchange(points_, other.points_);
+  }
 
   /// Others get the event's handle. From now on they may record the event unseen, and nothing is
   /// known of its order any more.
@@ -44,6 +50,14 @@ class recorded_order {
   static constexpr std::uint64_t one_under_way = 2;
   static constexpr std::uint64_t one_recording = std::uint64_t{1} << 16U;
   static constexpr std::uint64_t any_under_way = one_recording - one_under_way;
+
+  template <typename T>
+  static void exchange(std::atomic<T>& a, std::atomic<T>& b) noexcept {
+    const T before = a.load(std::memory_order_relaxed);
+    a.store(b.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    b.store(before, std::memory_order_relaxed);
+  }
+  void forget_points() noexcept;
 
   mutable std::atomic<std::uint64_t> state_{0};
   mutable std::atomic<recorded_points*> points_{nullptr};
