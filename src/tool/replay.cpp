@@ -29,6 +29,7 @@ namespace {
 using namespace hipvmm;
 using namespace hipvmm::tool;
 
+constexpr std::size_t most_epochs = 1000;
 constexpr auto all_bytes = std::numeric_limits<std::size_t>::max();
 
 struct options {
@@ -37,6 +38,9 @@ struct options {
   std::string streams = "real";
   bool check = false;
   std::size_t check_bytes = block_checker::default_budget;
+  std::size_t epochs = 1;
+  bool busy = false;
+  std::size_t busy_bytes = std::size_t{1} << 20;
   std::size_t limit_bytes = 0;
   int device = 0;
   replay_thresholds thresholds;
@@ -80,6 +84,17 @@ void declare(CLI::App& app, options& chosen) {
       ->transform(size_or_all, "")
       ->type_name("SIZE|all")
       ->default_str("64KiB");
+  app.add_option("--epochs", chosen.epochs, "Replay the trace N times; all is freed in between")
+      ->check(CLI::Range(std::size_t{1}, most_epochs).description(""))
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_flag("--busy", chosen.busy,
+               "Fill each block in its stream right after its allocation, and wait for it nowhere");
+  app.add_option("--busy-bytes", chosen.busy_bytes,
+                 "Most bytes to fill of each block; 'all': every byte")
+      ->transform(size_or_all, "")
+      ->type_name("SIZE|all")
+      ->default_str("1MiB");
   app.add_option("--limit", chosen.limit_bytes, "Most bytes that the resource may hold")
       ->transform(size_in_bytes, "")
       ->type_name("SIZE");
@@ -106,6 +121,14 @@ void complete(const options& chosen, const CLI::App& app) {
     throw CLI::ValidationError{"--check-bytes", "there is nothing to check without --check"};
   if (chosen.check_bytes < block_checker::least_budget)
     throw CLI::ValidationError{"--check-bytes", "less than 64 bytes of a block say too little"};
+  if (app.count("--busy-bytes") != 0 && !chosen.busy)
+    throw CLI::ValidationError{"--busy-bytes", "nothing is filled without --busy"};
+  if (chosen.busy && chosen.check)
+    throw CLI::ValidationError{
+        "--busy", "--check has work in flight on each block already; leave one of the two out"};
+  if (chosen.epochs > 1 && !chosen.timeline.empty())
+    throw CLI::ValidationError{"--timeline",
+                               "the picture is of one epoch; leave out --epochs or --timeline"};
   if (chosen.trace == "-" && ::isatty(STDIN_FILENO) == 1)
     throw CLI::ValidationError{"TRACE", "nothing to read; name a file or pipe a trace in"};
 }
@@ -127,7 +150,7 @@ replay_result replay_with_progress(const trace& recorded, replay_subject& subjec
   progress_line line;
   how.on_progress = [&](std::size_t events) {
     if (!line.is_due()) return;
-    const std::size_t all = recorded.events.size();
+    const std::size_t all = recorded.events.size() * how.epochs;
     line.show(std::to_string(events) + " of " + std::to_string(all) + " events  " +
               progress_bar(static_cast<double>(events) / static_cast<double>(all)));
   };
@@ -147,12 +170,14 @@ int replay_and_report(const options& chosen) {
   how.device = device;
   how.streams = chosen.streams == "one" ? replay_streams::one : replay_streams::real;
   if (chosen.check) how.check_bytes = chosen.check_bytes;
+  how.epochs = chosen.epochs;
+  if (chosen.busy) how.busy_bytes = chosen.busy_bytes;
   if (written.timeline) how.sample_windows = replay_timeline::windows;
   const replay_result result = replay_with_progress(recorded, *subject, how);
 
   const replay_report report{recorded, chosen.resource,
                              "device " + std::to_string(chosen.device) + " (" + device.name() + ")",
-                             result};
+                             result, how.busy_bytes};
   if (chosen.json != "-") write(std::cout, text_of(report), "standard output");
   if (chosen.json == "-")
     write(std::cout, json_of(report), "standard output");

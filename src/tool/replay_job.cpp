@@ -2,68 +2,24 @@
 #include "tool/replay_job.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
-#include <mutex>
 #include <new>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>
 #include "tool/replay_checker.hpp"
 #include "tool/replay_clock.hpp"
+#include "tool/replay_errors.hpp"
 
 namespace hipvmm::tool {
 namespace {
 
 constexpr std::size_t events_between_progress = 256;
-
-/// Collects what the library reports while it lives, from any thread; what nobody took goes to the
-/// handler from before. One at a time.
-class report_recorder {
- public:
-  report_recorder() : previous_{set_error_handler(record)} {}
-  ~report_recorder() {
-    set_error_handler(previous_);
-    for (const report& each : take()) previous_(each.call, each.code, each.message.c_str());
-  }
-  report_recorder(const report_recorder&) = delete;
-  report_recorder& operator=(const report_recorder&) = delete;
-
-  void move_to(replay_failures& failures) {
-    for (const report& each : take())
-      failures.add(std::string{each.call} + " failed: " + each.message + " (" +
-                   std::to_string(each.code) + ")");
-  }
-
-  static void record(const char* call, int code, const char* message) noexcept {
-    const std::lock_guard lock{mutex};
-    reports.push_back({call, code, message});
-  }
-
- private:
-  struct report {
-    const char* call;
-    int code;
-    std::string message;
-  };
-
-  static std::vector<report> take() {
-    const std::lock_guard lock{mutex};
-    return std::exchange(reports, {});
-  }
-
-  // The handler is a plain function: what it writes to cannot belong to one recorder.
-  static inline std::mutex mutex;
-  static inline std::vector<report> reports;
-
-  error_handler previous_;
-};
 
 /// The events behind which a picture of `windows` windows needs samples: the highest and the last
 /// of each, so that no peak is lost between two.
@@ -103,6 +59,8 @@ class replayer {
     if (options.check_bytes)
       checker_.emplace(options.device, *options.check_bytes, result_.failures);
     result_.pair_ns.reserve(recorded.blocks.size());
+    allocate_ns_.reserve(recorded.blocks.size());
+    deallocate_ns_.reserve(recorded.blocks.size());
   }
   ~replayer() {
     for (block& each : blocks_)
@@ -128,14 +86,18 @@ class replayer {
     std::uint32_t stream = 0;
   };
 
+  void run_epoch(std::size_t number);
   void step(const trace_event& event);
   void allocate(const trace_event& event);
   void free(const trace_event& event);
   void free_rest();
   void deallocate(block& freed) noexcept;
+  void keep_busy(const block& made);
   void sample(std::size_t index);
   [[nodiscard]] checked_block seen_by_checker(std::uint32_t number) const {
-    return {blocks_[number].pointer, blocks_[number].bytes, number, trace_.blocks[number].row};
+    const block& seen = blocks_[number];
+    const auto blocks = static_cast<std::uint32_t>(blocks_.size());
+    return {seen.pointer, seen.bytes, epoch_ * blocks + number, trace_.blocks[number].row};
   }
   [[nodiscard]] std::uint32_t stream_of(const trace_event& event) const {
     return options_.streams == replay_streams::one ? 0 : event.stream;
@@ -153,17 +115,15 @@ class replayer {
   event hand_over_;
   std::optional<block_checker> checker_;
   std::size_t requested_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::vector<std::uint64_t> allocate_ns_;    // of this epoch
+  std::vector<std::uint64_t> deallocate_ns_;  // of this epoch, without what is freed after the rows
 };
 
 replay_result replayer::run() {
   subject_.begin();
   const stopwatch watch;
-  for (std::size_t i = 0; i < trace_.events.size(); ++i) {
-    step(trace_.events[i]);
-    sample(i);
-    if (options_.on_progress && i % events_between_progress == 0) options_.on_progress(i);
-  }
-  free_rest();
+  for (std::size_t i = 0; i < options_.epochs; ++i) run_epoch(i);
   if (checker_) {
     checker_->finish();
     result_.checked = {checker_->blocks(), checker_->bytes(), checker_->bytes_looked_at()};
@@ -171,11 +131,36 @@ replay_result replayer::run() {
   for (const stream& each : streams_) each.synchronize();
   result_.seconds = watch.seconds();
   result_.streams = streams_.size();
-  result_.peak_physical = subject_.peak_physical();
+  for (const replay_epoch& each : result_.epochs) {
+    result_.peak_requested = std::max(result_.peak_requested, each.peak_requested);
+    result_.peak_physical = std::max(result_.peak_physical, each.peak_physical);
+  }
   result_.calls = subject_.calls();
   reports_.move_to(result_.failures);
   std::sort(result_.pair_ns.begin(), result_.pair_ns.end());
   return std::move(result_);
+}
+
+void replayer::run_epoch(std::size_t number) {
+  epoch_ = static_cast<std::uint32_t>(number);
+  if (number != 0) subject_.begin_epoch();
+  allocate_ns_.clear();
+  deallocate_ns_.clear();
+  replay_epoch& epoch = result_.epochs.emplace_back();
+  const std::size_t before = number * trace_.events.size();
+  const stopwatch watch;
+  for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+    step(trace_.events[i]);
+    if (number == 0) sample(i);
+    if (options_.on_progress && i % events_between_progress == 0) options_.on_progress(before + i);
+  }
+  free_rest();
+  epoch.seconds = watch.seconds();
+  for (const stream& each : streams_) each.synchronize();
+  epoch.seconds_until_done = watch.seconds();
+  epoch.peak_physical = subject_.peak_physical();
+  epoch.allocate = summarize_calls(allocate_ns_);
+  epoch.deallocate = summarize_calls(deallocate_ns_);
 }
 
 void replayer::step(const trace_event& event) {
@@ -196,16 +181,18 @@ void replayer::allocate(const trace_event& event) {
     const stopwatch watch;
     made.pointer = subject_.resource().allocate(stream, made.bytes);
     made.nanoseconds = watch.nanoseconds();
+    allocate_ns_.push_back(made.nanoseconds);
   } catch (const std::bad_alloc& error) {
     result_.failures.add("row " + std::to_string(event.row) + ": " + error.what());
     return;
   }
   requested_ += made.bytes;
-  if (requested_ > result_.peak_requested) {
-    result_.peak_requested = requested_;
+  if (std::size_t& peak = result_.epochs.back().peak_requested; requested_ > peak) {
+    peak = requested_;
     subject_.look();
   }
   if (checker_) checker_->fill(stream, seen_by_checker(event.block));
+  if (options_.busy_bytes) keep_busy(made);
 }
 
 void replayer::free(const trace_event& event) {
@@ -220,7 +207,8 @@ void replayer::free(const trace_event& event) {
   if (checker_) checker_->copy_aside(streams_[freed.stream], seen_by_checker(event.block));
   const stopwatch watch;
   deallocate(freed);
-  result_.pair_ns.push_back(freed.nanoseconds + watch.nanoseconds());
+  deallocate_ns_.push_back(watch.nanoseconds());
+  result_.pair_ns.push_back(freed.nanoseconds + deallocate_ns_.back());
 }
 
 void replayer::free_rest() {
@@ -237,6 +225,13 @@ void replayer::deallocate(block& freed) noexcept {
   requested_ -= freed.bytes;
 }
 
+void replayer::keep_busy(const block& made) {
+  // One value for all: on AMD's runtime 6.4.3 a fill may write the pattern of a later one.
+  constexpr unsigned char value = 0xA5;
+  fill_async(streams_[made.stream], made.pointer, value,
+             std::min(made.bytes, *options_.busy_bytes));
+}
+
 void replayer::sample(std::size_t index) {
   if (next_sample_ == sampled_events_.size() || sampled_events_[next_sample_] != index) return;
   ++next_sample_;
@@ -247,9 +242,7 @@ void replayer::sample(std::size_t index) {
 }  // namespace
 
 std::uint64_t replay_result::pair_percentile(double part) const {
-  if (pair_ns.empty()) return 0;
-  const auto rank = static_cast<std::size_t>(std::ceil(part * static_cast<double>(pair_ns.size())));
-  return pair_ns[std::clamp<std::size_t>(rank, 1, pair_ns.size()) - 1];
+  return percentile_of(pair_ns, part);
 }
 
 std::uint64_t replay_result::driver_call_count() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <hipvmm/core/device.hpp>
+#include "tool/replay_epoch.hpp"
 #include "tool/replay_failures.hpp"
 #include "tool/replay_subject.hpp"
 #include "tool/replay_trace.hpp"
@@ -25,7 +26,12 @@ struct replay_options {
   /// In how many windows of the trace to sample what is held, at the highest and the last event of
   /// each; 0: none.
   std::size_t sample_windows = 0;
-  /// Told how many events have been replayed.
+  /// How often the whole trace is replayed; at least 1.
+  std::size_t epochs = 1;
+  /// Bytes of each block that its stream fills right after the allocation, so that work is in
+  /// flight when memory is deallocated and reused; none: streams have no work.
+  std::optional<std::size_t> busy_bytes = std::nullopt;
+  /// Told how many events have been replayed, in all epochs so far.
   std::function<void(std::size_t events)> on_progress = {};
 };
 
@@ -44,10 +50,12 @@ struct replay_coverage {
 };
 
 struct replay_result {
-  std::size_t streams = 0;  ///< of HIP
-  std::size_t peak_requested = 0;
-  std::size_t peak_physical = 0;
+  std::size_t streams = 0;         ///< of HIP
+  std::size_t peak_requested = 0;  ///< in any epoch
+  std::size_t peak_physical = 0;   ///< in any epoch
+  std::vector<replay_epoch> epochs = {};
   /// Nanoseconds of the allocation and the free of each block that the trace frees, ascending.
+  /// In all epochs.
   std::vector<std::uint64_t> pair_ns = {};
   std::vector<driver_calls> calls = {};
   double seconds = 0;  ///< from the first event until all streams are idle
@@ -63,7 +71,8 @@ struct replay_result {
 
 /// Asks the subject for what the trace asked for, in the order of its rows, as fast as it goes,
 /// from one thread. A block that is freed in another stream than it was allocated in is handed over
-/// by an event. What is alive after the last row is freed then. Requests that are out of memory are
+/// by an event. What is alive after the last row of an epoch is freed then, and all streams are
+/// synchronized before the next epoch. Requests that are out of memory are
 /// failures, and so is what the library reports where nothing can be thrown.
 /// Throws: std::runtime_error that names the row when anything else fails.
 [[nodiscard]] replay_result replay(const trace& recorded, replay_subject& subject,

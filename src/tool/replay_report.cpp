@@ -46,12 +46,60 @@ void write_calls(std::ostream& out, const replay_report& report) {
   out << '\n';
 }
 
+double ratio(std::size_t physical, std::size_t requested) {
+  return requested == 0 ? 0 : static_cast<double>(physical) / static_cast<double>(requested);
+}
+
+void write_latency(std::ostream& out, const char* call, const call_latency& took) {
+  const auto text = [](std::uint64_t ns) { return duration(static_cast<double>(ns)); };
+  out << std::left << std::setw(12) << call << std::right << plural(took.calls, "call") << ", "
+      << text(took.total_ns) << " in all; half take at most " << text(took.p50_ns)
+      << ", 99 % at most " << text(took.p99_ns) << ", the longest " << text(took.longest_ns)
+      << '\n';
+}
+
+void write_epochs(std::ostream& out, const replay_report& report) {
+  const std::vector<replay_epoch>& epochs = report.result.epochs;
+  for (std::size_t i = 0; i < epochs.size(); ++i) {
+    const replay_epoch& each = epochs[i];
+    write_latency(label(out, ("epoch " + std::to_string(i + 1)).c_str()), "allocate",
+                  each.allocate);
+    write_latency(label(out, ""), "deallocate", each.deallocate);
+    label(out, "") << "physical    " << format_bytes(each.peak_physical) << " at most, "
+                   << number(ratio_of(each), 3) << " of what was requested\n";
+    if (report.busy_bytes)
+      label(out, "") << "busy        all calls made after " << duration(each.seconds * 1e9)
+                     << ", the GPU done after " << duration(each.seconds_until_done * 1e9) << '\n';
+  }
+}
+
 void write_check(std::ostream& out, const replay_result& result) {
   if (!result.checked) return;
   label(out, "checked") << plural(result.checked->blocks, "block") << ": "
                         << format_bytes(result.checked->bytes_looked_at) << " of their "
                         << format_bytes(result.checked->bytes)
                         << " filled and compared, and that none overlap\n";
+}
+
+nlohmann::ordered_json latency_in_json(const call_latency& took) {
+  return {{"calls", took.calls},
+          {"total_ns", took.total_ns},
+          {"p50_ns", took.p50_ns},
+          {"p99_ns", took.p99_ns},
+          {"longest_ns", took.longest_ns}};
+}
+
+nlohmann::ordered_json epochs_in_json(const replay_result& result) {
+  auto epochs = nlohmann::ordered_json::array();
+  for (const replay_epoch& each : result.epochs)
+    epochs.push_back({{"allocate", latency_in_json(each.allocate)},
+                      {"deallocate", latency_in_json(each.deallocate)},
+                      {"peak_requested", each.peak_requested},
+                      {"peak_physical", each.peak_physical},
+                      {"ratio", ratio_of(each)},
+                      {"seconds", each.seconds},
+                      {"seconds_until_done", each.seconds_until_done}});
+  return epochs;
 }
 
 nlohmann::ordered_json calls_in_json(const replay_result& result) {
@@ -64,8 +112,11 @@ nlohmann::ordered_json calls_in_json(const replay_result& result) {
 }  // namespace
 
 double ratio_of(const replay_result& result) {
-  if (result.peak_requested == 0) return 0;
-  return static_cast<double>(result.peak_physical) / static_cast<double>(result.peak_requested);
+  return ratio(result.peak_physical, result.peak_requested);
+}
+
+double ratio_of(const replay_epoch& epoch) {
+  return ratio(epoch.peak_physical, epoch.peak_requested);
 }
 
 std::optional<double> driver_share_of(const replay_report& report) {
@@ -93,6 +144,7 @@ std::string text_of(const replay_report& report) {
                       << ", 99 % at most "
                       << duration(static_cast<double>(result.pair_percentile(0.99)))
                       << "; each includes about " << 2 * clock_ns() << " ns of the clock itself\n";
+  write_epochs(out, report);
   write_calls(out, report);
   write_check(out, result);
   label(out, "took") << duration(result.seconds * 1e9) << '\n';
@@ -120,10 +172,13 @@ std::string json_of(const replay_report& report) {
                                  {"driver_calls", result.driver_call_count()},
                                  {"driver_seconds", result.driver_seconds()},
                                  {"driver", calls_in_json(result)},
+                                 {"epochs", epochs_in_json(result)},
                                  {"seconds", result.seconds},
                                  {"recorded_seconds", report.recorded.seconds},
                                  {"failures", result.failures.count()},
                                  {"failure_texts", result.failures.texts()}};
+  json["busy_bytes"] = nullptr;
+  if (report.busy_bytes) json["busy_bytes"] = *report.busy_bytes;
   json["verified"] = nullptr;
   if (result.checked) {
     json["verified"] = result.failures.count() == 0;

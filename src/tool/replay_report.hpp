@@ -25,10 +25,13 @@ struct replay_report {
   std::string resource;
   std::string device;
   const replay_result& result;
+  /// Most bytes that were filled of each block (--busy); none: streams had no work.
+  std::optional<std::size_t> busy_bytes = std::nullopt;
 };
 
 /// Peak physical by peak requested; 0 when nothing was requested.
 [[nodiscard]] double ratio_of(const replay_result& result);
+[[nodiscard]] double ratio_of(const replay_epoch& epoch);
 /// Seconds in the driver by recorded seconds; none for a trace without duration.
 [[nodiscard]] std::optional<double> driver_share_of(const replay_report& report);
 

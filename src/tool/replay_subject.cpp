@@ -76,6 +76,7 @@ class hip_subject final : public replay_subject {
     drain_retired_memory();  // what comes back during the replay would hide what is taken
     free_before_ = upstream_.device().free_memory();
   }
+  void begin_epoch() override { peak_ = held().physical; }
   void look() override { peak_ = std::max(peak_, held().physical); }
   [[nodiscard]] std::size_t peak_physical() const override { return peak_; }
   [[nodiscard]] memory_held held() const override {
@@ -97,6 +98,7 @@ class async_subject final : public replay_subject {
       : upstream_{options.device}, timed_{upstream_, "hipMallocFromPoolAsync", "hipFreeAsync"} {}
 
   mr::memory_resource& resource() noexcept override { return timed_; }
+  void begin_epoch() override { upstream_.reset_peaks(); }
   [[nodiscard]] std::size_t peak_physical() const override {
     return upstream_.statistics().reserved_high;
   }
@@ -117,6 +119,7 @@ class pool_subject final : public replay_subject {
 
   mr::memory_resource& resource() noexcept override { return pool_; }
   void begin() override { before_ = memory_calls(); }
+  void begin_epoch() override { pool_.reset_peaks(); }
   void forget(stream_ref stream) override { pool_.forget_stream(stream); }
   [[nodiscard]] std::size_t peak_physical() const override {
     return pool_.statistics().reserved_high;

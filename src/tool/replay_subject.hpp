@@ -28,11 +28,14 @@ class replay_subject {
   [[nodiscard]] virtual mr::memory_resource& resource() noexcept = 0;
   /// Called once, when nothing but the replay will take memory of the device from now on.
   virtual void begin() {}
-  /// Called, outside of all measured time, whenever more bytes are requested than ever before.
+  /// Called before each epoch but the first, with nothing allocated: peak_physical() starts anew.
+  virtual void begin_epoch() {}
+  /// Called, outside of all measured calls, whenever more bytes are requested than ever before in
+  /// the epoch.
   virtual void look() {}
   /// Called when no more work of `stream` is to come, before the stream is destroyed.
   virtual void forget(stream_ref) {}
-  /// Most physical memory it held from HIP, in bytes.
+  /// Most physical memory it held from HIP in this epoch, in bytes.
   [[nodiscard]] virtual std::size_t peak_physical() const = 0;
   [[nodiscard]] virtual memory_held held() const = 0;
   [[nodiscard]] virtual std::vector<driver_calls> calls() const = 0;

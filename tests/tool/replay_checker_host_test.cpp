@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
@@ -209,6 +210,29 @@ TEST_CASE("block_checker: no more fills of a stream are in flight than AMD's run
   filled.wait();
   CHECK(fills() - fills_before == blocks);
   used.synchronize();
+}
+
+TEST_CASE("block_checker: a block holds another word in the next epoch") {
+  // What an epoch finds in memory that was never filled is not what it would have filled there.
+  struct noting_words final : slab_resource {
+    void* give(stream_ref, std::size_t) override { return slab(); }
+    void take(stream_ref stream, void* pointer, std::size_t) noexcept override {
+      stream.synchronize();
+      words.push_back(*static_cast<const std::uint32_t*>(pointer));
+    }
+    std::vector<std::uint32_t> words;
+  } resource;
+  plain_subject subject{resource};
+  tool::replay_options options;
+  options.check_bytes = 64;
+  options.epochs = 2;
+  const tool::replay_result result =
+      tool::replay(trace_of("0,0,allocate,a,64,0\n0,1,free,a,64,0\n"), subject, options);
+  CHECK(result.failures.count() == 0);
+  REQUIRE(result.checked.has_value());
+  CHECK(result.checked->blocks == 2);
+  REQUIRE(resource.words.size() == 2);
+  CHECK(resource.words[0] != resource.words[1]);
 }
 
 TEST_CASE("block_checker: refuses to look at next to nothing") {

@@ -57,6 +57,7 @@ TEST_CASE("replay: each HIP call that fails is told and leaves nothing behind") 
         tool::replay_options options;
         options.check_bytes = KiB;
         options.sample_windows = 2;
+        options.epochs = 2;
         failures = tool::replay(recorded, *subject, options).failures;
       }
       // The pool recovers from some: it takes fewer addresses, or sets rights from another place

@@ -86,6 +86,62 @@ TEST_CASE("replay: asks for each block in the order of the rows and frees what i
   CHECK(result.samples.empty());
 }
 
+TEST_CASE("replay: each epoch makes all requests anew after everything was freed") {
+  noting_resource resource;
+  plain_subject subject{resource};
+  replay_options options;
+  options.epochs = 3;
+  std::vector<std::size_t> told;
+  options.on_progress = [&told](std::size_t events) { told.push_back(events); };
+  const replay_result result = replay(trace_of(two_streams), subject, options);
+  const auto& asked = resource.requests;
+  REQUIRE(asked.size() == 24);
+  for (std::size_t i = 8; i < asked.size(); ++i) {
+    CAPTURE(i);
+    CHECK(asked[i].bytes == asked[i - 8].bytes);
+    CHECK(asked[i].allocates == asked[i - 8].allocates);
+    CHECK(asked[i].stream == asked[i - 8].stream);
+  }
+  CHECK(subject.begun() == 1);
+  CHECK(subject.epochs_begun() == 2);
+  CHECK(subject.looks() == 9);
+  CHECK(subject.forgotten() == 2);
+  CHECK(result.peak_requested == 350);
+  CHECK(result.peak_physical == 27);
+  CHECK(result.pair_ns.size() == 6);
+  CHECK(told.back() == 12);  // the first event of the last epoch
+  REQUIRE(result.epochs.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    const tool::replay_epoch& epoch = result.epochs[i];
+    CHECK(epoch.allocate.calls == 4);
+    CHECK(epoch.deallocate.calls == 2);  // those that the trace frees
+    CHECK(epoch.peak_requested == 350);
+    CHECK(epoch.peak_physical == 9 * (i + 1));
+    CHECK(epoch.allocate.total_ns >= epoch.allocate.longest_ns);
+    CHECK(epoch.seconds * 1e9 >=
+          static_cast<double>(epoch.allocate.total_ns + epoch.deallocate.total_ns));
+    CHECK(epoch.seconds_until_done >= epoch.seconds);
+    CHECK(result.seconds >= epoch.seconds_until_done);
+  }
+}
+
+TEST_CASE("replay: a request that fails is no call of its epoch") {
+  noting_resource resource;
+  resource.refuse_from = 200;
+  plain_subject subject{resource};
+  replay_options options;
+  options.epochs = 2;
+  const replay_result result = replay(trace_of(two_streams), subject, options);
+  CHECK(result.failures.count() == 4);
+  REQUIRE(result.epochs.size() == 2);
+  for (const tool::replay_epoch& epoch : result.epochs) {
+    CHECK(epoch.allocate.calls == 2);
+    CHECK(epoch.deallocate.calls == 1);
+    CHECK(epoch.peak_requested == 100);
+  }
+}
+
 TEST_CASE("replay: each stream of the trace is a stream, or all are one") {
   for (const replay_streams streams : {replay_streams::real, replay_streams::one}) {
     noting_resource resource;
@@ -175,6 +231,21 @@ TEST_CASE("replay: tells how far it is") {
   REQUIRE_FALSE(told.empty());
   CHECK(std::is_sorted(told.begin(), told.end()));
   CHECK(told.back() < 6);
+}
+
+TEST_CASE("summarize_calls: has the number, the sum, two percentiles and the longest") {
+  std::vector<std::uint64_t> ns;
+  const tool::call_latency nothing = tool::summarize_calls(ns);
+  CHECK(nothing.calls == 0);
+  CHECK(nothing.total_ns == 0);
+  CHECK(nothing.longest_ns == 0);
+  for (std::uint64_t i = 200; i >= 1; --i) ns.push_back(i);
+  const tool::call_latency all = tool::summarize_calls(ns);
+  CHECK(all.calls == 200);
+  CHECK(all.total_ns == 20100);
+  CHECK(all.p50_ns == 100);
+  CHECK(all.p99_ns == 198);
+  CHECK(all.longest_ns == 200);
 }
 
 TEST_CASE("replay_result: a percentile is the least that so many pairs do not exceed") {

@@ -45,6 +45,28 @@ TEST_CASE("hipvmm-replay: --json - writes JSON alone, --json FILE both") {
   CHECK(nlohmann::json::parse(file.contents())["streams"] == 2);
 }
 
+TEST_CASE("hipvmm-replay: --epochs and --busy show each epoch, in the text and in JSON") {
+  const temporary_file trace{small_trace, ".csv"};
+  const temporary_file file{{}, ".json"};
+  const outcome ended = replay_program({trace.path(), "--resource", "hip", "--epochs", "2",
+                                        "--busy", "--busy-bytes", "4KiB", "--json", file.path()});
+  CAPTURE(ended.err);
+  REQUIRE(ended.status == 0);
+  for (const char* part : {"epoch 1 ", "epoch 2 ", "deallocate  2 calls", "the GPU done after"}) {
+    CAPTURE(part);
+    CHECK(ended.out.find(part) != std::string::npos);
+  }
+  const nlohmann::json json = nlohmann::json::parse(file.contents());
+  CHECK(json["busy_bytes"] == 4096);
+  REQUIRE(json["epochs"].size() == 2);
+  for (const nlohmann::json& epoch : json["epochs"]) {
+    CHECK(epoch["allocate"]["calls"] == 2);
+    CHECK(epoch["deallocate"]["calls"] == 2);
+    CHECK(epoch["peak_requested"] == 4048576);
+    CHECK(epoch["seconds_until_done"].get<double>() >= epoch["seconds"].get<double>());
+  }
+}
+
 TEST_CASE("hipvmm-replay: a missed threshold is named and fails behind the figures") {
   const temporary_file trace{small_trace, ".csv"};
   const outcome ended = replay_program(
@@ -76,6 +98,11 @@ TEST_CASE("hipvmm-replay: options that make no sense are refused") {
       {{trace.path(), "--check-bytes", "4KiB"}, {"--check-bytes", "--check"}},
       {{trace.path(), "--check", "--check-bytes", "many"}, {"'many' is no size"}},
       {{trace.path(), "--check", "--check-bytes", "8"}, {"64 bytes"}},
+      {{trace.path(), "--epochs", "0"}, {"--epochs"}},
+      {{trace.path(), "--epochs", "2", "--timeline", "x.svg"}, {"--timeline", "--epochs"}},
+      {{trace.path(), "--busy", "--check"}, {"--busy", "--check"}},
+      {{trace.path(), "--busy-bytes", "4KiB"}, {"--busy-bytes", "--busy"}},
+      {{trace.path(), "--busy", "--busy-bytes", "some"}, {"'some' is no size"}},
       {{trace.path(), "--max-ratio", "-1"}, {"--max-ratio"}},
       {{trace.path(), "--nonsense"}, {"--nonsense"}},
       {{trace.path(), "--resource", "gold"}, {"no resource 'gold'", "pool, hip, async"}, 1},

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,20 @@ struct reported {
     result.peak_requested = 64 * MiB;
     result.peak_physical = 80 * MiB;
     for (std::uint64_t ns = 1; ns <= 100; ++ns) result.pair_ns.push_back(ns * 10);
+    result.epochs.resize(2);
+    result.epochs[0] = {{100, 5'000'000, 400, 900, 2'000'000},
+                        {90, 40'000, 300, 700, 800},
+                        64 * MiB,
+                        80 * MiB,
+                        1.5,
+                        1.75};
+    result.epochs[1].peak_requested = 60 * MiB;
+    result.epochs[1].peak_physical = 63 * MiB;
     result.calls = {{"hipMalloc", 40, 0.5}, {"hipFree", 30, 0.25}};
     result.seconds = 2;
   }
   [[nodiscard]] tool::replay_report report() const {
-    return {recorded, "hip", "device 0 (a device)", result};
+    return {recorded, "hip", "device 0 (a device)", result, std::nullopt};
   }
 };
 
@@ -59,6 +69,22 @@ TEST_CASE("replay_report: JSON has every figure") {
   CHECK(json["driver"]["hipFree"]["seconds"].get<double>() == doctest::Approx(0.25));
   CHECK(json["seconds"].get<double>() == doctest::Approx(2));
   CHECK(json["recorded_seconds"].get<double>() == doctest::Approx(10));
+  REQUIRE(json["epochs"].size() == 2);
+  const nlohmann::json& epoch = json["epochs"][0];
+  CHECK(epoch["allocate"]["calls"] == 100);
+  CHECK(epoch["allocate"]["total_ns"] == 5'000'000);
+  CHECK(epoch["allocate"]["p50_ns"] == 400);
+  CHECK(epoch["allocate"]["p99_ns"] == 900);
+  CHECK(epoch["allocate"]["longest_ns"] == 2'000'000);
+  CHECK(epoch["deallocate"]["calls"] == 90);
+  CHECK(epoch["deallocate"]["longest_ns"] == 800);
+  CHECK(epoch["peak_requested"] == 64 * MiB);
+  CHECK(epoch["peak_physical"] == 80 * MiB);
+  CHECK(epoch["ratio"].get<double>() == doctest::Approx(1.25));
+  CHECK(epoch["seconds"].get<double>() == doctest::Approx(1.5));
+  CHECK(epoch["seconds_until_done"].get<double>() == doctest::Approx(1.75));
+  CHECK(json["epochs"][1]["ratio"].get<double>() == doctest::Approx(1.05));
+  CHECK(json["busy_bytes"].is_null());
   CHECK(json["failures"] == 0);
   CHECK(json["verified"].is_null());
   CHECK_FALSE(json.contains("checked"));
@@ -85,6 +111,31 @@ TEST_CASE("replay_report: the text names the figures") {
     CAPTURE(part);
     CHECK(contains(text, part));
   }
+}
+
+TEST_CASE("replay_report: the text has a paragraph for each epoch") {
+  const reported all;
+  const std::string text = text_of(all.report());
+  for (const char* part :
+       {"epoch 1     allocate    100 calls, 5000.0 us in all; half take at most 400 ns, 99 % at "
+        "most "
+        "900 ns, the longest 2000.0 us\n",
+        "            deallocate  90 calls, 40.0 us in all; ", "the longest 800 ns\n",
+        "            physical    80.00 MiB at most, 1.250 of", "epoch 2     allocate    0 calls",
+        "63.00 MiB at most, 1.050 of"}) {
+    CAPTURE(part);
+    CHECK(contains(text, part));
+  }
+  CHECK_FALSE(contains(text, "the GPU done"));
+}
+
+TEST_CASE("replay_report: work in flight adds when the GPU is done") {
+  const reported all;
+  tool::replay_report report = all.report();
+  report.busy_bytes = 4096;
+  CHECK(contains(text_of(report),
+                 "busy        all calls made after 1500.0 ms, the GPU done after 1750.0 ms\n"));
+  CHECK(nlohmann::json::parse(json_of(report))["busy_bytes"] == 4096);
 }
 
 TEST_CASE("replay_report: all failures are counted and the first are named") {

@@ -78,6 +78,7 @@ class plain_subject final : public tool::replay_subject {
 
   mr::memory_resource& resource() noexcept override { return resource_; }
   void begin() override { ++begun_; }
+  void begin_epoch() override { ++epochs_begun_; }
   void look() override { ++looks_; }
   void forget(stream_ref) override { ++forgotten_; }
   [[nodiscard]] std::size_t peak_physical() const override { return 3 * looks_; }
@@ -87,12 +88,14 @@ class plain_subject final : public tool::replay_subject {
   }
 
   [[nodiscard]] std::size_t begun() const { return begun_; }
+  [[nodiscard]] std::size_t epochs_begun() const { return epochs_begun_; }
   [[nodiscard]] std::size_t looks() const { return looks_; }
   [[nodiscard]] std::size_t forgotten() const { return forgotten_; }
 
  private:
   mr::memory_resource& resource_;
   std::size_t begun_ = 0;
+  std::size_t epochs_begun_ = 0;
   std::size_t looks_ = 0;
   std::size_t forgotten_ = 0;
 };

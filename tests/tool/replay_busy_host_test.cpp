@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// Work in flight on the blocks of a replay, where the host can read them and hold streams back.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <chrono>
+#include <cstddef>
+#include <future>
+#include <string>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device_allocation.hpp>
+#include "support/host_provider.hpp"
+#include "tool/replay_job.hpp"
+#include "tool/replay_traces.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// Gives memory of zeros, no byte of it twice.
+class zeroed_resource final : public scripted_resource {
+ public:
+  [[nodiscard]] const unsigned char* memory() const {
+    return static_cast<const unsigned char*>(memory_.get());
+  }
+
+ private:
+  void* give(stream_ref stream, std::size_t bytes) override {
+    if (used_ == 0) {
+      REQUIRE(hipMemsetAsync(memory_.get(), 0, MiB, stream.get()) == hipSuccess);
+      stream.synchronize();
+    }
+    used_ += bytes;
+    REQUIRE(used_ <= MiB);
+    return static_cast<std::byte*>(memory_.get()) + used_ - bytes;
+  }
+
+  device_allocation memory_{device_ref{0}, MiB};
+  std::size_t used_ = 0;
+};
+
+const std::string one_block_after_the_other =
+    "0,0,allocate,a,100,1\n0,1,free,a,100,1\n0,2,allocate,b,1000,1\n";
+
+}  // namespace
+
+TEST_CASE("replay: busy_bytes of each block are filled, and no byte more") {
+  zeroed_resource resource;
+  plain_subject subject{resource};
+  tool::replay_options options;
+  options.busy_bytes = 400;
+  options.epochs = 2;
+  CHECK(tool::replay(trace_of(one_block_after_the_other), subject, options).failures.count() == 0);
+  const unsigned char filled = resource.memory()[0];
+  CHECK(filled != 0);
+  for (const std::size_t epoch : {0, 1})
+    for (std::size_t i = 0; i < 1100; ++i) {
+      CAPTURE(i);
+      REQUIRE(resource.memory()[epoch * 1100 + i] == (i < 500 ? filled : 0));
+    }
+}
+
+TEST_CASE("replay: without busy_bytes streams have no work") {
+  zeroed_resource resource;
+  plain_subject subject{resource};
+  const std::uint64_t before = hipvmm_host_call_count("hipMemsetAsync");
+  CHECK(tool::replay(trace_of(one_block_after_the_other), subject, {}).failures.count() == 0);
+  CHECK(hipvmm_host_call_count("hipMemsetAsync") == before + 1);  // the resource's own
+}
+
+TEST_CASE(
+    "replay: blocks are deallocated with their fills in flight, and an epoch ends after them") {
+  struct holding_resource final : scripted_resource {
+    void* give(stream_ref, std::size_t) override { return memory_.get(); }
+    void take(stream_ref stream, void*, std::size_t) noexcept override {
+      work_in_flight = hipStreamQuery(stream.get()) == hipErrorNotReady;
+      deallocated.set_value();
+    }
+    device_allocation memory_{device_ref{0}, MiB};
+    bool work_in_flight = false;
+    std::promise<void> deallocated;
+  } resource;
+  plain_subject subject{resource};
+  tool::replay_options options;
+  options.busy_bytes = MiB;
+  held_streams held;
+  std::future<tool::replay_result> replayed = std::async(std::launch::async, [&] {
+    return tool::replay(trace_of("0,0,allocate,a,5000,1\n0,1,free,a,5000,1\n"), subject, options);
+  });
+  resource.deallocated.get_future().wait();
+  CHECK(resource.work_in_flight);
+  CHECK(replayed.wait_for(std::chrono::milliseconds{1}) == std::future_status::timeout);
+  held.release();
+  CHECK(replayed.get().epochs.size() == 1);
+}
+
+}  // namespace hipvmm::test
