@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Runs growth_bench and pool_bench at full size on a machine with NVIDIA GPUs, from build-gpu/ as
-# tests/gpu.sh makes it: bash bench/gpu.sh FOLDER [growth|pool] [OPTION...]. A name runs that one
-# alone; options without a name are growth's. FOLDER gets, under a name with the date, the benchmark
+# tests/gpu.sh makes it: bash bench/gpu.sh FOLDER [growth|pool|trace TRACES] [OPTION...]. A name runs
+# that one alone; options without a name are growth's. trace runs trace_bench on the traces in the
+# folder TRACES, with idle streams and with busy ones; RMM_DIR, where it is set, names RMM's CMake
+# package; PyTorch is found by python3. FOLDER gets, under a name with the date, the benchmark
 # and the GPU, the figures (.csv), tables for docs/benchmarks.md (.md) and what the program said
 # (.log), of growth also the figures of each step (-steps.csv). What tests/support/packages.sh lists
 # must be there, as for tests/gpu.sh. HIPVMM_COMMIT names the commit where git cannot.
@@ -10,7 +12,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
 (($# > 0)) ||
-  stop "name the folder for the results: bash bench/gpu.sh FOLDER [growth|pool] [OPTION...]"
+  stop "name the folder for the results: bash bench/gpu.sh FOLDER [growth|pool|trace TRACES] [OPTION...]"
 mkdir -p "$1"
 results=$(cd "$1" && pwd)
 shift
@@ -20,8 +22,14 @@ case ${1:-} in
     benches=("$1")
     shift
     ;;
+  trace)
+    benches=(trace)
+    [[ -d ${2:-} ]] || stop "name the folder of the traces: bash bench/gpu.sh FOLDER trace TRACES"
+    traces=$(cd "$2" && pwd)
+    shift 2
+    ;;
   -*) benches=(growth) ;;
-  ?*) stop "'$1' is no benchmark: growth or pool" ;;
+  ?*) stop "'$1' is no benchmark: growth, pool or trace" ;;
 esac
 build=$root/build-gpu
 export HIPVMM_PROVIDER=cuda
@@ -37,7 +45,7 @@ commit=${HIPVMM_COMMIT:-$(git -C "$root" rev-parse --short HEAD 2>/dev/null || e
 
 if ! command -v make >/dev/null && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
 # Another compiler than CI's may warn of more; that is not what this looks for.
-if ! { configure "$build" -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF &&
+if ! { configure "$build" -DCMAKE_COMPILE_WARNING_AS_ERROR=OFF ${RMM_DIR:+"-DRMM_DIR=$RMM_DIR"} &&
   cmake --build "$build" --parallel "$(nproc)" --target "${benches[@]/%/_bench}"; } \
   >"$results/bench_build.log" 2>&1; then
   tail -n 40 "$results/bench_build.log"
@@ -51,7 +59,8 @@ cd "$root"
 run_bench() {
   local bench=$1
   shift
-  local name=$results/$(date -u +%F)-$bench-$gpu
+  local name
+  name=$results/$(date -u +%F)-$bench${variant:-}-$gpu
   build-gpu/bin/"${bench}_bench" --csv "$name.csv" --markdown "$name.md" --machine "$machine" "$@" \
     2>&1 | tee "$name.log"
 }
@@ -65,6 +74,10 @@ for bench in "${benches[@]}"; do
     # Under a minute, and at most some 25 GiB.
     pool)
       run_bench pool --trim-bytes 8GiB --random-live 2GiB --loop-bytes 64MiB "$@" || status=$?
+      ;;
+    trace)
+      run_bench trace "$traces" "$@" || status=$?
+      variant=-busy run_bench trace "$traces" --busy "$@" || status=$?
       ;;
   esac
 done

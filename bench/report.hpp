@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ struct measurement {
   std::optional<double> gigabytes_per_second = {};       ///< 10^9 bytes, read and written
   std::optional<double> best_gigabytes_per_second = {};  ///< of the fastest sample
   int threads = 1;                                       ///< that do it at the same time
+  std::map<std::string, double> figures = {};            ///< others, by name: those of trace_bench
   std::string note = {};                                 ///< such as why there are no samples
   bool failed = false;                                   ///< the note says how
 };
