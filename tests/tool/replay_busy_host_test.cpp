@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <string>
 #include <vector>
@@ -69,30 +70,37 @@ TEST_CASE("replay: without busy_bytes streams have no work") {
   CHECK(hipvmm_host_call_count("hipMemsetAsync") == before + 1);  // the resource's own
 }
 
-TEST_CASE(
-    "replay: blocks are deallocated with their fills in flight, and an epoch ends after them") {
-  struct holding_resource final : scripted_resource {
-    void* give(stream_ref, std::size_t) override { return memory_.get(); }
+TEST_CASE("replay: blocks are deallocated with their fills in flight, an epoch ends after them") {
+  struct watching_resource final : scripted_resource {
+    void* give(stream_ref stream, std::size_t) override {
+      epochs_begun_idle += hipStreamQuery(stream.get()) == hipSuccess ? 1 : 0;
+      return memory_.get();
+    }
     void take(stream_ref stream, void*, std::size_t) noexcept override {
-      work_in_flight = hipStreamQuery(stream.get()) == hipErrorNotReady;
-      deallocated.set_value();
+      deallocated_busy += hipStreamQuery(stream.get()) == hipErrorNotReady ? 1 : 0;
     }
     device_allocation memory_{device_ref{0}, MiB};
-    bool work_in_flight = false;
-    std::promise<void> deallocated;
+    int epochs_begun_idle = 0;
+    int deallocated_busy = 0;
   } resource;
   plain_subject subject{resource};
   tool::replay_options options;
   options.busy_bytes = MiB;
+  options.epochs = 2;
+  const tool::trace recorded = trace_of("0,0,allocate,a,5000,1\n0,1,free,a,5000,1\n");
+  const auto waits = [] { return hipvmm_host_call_count("hipStreamSynchronize"); };
+  const std::uint64_t waits_before = waits();
   held_streams held;
-  std::future<tool::replay_result> replayed = std::async(std::launch::async, [&] {
-    return tool::replay(trace_of("0,0,allocate,a,5000,1\n0,1,free,a,5000,1\n"), subject, options);
-  });
-  resource.deallocated.get_future().wait();
-  CHECK(resource.work_in_flight);
-  CHECK(replayed.wait_for(std::chrono::milliseconds{1}) == std::future_status::timeout);
+  std::future<tool::replay_result> replayed =
+      std::async(std::launch::async, [&] { return tool::replay(recorded, subject, options); });
+  // Nothing moves until something waits for the stream: the end of the first epoch.
+  while (waits() == waits_before &&
+         replayed.wait_for(std::chrono::milliseconds{1}) != std::future_status::ready) {
+  }
   held.release();
-  CHECK(replayed.get().epochs.size() == 1);
+  CHECK(replayed.get().epochs.size() == 2);
+  CHECK(resource.deallocated_busy >= 1);  // in the second epoch the fill may have passed
+  CHECK(resource.epochs_begun_idle == 2);
 }
 
 }  // namespace hipvmm::test
