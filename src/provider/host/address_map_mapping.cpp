@@ -116,6 +116,10 @@ std::size_t address_map::unmap_run(address start, std::size_t bytes) {
   }
   const std::vector<region*> leaving =
       mappings_in(lock, start, bytes, first_counts ? range_end::anywhere : range_end::exact);
+  if (!first_counts && rules_.crossing == border_crossing::refused &&
+      !is_within_one(start, leaving.back()->start)) {
+    throw failure{hipErrorInvalidValue};
+  }
   bytes = leaving.back()->start + leaving.back()->bytes - start;
   std::vector<std::pair<device_set, device_set>> rights;
   rights.reserve(leaving.size());

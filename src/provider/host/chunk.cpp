@@ -22,9 +22,10 @@ bool is_host(const hipMemAllocationProp& properties) noexcept {
 
 }  // namespace
 
-chunk::chunk(device_memory& memory, const hipMemAllocationProp& properties, std::size_t bytes)
+chunk::chunk(device_memory& memory, const hipMemAllocationProp& properties, int device,
+             std::size_t bytes)
     : properties_{properties},
-      device_{is_host(properties) ? 0 : properties.location.id},
+      device_{is_host(properties) ? 0 : device},
       bytes_{bytes},
       memory_{&memory} {
   memory.take(bytes);

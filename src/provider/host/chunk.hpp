@@ -33,7 +33,11 @@ class chunk {
  public:
   /// An ordinary chunk: a fresh range of the device's sparse file, or, when its properties make it
   /// shareable, a file of its own, so that exporting it shares nothing else.
-  chunk(device_memory& memory, const hipMemAllocationProp& properties, std::size_t bytes);
+  chunk(device_memory& memory, const hipMemAllocationProp& properties, std::size_t bytes)
+      : chunk{memory, properties, properties.location.id, bytes} {}
+  /// The same, of a device that its properties may not name.
+  chunk(device_memory& memory, const hipMemAllocationProp& properties, int device,
+        std::size_t bytes);
   /// Memory of another chunk, of `device`, at `offset` of its file; not charged to any budget.
   chunk(descriptor file, const hipMemAllocationProp& properties, int device, std::size_t bytes,
         off_t offset = 0) noexcept;

@@ -56,6 +56,12 @@ bool matches(int kind, const endpoint& to, const endpoint& from) {
   }
 }
 
+bool is_taken(const runtime& machine, int kind, const endpoint& to, const endpoint& from) {
+  const bool has_hip_memory = is_device(to) || is_device(from);
+  return matches(kind, to, from) ||
+         (has_hip_memory && machine.rules().copy_kind == kind_check::of_host_memory);
+}
+
 // Managed memory is not the host's: copies of it go the way of a device's.
 bool is_of_host(runtime& machine, const endpoint& side) {
   if (side.where == memory_class::pageable) return true;
@@ -126,7 +132,7 @@ hipError_t copy(runtime& machine, const copy_arguments& what, int kind, hipStrea
   require(what.destination != nullptr && what.source != nullptr);
   endpoint to = endpoint_at(machine, what.destination, queue->device(), true);
   endpoint from = endpoint_at(machine, what.source, queue->device(), true);
-  require(matches(kind, to, from));
+  require(is_taken(machine, kind, to, from));
   choose_host_copier(machine, to, from);
   choose_host_copier(machine, from, to);
   return submit_copy(machine, *queue, {to, from, what.bytes, nullptr}, until);

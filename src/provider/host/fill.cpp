@@ -22,18 +22,26 @@ hipError_t fill(runtime& machine, const elements& what, hipStream_t stream, comp
                 "ROCm/clr to 6.4, hip_memory.cpp"};
   }
   const std::shared_ptr<stream_queue> queue = machine.stream(stream);
-  if (what.count == 0) return hipSuccess;
+  require(what.count <= std::numeric_limits<std::size_t>::max() / what.width ||
+          machine.rules().filled_bytes == fill_size::wraps);
+  const std::size_t bytes = what.count * what.width;
+  if (bytes == 0) return hipSuccess;
   const address start = address_of(what.destination);
-  require(start != 0 && start % what.width == 0);
-  require(what.count <= std::numeric_limits<std::size_t>::max() / what.width);
+  require(start != 0);
+  if (start % what.width != 0 && machine.rules().split_element == bad_pointer::followed) {
+    throw crash{"ends the process for a fill that starts inside an element",
+                "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"};
+  }
+  require(start % what.width == 0);
   const endpoint side{start, machine.addresses().classify(start), queue->device(),
                       machine.rules().fills == peer_fill::any_owner};
   require(side.where != memory_class::pageable || machine.configuration().pageable_access);
-  require(allowed(machine, side, right::write, what.count * what.width));
+  require(allowed(machine, side, right::write, bytes));
   if (how == completion::synchronous) machine.captures().refuse_waiting_copy();
   // Only memory that the host may look at right away is worth waiting for.
   if (side.where == memory_class::device) how = completion::asynchronous;
-  return machine.submit(*queue, fill_operation{side, what.pattern, what.width, what.count}, how);
+  return machine.submit(*queue, fill_operation{side, what.pattern, what.width, bytes / what.width},
+                        how);
 }
 
 std::uint32_t low_byte(int value) noexcept { return static_cast<std::uint32_t>(value) & 0xFFU; }

@@ -63,8 +63,10 @@ bool is_freed_by_hip_free(memory_kind kind) noexcept {
 
 void free_now(runtime& machine, address start) {
   const std::optional<region> found = machine.addresses().find(start);
-  require(found && found->start == start);
-  require(is_freed_by_hip_free(found->kind) || is_signal(*found));
+  const bool takes_any = machine.rules().freed_address == inside_allocation::taken;
+  require(found && (found->start == start || takes_any));
+  require(is_freed_by_hip_free(found->kind) || is_signal(*found) ||
+          (takes_any && found->kind == memory_kind::host_allocation));
   const bool has_pool =
       found->kind == memory_kind::pool_block || found->kind == memory_kind::graph_allocation;
   if (has_pool) {

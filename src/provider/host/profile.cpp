@@ -67,6 +67,10 @@ constexpr profile rocm_5_7() {
   like.unregistered = hipErrorInvalidValue;
   like.registered_again = second_registration::taken;
   like.fills = peer_fill::any_owner;
+  like.freed_address = inside_allocation::taken;
+  like.copy_kind = kind_check::of_host_memory;
+  like.filled_bytes = fill_size::wraps;
+  like.split_element = bad_pointer::followed;
   like.destroyed_stream = hipErrorContextIsDestroyed;
   like.filled_stream = bad_pointer::followed;
   like.destroyed_event = dead_event::followed;
@@ -104,6 +108,7 @@ constexpr profile rocm_6_2() {
   like.reuse = reuse_limit::none_in_own_stream;
   // As 6.4.3 answers on a stand-in for ROCr.
   like.unregistered = hipSuccess;
+  like.import_type = extra_type::taken;
   like.host_copies = host_copy::by_owner;
   like.destroyed_event = dead_event::ignored_by_waits;
   return like;
@@ -157,6 +162,7 @@ constexpr profile rocm_7_2() {
   like.host_chunks = host_place::any_memory;  // ROCm/rocm-systems#682, #1620
   like.retain = retained::same_reference;
   like.stale_stream = bad_pointer::followed;
+  like.created_on = creation_device::current;
   like.pool_growth = 32U << 20U;
   like.revoke = pool_revoke::refused;
   like.own_right = own_read_only::noted;

@@ -29,7 +29,7 @@ enum class access_range {
   sums_from_first
 };
 enum class access_order { all_or_none, one_by_one };
-/// A copy or fill from one reservation into the next.
+/// A copy, a fill or an unmap of whole mappings from one reservation into the next.
 enum class border_crossing { carried_out, refused };
 /// Whose engine copies between mappings of two devices.
 enum class copy_engine { of_stream, of_source };
@@ -60,6 +60,12 @@ enum class high_mark { zero, as_in_use };
 enum class told_flags { as_given, always_mapped };
 enum class chunk_range { mapping, reservation };
 enum class inside_allocation { refused, taken };
+/// More bytes in a fill of elements than there are.
+enum class fill_size { checked, wraps };
+/// Whether copies look at their kind: against both addresses, or only between host memory alone.
+enum class kind_check { of_all, of_host_memory };
+/// Whose memory hipMemCreate takes.
+enum class creation_device { named, current };
 /// A capture that another stream or thread tries to end: is it lost?
 enum class foreign_end { refused, costs_capture };
 /// Freeing what waits for all devices, while a stream is captured.
@@ -119,7 +125,8 @@ struct profile {
   free_size freed_size = free_size::checked;
   hipError_t bad_create_device = hipErrorInvalidDevice;  // Q27
   extra_type uncached = extra_type::refused;             // Q26
-  host_place host_chunks = host_place::refused;          // Q14, Q16
+  creation_device created_on = creation_device::named;
+  host_place host_chunks = host_place::refused;  // Q14, Q16
   chunk_descriptor chunk_file = chunk_descriptor::of_shareable;
   failed_map bad_map = failed_map::told;  // Q5
   mapped_part part = mapped_part::beginning_of_chunk;
@@ -145,6 +152,7 @@ struct profile {
   import_form chunk_import = import_form::pointer_or_value;  // Q12
   descriptor_zero zero = descriptor_zero::refused;           // Q13
   imported_device chunk_device = imported_device::exporter;
+  extra_type import_type = extra_type::refused;  // any but that of descriptors
 
   // Pools.
   import_form pool_import = import_form::pointer_or_value;
@@ -178,6 +186,10 @@ struct profile {
   told_flags pinned_flags = told_flags::as_given;
   chunk_range range = chunk_range::mapping;
   inside_allocation ipc_address = inside_allocation::refused;
+  inside_allocation freed_address = inside_allocation::refused;  // hipFree; of pinned memory too
+  kind_check copy_kind = kind_check::of_all;
+  fill_size filled_bytes = fill_size::checked;
+  bad_pointer split_element = bad_pointer::refused;  // a fill that starts inside an element
 
   hipError_t unregistered = hipSuccess;  // hipPointerGetAttributes of memory HIP does not know
   told_size range_size = told_size::eight_bytes;

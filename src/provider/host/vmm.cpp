@@ -45,7 +45,9 @@ device_memory& place_of(runtime& machine, const hipMemAllocationProp& wanted) {
     return machine.host_memory();
   }
   require(is_device(wanted.location));
-  return machine.device(wanted.location.id, rules.bad_create_device).memory;
+  auto& named = machine.device(wanted.location.id, rules.bad_create_device);
+  return rules.created_on == creation_device::named ? named.memory
+                                                    : machine.device(current_device()).memory;
 }
 
 // Rights that one descriptor gives; throws when it asks for something that does not exist.
@@ -122,6 +124,7 @@ hipError_t hipMemAddressReserve(void** pointer, size_t bytes, size_t alignment, 
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && flags == 0);
     if (machine.rules().vmm == virtual_memory::absent) {
+      require(hint == nullptr, hipErrorOutOfMemory);
       *pointer = nullptr;
       return hipSuccess;
     }
@@ -147,6 +150,8 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
     require(handle != nullptr && wanted != nullptr && flags == 0);
     require(is_type(*wanted, machine.rules()));
     device_memory& place = place_of(machine, *wanted);
+    const bool is_named = machine.rules().created_on == creation_device::named;
+    const int device = is_named ? wanted->location.id : current_device();
     const int handle_type = value_of(wanted->requestedHandleType);
     if (handle_type == hipMemHandleTypePosixFileDescriptor) {
       require(machine.rules().sharing == hipSuccess, machine.rules().sharing);
@@ -154,7 +159,8 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
       require(handle_type == hipMemHandleTypeNone, hipErrorNotSupported);
     }
     require(is_whole(bytes, machine.configuration().granularity));
-    *handle = handle_of(machine.chunks().add(std::make_shared<chunk>(place, *wanted, bytes)));
+    *handle =
+        handle_of(machine.chunks().add(std::make_shared<chunk>(place, *wanted, device, bytes)));
     return hipSuccess;
   });
 }
@@ -251,11 +257,9 @@ hipError_t hipMemGetAccess(unsigned long long* flags, const hipMemLocation* loca
                            void* pointer) {
   return call(__func__, [&](runtime& machine) {
     require(flags != nullptr && location != nullptr && pointer != nullptr);
+    // The answer stays as it was.
+    if (machine.rules().vmm == virtual_memory::absent) return hipSuccess;
     require(is_device(*location) && machine.has_device(location->id));
-    if (machine.rules().vmm == virtual_memory::absent) {
-      *flags = hipMemAccessFlagsProtNone;
-      return hipSuccess;
-    }
     const std::optional<region> found = machine.addresses().find(address_of(pointer));
     require(found && found->kind == memory_kind::mapping);
     const device_set device = only(location->id);

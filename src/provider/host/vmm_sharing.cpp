@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <cstring>
+
 #include "call.hpp"
 #include "enum_value.hpp"
 #include "shared_file.hpp"
@@ -15,7 +17,8 @@ hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocatio
     require(rules.sharing == hipSuccess, rules.sharing);
     const std::shared_ptr<chunk> memory = machine.chunks().find(from_handle(handle));
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor &&
-            memory->properties().requestedHandleType == hipMemHandleTypePosixFileDescriptor);
+            value_of(memory->properties().requestedHandleType) ==
+                hipMemHandleTypePosixFileDescriptor);
     if (shareable == nullptr) {
       throw crash{"writes the descriptor through a null pointer",
                   "ROCm/clr 6.2 to 6.4, hip_vm.cpp"};
@@ -31,7 +34,8 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     const profile& rules = machine.rules();
     require(handle != nullptr);
     require(rules.sharing == hipSuccess, rules.sharing);
-    require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
+    require(value_of(type) == hipMemHandleTypePosixFileDescriptor ||
+            rules.import_type == extra_type::taken);
     const int given = descriptor_from(os_handle, rules.chunk_import, rules.zero);
     const shared_file found = shared_file::identify(
         given, chunk_file, machine.configuration().machine_devices, rules.foreign_descriptor);
@@ -40,7 +44,7 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     require(machine.has_device(owner), hipErrorInvalidDevice);
     const bool tells_owner = rules.chunk_device == imported_device::exporter;
     hipMemAllocationProp properties = pinned_on(tells_owner ? owner : current_device());
-    properties.requestedHandleType = hipMemHandleTypePosixFileDescriptor;
+    std::memcpy(&properties.requestedHandleType, &type, sizeof type);  // may be no enumerator
     *handle = to_handle<hipMemGenericAllocationHandle_t>(machine.chunks().add(
         std::make_shared<chunk>(duplicate(given), properties, owner, found.bytes)));
     return hipSuccess;

@@ -52,12 +52,8 @@ lockstep::lockstep(const machine& of, const model_rules& rules, provider_use use
         hipStreamCreateWithFlags(&streams_[static_cast<std::size_t>(device)], hipStreamNonBlocking),
         "hipStreamCreateWithFlags");
   }
-  void* pinned = nullptr;
-  must(hipHostMalloc(&pinned, host_bytes, hipHostMallocDefault), "hipHostMalloc");
-  std::fill_n(static_cast<std::byte*>(pinned), host_bytes, std::byte{0});
-  slots_.pinned = {address_of(pinned), host_bytes};
+  allocate_pinned();
   slots_.pageable = {address_of(pageable_.data()), host_bytes};
-  model_.add_area(slots_.pinned.start, host_bytes, area_kind::pinned, 0);
   model_.add_area(slots_.pageable.start, host_bytes, area_kind::pageable, 0);
   null_file_ = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null_file_ < 0 || ::pipe2(pipe_.data(), O_CLOEXEC) != 0)
@@ -71,7 +67,11 @@ lockstep::~lockstep() {
 }
 
 std::optional<std::string> lockstep::step(const operation& each) {
-  if (is_left_out(each)) return std::nullopt;
+  const exclusion why = is_left_out(each)               ? exclusion::crash
+                        : use_ == provider_use::runtime ? exclusion_of(each)
+                                                        : exclusion::none;
+  ++left_out_[static_cast<std::size_t>(why)];
+  if (why != exclusion::none) return std::nullopt;
   current_ = each.what;
   const address at = slots_.resolve(each.at);
   switch (each.what) {
@@ -196,16 +196,22 @@ bool lockstep::is_left_out_copy(const operation& each) const {
   const auto is_known = [&](address at, std::size_t bytes) {
     return at == 0 || model_.is_hip_memory(at) || model_.is_inside_pageable(at, bytes);
   };
-  if (each.bytes == 0) return false;
   const address to = slots_.resolve(each.at);
   const std::size_t width = each.what == kind::fill ? static_cast<std::size_t>(each.type) : 1;
-  const std::size_t bytes = each.bytes > SIZE_MAX / width ? SIZE_MAX : each.bytes * width;
+  const std::size_t bytes = model_.bytes_filled(each.bytes, width);
+  if (bytes == 0) return false;
+  if (model_.rules().crashes.misaligned_fill && each.what == kind::fill && to % width != 0)
+    return true;
   if (!is_known(to, bytes)) return true;
   if (each.what == kind::fill || each.what == kind::fill_behind_change) return false;
   const address from = slots_.resolve(each.from);
   if (model_.rules().owner_copies &&
       (model_.is_mapped_of_others(to, bytes, each.device) ||
        model_.is_mapped_of_others(from, bytes, each.device) || each.what == kind::peer_copy))
+    return true;
+  const auto is_pageable = [&](address at) { return model_.is_inside_pageable(at, 1); };
+  if (model_.rules().crashes.pageable_peer_copy && each.what == kind::peer_copy &&
+      (is_pageable(to) || is_pageable(from)))
     return true;
   return !is_known(from, bytes) || model_.is_aliased(to, from, bytes);
 }
@@ -228,6 +234,22 @@ void lockstep::differ(const std::string& how) {
 
 handle lockstep::handle_of(std::uint8_t slot) const {
   return slot == no_slot ? nullptr : slots_.handles[slot];
+}
+
+void lockstep::wait_for_devices() {
+  for (int device = 0; device < device_count; ++device) {
+    use_device(device);
+    must(hipDeviceSynchronize(), "hipDeviceSynchronize");
+  }
+}
+
+void lockstep::allocate_pinned() {
+  use_device(0);
+  void* pinned = nullptr;
+  must(hipHostMalloc(&pinned, host_bytes, hipHostMallocDefault), "hipHostMalloc");
+  std::fill_n(static_cast<std::byte*>(pinned), host_bytes, std::byte{0});
+  slots_.pinned = {address_of(pinned), host_bytes};
+  model_.add_area(slots_.pinned.start, host_bytes, area_kind::pinned, 0);
 }
 
 void lockstep::use_device(int device) { must(hipSetDevice(device), "hipSetDevice"); }

@@ -7,13 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "exclusion.hpp"
 #include "operation.hpp"
 #include "vmm_model.hpp"
 
 namespace hipvmm::test::model {
 
-/// Whether nothing else uses the provider meanwhile, so that its totals can be compared.
-enum class provider_use { alone, shared };
+/// What is compared of the provider.
+enum class provider_use {
+  alone,   ///< everything: nothing else uses the host provider meanwhile
+  shared,  ///< all but its totals
+  /// It is AMD's runtime on the stand-in for ROCr: what the runtime itself decides.
+  runtime,
+};
 
 /// What the slots of operations hold: the last value, which may have become stale.
 struct slot_values {
@@ -55,11 +61,24 @@ class lockstep {
   /// Operations that did what they were asked for, and those that were refused.
   [[nodiscard]] const kind_counts& effects() const { return effects_; }
   [[nodiscard]] const kind_counts& refusals() const { return refusals_; }
+  /// Calls that were not made, by reason.
+  [[nodiscard]] const exclusion_counts& left_out() const { return left_out_; }
 
  private:
   /// Whether the call must not be made: it would end the process, or no document tells its result.
   [[nodiscard]] bool is_left_out(const operation& each) const;
   [[nodiscard]] bool is_left_out_copy(const operation& each) const;
+  /// Why the call is not made on AMD's runtime.
+  [[nodiscard]] exclusion exclusion_of(const operation& each) const;
+  [[nodiscard]] exclusion exclusion_of_access(const operation& each) const;
+  [[nodiscard]] bool is_foreign(const place& at) const;
+  [[nodiscard]] bool is_placed(const operation& each) const;
+  [[nodiscard]] bool ends_inside(address at, std::size_t bytes) const;
+  [[nodiscard]] bool leaves_reservation(address at, std::size_t bytes) const;
+  [[nodiscard]] bool lacks_link(address at, std::size_t bytes, int device) const;
+  [[nodiscard]] bool has_unequal_mappings(address at) const;
+  [[nodiscard]] bool is_mapped_of_peers(address at, std::size_t bytes, const operation& user) const;
+  [[nodiscard]] exclusion exclusion_of_work(const operation& each) const;
 
   void reserve(const operation& each);
   void address_free(const operation& each);
@@ -91,6 +110,9 @@ class lockstep {
   void compare_host_area(const slot_values::range& range);
   [[nodiscard]] handle handle_of(std::uint8_t slot) const;
   void use_device(int device);
+  void wait_for_devices();
+  void allocate_pinned();
+  [[nodiscard]] address wish_of(const operation& each);
 
   vmm_model model_;
   provider_use use_;
@@ -103,6 +125,12 @@ class lockstep {
   kind current_ = kind::reserve;
   kind_counts effects_ = {};
   kind_counts refusals_ = {};
+  exclusion_counts left_out_ = {};
+  // On AMD's runtime addresses are wished for one behind another, far apart, so that a sequence
+  // has the same neighbours wherever it runs.
+  static constexpr address arena_start = address{1} << 44U;
+  static constexpr std::size_t arena_step = std::size_t{1} << 30U;
+  address arena_end_ = arena_start;
 };
 
 }  // namespace hipvmm::test::model

@@ -75,11 +75,22 @@ void lockstep::compare_mapping(address start, const mapping& each) {
                std::to_string(flags) + ", the model says " + std::to_string(right));
     }
   }
+  const bool has_host_rights = use_ != provider_use::runtime;
   for (const address at : {start, start + each.bytes - 1}) {
-    const int right = host_right(pipe_, at);
+    const int right = has_host_rights ? host_right(pipe_, at) : shared;
     if (right != shared)
       differ("at " + place_text(at) + " the host has the right " + std::to_string(right) +
              ", the model says " + std::to_string(shared));
+  }
+  if (use_ == provider_use::runtime) {
+    // The release decides which of them makes the copy.
+    const chunk& of = *model_.find(each.of);
+    if (model_.rules().peer_access_grants_mappings && of.device != of.told.device) return;
+    reader = of.told.device;
+    for (const int device : {of.device, of.told.device})
+      if (model_.right_of(each, device) == hipMemAccessFlagsProtNone ||
+          !reaches(device, of.told.device))
+        return;
   }
   if (reader < 0) return;
   std::vector<std::size_t> pages = model_.find(each.of)->memory->written_pages(each.bytes);
@@ -130,6 +141,7 @@ std::optional<std::string> lockstep::compare_all() {
         given != model_.contents(start, given.size()))
       differ("other bytes in hipMalloc memory");
   }
+  if (use_ == provider_use::runtime) return difference_;
   for (const auto& [start, each] : model_.reservations())
     for (const address at : {start, start + each.bytes - 1})
       if (model_.mapping_at(at) == nullptr && host_right(pipe_, at) != hipMemAccessFlagsProtNone)

@@ -27,7 +27,13 @@ void lockstep::allocate(const operation& each) {
 
 void lockstep::free_allocation(const operation& each) {
   const address at = slots_.resolve(each.at);
-  if (judge(model_.free_allocation(at), hipFree(pointer_to(at)))) model_.allocation_freed(at);
+  if (!judge(model_.free_allocation(at), hipFree(pointer_to(at)))) return;
+  model_.allocation_freed(at);
+  if (at - slots_.pinned.start < slots_.pinned.bytes) allocate_pinned();
+  if (use_ != provider_use::runtime) return;
+  // Anything may be there soon.
+  for (slot_values::range& each_slot : slots_.allocations)
+    if (at - each_slot.start < each_slot.bytes) each_slot = {};
 }
 
 void lockstep::peer_access(const operation& each) {
@@ -76,7 +82,10 @@ void lockstep::peer_copy(const operation& each) {
   const address from = slots_.resolve(each.from);
   const verdict expected = model_.peer_copy(to, each.device, from, each.peer, each.bytes);
   const bool is_async = each.by != variant::at_once;
-  const hipStream_t stream = is_async ? streams_[0] : nullptr;
+  // Whose device may do the work.
+  const int user = exists(each.device) ? each.device : 0;
+  use_device(user);
+  const hipStream_t stream = is_async ? streams_[static_cast<std::size_t>(user)] : nullptr;
   const hipError_t given =
       !is_async
           ? hipMemcpyPeer(pointer_to(to), each.device, pointer_to(from), each.peer, each.bytes)

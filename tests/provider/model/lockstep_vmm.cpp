@@ -22,13 +22,21 @@ bool are_free(address start, std::size_t bytes) {
 
 }  // namespace
 
-void lockstep::reserve(const operation& each) {
+address lockstep::wish_of(const operation& each) {
   const address wish = slots_.resolve(each.at);
-  const verdict expected = model_.reserve(each.has_result, each.bytes, each.offset, each.flags);
+  if (use_ != provider_use::runtime || wish != 0 || !model_.rules().has_virtual_memory) return wish;
+  arena_end_ += 2 * arena_step;
+  return arena_end_ - arena_step;
+}
+
+void lockstep::reserve(const operation& each) {
+  const address wish = wish_of(each);
+  const verdict expected =
+      model_.reserve(each.has_result, each.bytes, each.offset, each.flags, wish);
   const std::size_t unit = std::max(model_.of().granularity, std::size_t{each.offset});
   // Below this the system decides, which keeps some of it from ordinary mappings.
   constexpr address lowest = address{1} << 20U;
-  const bool is_granted = use_ == provider_use::alone && expected.takes_effect() &&
+  const bool is_granted = use_ != provider_use::shared && expected.takes_effect() &&
                           wish >= lowest && wish % unit == 0 && are_free(wish, each.bytes);
   void* start = nullptr;
   if (!judge(expected, hipMemAddressReserve(each.has_result ? &start : nullptr, each.bytes,
@@ -47,6 +55,8 @@ void lockstep::reserve(const operation& each) {
 void lockstep::address_free(const operation& each) {
   const address at = slots_.resolve(each.at);
   const verdict expected = model_.free_addresses(at, each.bytes);
+  // AMD's runtime 6.4 may otherwise lose the record of the next reservation there.
+  if (use_ == provider_use::runtime) wait_for_devices();
   const hipError_t given = hipMemAddressFree(pointer_to(at), each.bytes);
   if (judge(expected, given)) {
     model_.addresses_freed(at);
@@ -56,14 +66,16 @@ void lockstep::address_free(const operation& each) {
 }
 
 void lockstep::create(const operation& each) {
+  const int current = exists(each.peer) ? each.peer : 0;
+  use_device(current);
   const create_arguments wanted{each.has_result,  each.has_argument,  each.bytes,
                                 each.type,        each.location_type, each.device,
                                 each.handle_type, each.flags};
-  const verdict expected = model_.create(wanted);
+  const verdict expected = model_.create(wanted, current);
   handle made = nullptr;
   if (!judge(expected, create_chunk(wanted, made))) return;
   if (model_.find(made) != nullptr) return differ("a handle that names another chunk");
-  model_.created(made, wanted);
+  model_.created(made, wanted, current);
   slots_.handles[each.slot] = made;
 }
 
@@ -103,6 +115,10 @@ void lockstep::get_access(const operation& each) {
                                   each.has_argument ? &location : nullptr, at)))
     return;
   const mapping* const asked = model_.mapping_at(at);
+  if (!model_.rules().has_virtual_memory) {
+    if (flags != 99) differ("a right");
+    return;
+  }
   const int right =
       asked == nullptr ? hipMemAccessFlagsProtNone : model_.right_of(*asked, each.device);
   if (flags != static_cast<unsigned long long>(right))
@@ -126,8 +142,8 @@ void lockstep::properties(const operation& each) {
              hipMemGetAllocationPropertiesFromHandle(each.has_result ? &given : nullptr, of)))
     return;
   const chunk& made = *model_.find(of);
-  const auto type = made.is_shareable ? hipMemHandleTypePosixFileDescriptor : hipMemHandleTypeNone;
-  if (static_cast<int>(given.type) != made.told.type || given.requestedHandleType != type ||
+  if (static_cast<int>(given.type) != made.told.type ||
+      static_cast<int>(given.requestedHandleType) != made.told.handle_type ||
       static_cast<int>(given.location.type) != made.told.location_type ||
       given.location.id != made.told.device)
     differ("properties other than those the chunk was made with");
@@ -140,7 +156,7 @@ void lockstep::export_handle(const operation& each) {
              export_chunk(each.has_result ? &given : nullptr, of, each.handle_type, each.flags)))
     return;
   close_descriptor(each.slot);
-  if ((::fcntl(given, F_GETFD) & FD_CLOEXEC) == 0)
+  if (use_ != provider_use::runtime && (::fcntl(given, F_GETFD) & FD_CLOEXEC) == 0)
     differ("a descriptor that is not closed on exec");
   model_.exported(of, given);
   slots_.descriptors[each.slot] = given;
@@ -171,7 +187,7 @@ void lockstep::import_handle(const operation& each) {
              import_chunk(each.has_result ? &made : nullptr, os_handle, each.handle_type)))
     return;
   if (model_.find(made) != nullptr) return differ("a handle that names another chunk");
-  model_.imported(made, *named, each.device);
+  model_.imported(made, *named, each.handle_type, each.device);
   slots_.handles[each.slot] = made;
 }
 

@@ -25,6 +25,7 @@ constexpr model_rules rocm_6_2() {
   rules.free_checks_size = false;
   rules.free_while_mapped = hipSuccess;
   rules.create_bad_device = hipErrorInvalidValue;
+  rules.imports_any_type = true;
   rules.imports_to_current_device = true;
   rules.retain_adds_reference = false;
   rules.memory_stays_until_addresses_go = true;
@@ -35,6 +36,9 @@ constexpr model_rules rocm_6_2() {
   rules.disable_without_link = hipErrorInvalidDevice;
   rules.copies_cross_reservations = false;
   rules.fills_need_access = false;
+  rules.frees_inside = true;
+  rules.fill_size_wraps = true;
+  rules.copy_checks_kind = false;
   rules.owner_copies = true;
   rules.access_checks_location = false;
   rules.access_applies_until_bad = true;
@@ -45,6 +49,7 @@ constexpr model_rules rocm_6_2() {
                    .unknown_retain = true,
                    .stale_handle = true,
                    .null_export = true,
+                   .misaligned_fill = true,
                    .descriptor_by_value = true};
   return rules;
 }
@@ -55,7 +60,7 @@ constexpr model_rules rocm_5_7() {
   rules.has_virtual_memory = false;
   rules.has_shareable_handles = false;
   // Retaining memory of hipMalloc gives a handle of nothing.
-  rules.crashes = {.unknown_retain = true, .stale_handle = true};
+  rules.crashes = {.unknown_retain = true, .stale_handle = true, .misaligned_fill = true};
   return rules;
 }
 
@@ -80,17 +85,20 @@ constexpr model_rules rocm_7_1() {
   rules.access_sums_from_first = true;
   rules.owner_copies = false;
   rules.descriptors = model_rules::convention::value;
-  rules.crashes = {.stale_handle = true};
+  rules.crashes = {.stale_handle = true, .misaligned_fill = true};
   return rules;
 }
 
 constexpr model_rules rocm_7_2() {
   model_rules rules = rocm_7_1();
   rules.name = "rocm-7.2";
+  rules.creates_on_current_device = true;
+  rules.peer_access_grants_mappings = true;
   rules.host = model_rules::host_place::any_memory;
   rules.retain_adds_reference = false;
   rules.crashes.unknown_address_free = true;
   rules.crashes.unknown_retain = true;
+  rules.crashes.pageable_peer_copy = true;
   return rules;
 }
 

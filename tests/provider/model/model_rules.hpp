@@ -29,10 +29,12 @@ struct model_rules {
   // -- chunks ------------------------------------------------------------------------------------
   hipError_t create_bad_device = hipErrorInvalidDevice;
   bool takes_uncached = false;
+  bool creates_on_current_device = false;  ///< though it tells the one that was named
   /// Chunks on the host, and rights for it: to nothing, to any memory, or to memory on the host.
   enum class host_place { none, any_memory, own_memory };
   host_place host = host_place::none;
   bool has_shareable_handles = true;
+  bool imports_any_type = false;
   bool imports_to_current_device = false;  ///< as told; what it belongs to stays the same
   bool retain_adds_reference = true;
   /// Memory stays charged until the reservations it was mapped in are freed.
@@ -59,8 +61,14 @@ struct model_rules {
   bool unmap_waits_for_work = false;
 
   hipError_t disable_without_link = hipErrorPeerAccessNotEnabled;
-  bool copies_cross_reservations = true;  ///< from one into its neighbour; fills too
+  bool copies_cross_reservations = true;  ///< from one into its neighbour; fills and unmaps too
   bool fills_need_access = true;          ///< of a peer's hipMalloc memory
+  bool frees_inside = false;              ///< by an address in memory; that of hipHostMalloc too
+  bool fill_size_wraps = false;           ///< of more elements than there are bytes
+  bool copy_checks_kind = true;           ///< else only of two sides that are not HIP's
+  /// Enabling peer access, and copies and fills by peers, give peers rights to mapped memory:
+  /// sequences on the runtime leave them out.
+  bool peer_access_grants_mappings = false;
   /// Copies of mapped memory run on its owner's engine, with that device's rights: sequences leave
   /// out copies for other devices.
   bool owner_copies = false;
@@ -80,6 +88,8 @@ struct model_rules {
     bool unknown_retain = false;        ///< hipMemRetainAllocationHandle of what is not mapped
     bool stale_handle = false;          ///< a handle without references, or none at all
     bool null_export = false;           ///< hipMemExportToShareableHandle without a result
+    bool misaligned_fill = false;       ///< of elements, at an address inside one
+    bool pageable_peer_copy = false;    ///< hipMemcpyPeer of memory that is not HIP's
     bool descriptor_by_value = false;   ///< where a pointer to it is expected
   };
   crash_list crashes = {};

@@ -119,7 +119,8 @@ std::string text_of(const operation& each) {
       } else {
         out << "null";
       }
-      out << ", flags " << each.flags << ")";
+      out << ", flags " << each.flags << ")"
+          << " on device " << each.peer;
       break;
     case kind::release:
       out << "hipMemRelease(" << named_handle{each.slot} << ")";

@@ -82,6 +82,7 @@ operation operation_generator::plausible(kind what, const lockstep& state) {
       each.slot = static_cast<std::uint8_t>(below(handle_slots));
       each.bytes = granule * (1 + below(one_in(8) ? 40 : 5));
       each.type = one_in(24) ? hip_compat::uncached_allocation : hipMemAllocationTypePinned;
+      each.peer = static_cast<int>(below(device_count));
       if (has_host(state) && one_in(6)) each.location_type = host_location;
       each.handle_type = one_in(3) ? posix : hipMemHandleTypeNone;
       break;

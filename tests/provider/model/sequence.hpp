@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep.hpp"
 #include "operation.hpp"
 #include "vmm_model.hpp"
 
@@ -18,13 +19,15 @@ struct outcome {
   std::vector<operation> operations;  ///< made, up to the one that differed
   kind_counts effects = {};
   kind_counts refusals = {};
+  exclusion_counts left_out = {};
 };
 
 /// Makes sequences in child processes of their own, in which the provider starts afresh, so that
 /// one that crashes is a difference like any other.
 class sequence_runner {
  public:
-  sequence_runner(const machine& of, const model_rules& rules);
+  sequence_runner(const machine& of, const model_rules& rules,
+                  provider_use use = provider_use::alone);
   sequence_runner(const sequence_runner&) = delete;
   sequence_runner& operator=(const sequence_runner&) = delete;
   ~sequence_runner();
@@ -42,6 +45,7 @@ class sequence_runner {
 
   machine machine_;
   const model_rules& rules_;
+  provider_use use_;
   log* log_;
 };
 

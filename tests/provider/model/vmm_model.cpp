@@ -52,13 +52,14 @@ bool vmm_model::whole_granules(std::size_t bytes) const {
 // -- hipMemAddressReserve, hipMemAddressFree -----------------------------------------------------
 
 verdict vmm_model::reserve(bool result, std::size_t bytes, std::size_t alignment,
-                           unsigned long long flags) const {
+                           unsigned long long flags, address wish) const {
   verdict judged;
   std::size_t taken = 0;
   for (const auto& [start, each] : reservations_) taken += each.bytes;
   judged.require(result, "a result");
   judged.require(flags == 0, "flags 0");
   if (!rules_.has_virtual_memory) {
+    judged.require(wish == 0, "no wish", hipErrorOutOfMemory);
     if (judged.takes_effect()) judged.require(false, "virtual memory management", hipSuccess);
     return judged;
   }
@@ -123,7 +124,13 @@ void vmm_model::addresses_freed(address start) {
 
 // -- hipMemCreate, hipMemRelease -----------------------------------------------------------------
 
-verdict vmm_model::create(const create_arguments& wanted) const {
+/// The device that the memory is of; any number for that of the host.
+int vmm_model::place_of(const create_arguments& wanted, int current_device) const {
+  if (wanted.location_type == host_location) return 0;
+  return rules_.creates_on_current_device ? current_device : wanted.device;
+}
+
+verdict vmm_model::create(const create_arguments& wanted, int current_device) const {
   verdict judged;
   judged.require(wanted.result, "a result");
   judged.require(wanted.properties, "properties");
@@ -147,14 +154,14 @@ verdict vmm_model::create(const create_arguments& wanted) const {
   }
   const bool is_charged = !on_host && exists(wanted.device);
   const std::size_t room =
-      is_charged ? machine_.device_bytes - used_bytes(wanted.device) : SIZE_MAX;
+      is_charged ? machine_.device_bytes - used_bytes(place_of(wanted, current_device)) : SIZE_MAX;
   judged.require(wanted.bytes <= room, "within the device's memory", hipErrorOutOfMemory);
   return judged;
 }
 
-void vmm_model::created(handle made, const create_arguments& wanted) {
-  const told_properties told{wanted.type, wanted.location_type, wanted.device};
-  const int device = wanted.location_type == host_location ? 0 : wanted.device;
+void vmm_model::created(handle made, const create_arguments& wanted, int current_device) {
+  const told_properties told{wanted.type, wanted.location_type, wanted.device, wanted.handle_type};
+  const int device = place_of(wanted, current_device);
   chunks_.insert({made, {wanted.bytes, device, wanted.handle_type == posix, false, 1, told}});
 }
 
@@ -242,6 +249,10 @@ verdict vmm_model::unmap(address at, std::size_t bytes) const {
     judged.require(holds_whole_mappings(at, bytes), "whole mappings and holes of one reservation");
   } else if (rules_.unmap_checks_size) {
     judged.require(are_whole_mappings(at, bytes), "exactly whole mappings");
+    const auto in = containing(reservations_, at);
+    judged.require(rules_.copies_cross_reservations || in == reservations_.end() ||
+                       bytes <= in->second.bytes - (at - in->first),
+                   "one reservation");
   } else {
     judged.require(mappings_.contains(at), "the start of a mapping");
   }
@@ -302,7 +313,7 @@ object_counts vmm_model::counts() const {
   for (const auto& [of, each] : chunks_) {
     all.handles += static_cast<std::size_t>(each.references);
     // Its own, be it exported or not; descriptors that exports gave are the caller's.
-    if (each.is_shareable) ++all.descriptors;
+    if (each.is_shareable || each.is_imported) ++all.descriptors;
   }
   for (const auto& [start, each] : areas_)
     if (each.kind == area_kind::device) ++all.allocations;
@@ -312,6 +323,11 @@ object_counts vmm_model::counts() const {
 const mapping* vmm_model::mapping_at(address at) const {
   const auto found = containing(mappings_, at);
   return found == mappings_.end() ? nullptr : &found->second;
+}
+
+const area* vmm_model::area_at(address at) const {
+  const auto found = containing(areas_, at);
+  return found == areas_.end() ? nullptr : &found->second;
 }
 
 const chunk* vmm_model::find(handle of) const {

@@ -89,6 +89,7 @@ struct told_properties {
   int type;
   int location_type;
   int device;
+  int handle_type;
 };
 
 struct chunk {
@@ -148,7 +149,7 @@ class vmm_model {
 
   // Virtual memory, in the order of docs/providers.md.
   [[nodiscard]] verdict reserve(bool result, std::size_t bytes, std::size_t alignment,
-                                unsigned long long flags) const;
+                                unsigned long long flags, address wish) const;
   void reserved(address start, std::size_t bytes);
   [[nodiscard]] verdict free_addresses(address start, std::size_t bytes) const;
   void addresses_freed(address start);
@@ -159,8 +160,8 @@ class vmm_model {
   /// Whether addresses are taken for ever afterwards.
   [[nodiscard]] bool free_loses(address start) const;
 
-  [[nodiscard]] verdict create(const create_arguments& wanted) const;
-  void created(handle made, const create_arguments& wanted);
+  [[nodiscard]] verdict create(const create_arguments& wanted, int current_device) const;
+  void created(handle made, const create_arguments& wanted, int current_device);
   [[nodiscard]] verdict release(handle of) const;
   void released(handle of);
 
@@ -186,14 +187,14 @@ class vmm_model {
                                       unsigned long long flags) const;
   void exported(handle of, int number);
   [[nodiscard]] verdict import_handle(bool result, std::optional<int> number, int type) const;
-  void imported(handle made, int number, int current_device);
+  void imported(handle made, int number, int type, int current_device);
   void closed(int number) { descriptors_.erase(number); }
 
   // Memory and devices, as far as copies and fills look at them.
   [[nodiscard]] verdict allocate(bool result, std::size_t bytes, int device) const;
   void add_area(address start, std::size_t bytes, area_kind kind, int device);
-  [[nodiscard]] verdict free_allocation(address start) const;
-  void allocation_freed(address start) { areas_.erase(start); }
+  [[nodiscard]] verdict free_allocation(address at) const;
+  void allocation_freed(address at);
   [[nodiscard]] verdict enable_peer(int user, int owner, unsigned flags) const;
   void peer_enabled(int user, int owner) { peers_.insert({user, owner}); }
   [[nodiscard]] verdict disable_peer(int user, int owner) const;
@@ -205,6 +206,8 @@ class vmm_model {
   [[nodiscard]] verdict peer_copy(address to, int to_device, address from, int from_device,
                                   std::size_t bytes) const;
   [[nodiscard]] verdict fill(address to, std::size_t count, std::size_t width, int device) const;
+  /// Of so many elements; all there are where the product is too large.
+  [[nodiscard]] std::size_t bytes_filled(std::size_t count, std::size_t width) const;
   void copied(address to, address from, std::size_t bytes);
   void filled(address to, std::size_t count, std::size_t width, std::uint32_t value);
   [[nodiscard]] std::vector<std::byte> contents(address from, std::size_t bytes) const;
@@ -214,6 +217,10 @@ class vmm_model {
   /// Whether the byte is in memory or addresses that HIP knows.
   [[nodiscard]] bool is_hip_memory(address at) const;
   [[nodiscard]] bool is_inside_pageable(address at, std::size_t bytes) const;
+  [[nodiscard]] bool is_reserved(address at) const;
+  /// Whether the device has the right to all of a range, if that is reserved.
+  [[nodiscard]] bool is_open(address at, std::size_t bytes, int device,
+                             hipMemAccessFlags wanted) const;
   /// Whether mapped memory of the range is of another device than `device`.
   [[nodiscard]] bool is_mapped_of_others(address at, std::size_t bytes, int device) const;
   /// Whether any device has rights to mapped memory of the range.
@@ -224,6 +231,7 @@ class vmm_model {
   [[nodiscard]] object_counts counts() const;
   [[nodiscard]] int right_of(const mapping& of, int device) const;
   [[nodiscard]] const mapping* mapping_at(address at) const;
+  [[nodiscard]] const area* area_at(address at) const;
   [[nodiscard]] const chunk* find(handle of) const;
   [[nodiscard]] bool is_usable(handle of) const;
   [[nodiscard]] bool overlaps_anything(address start, std::size_t bytes) const;
@@ -264,7 +272,9 @@ class vmm_model {
                                              const access_entry& entry) const;
   [[nodiscard]] bool entry_gains_without_link(address at, std::size_t bytes,
                                               const access_entry& entry) const;
+  [[nodiscard]] int place_of(const create_arguments& wanted, int current_device) const;
   void forget_if_dead(handle of);
+  [[nodiscard]] std::map<address, area>::const_iterator freed_by(address at) const;
 
   [[nodiscard]] covering cover(address at, std::size_t bytes) const;
   [[nodiscard]] std::vector<segment> segments(address at, std::size_t bytes) const;

@@ -112,7 +112,7 @@ verdict vmm_model::get_access(bool result, const access_entry* location, address
   judged.require(location != nullptr, "a location");
   judged.require(at != 0, "an address");
   judged.require(mapping_at(at) != nullptr || !rules_.has_virtual_memory, "a mapped address");
-  if (location != nullptr)
+  if (location != nullptr && rules_.has_virtual_memory)
     judged.require(location->location_type == hipMemLocationTypeDevice && exists(location->device),
                    "an existing device");
   return judged;
@@ -164,22 +164,22 @@ void vmm_model::exported(handle of, int number) {
 verdict vmm_model::import_handle(bool result, std::optional<int> number, int type) const {
   verdict judged;
   judged.require(result, "a result");
-  judged.require(type == posix, "POSIX descriptor");
+  judged.require(rules_.imports_any_type || type == posix, "POSIX descriptor");
   judged.require(number && descriptors_.contains(*number), "a descriptor that was exported",
                  rules_.foreign_descriptor);
   judged.require(rules_.has_shareable_handles, "descriptors of chunks", hipErrorNotSupported);
   return judged;
 }
 
-void vmm_model::imported(handle made, int number, int current_device) {
+void vmm_model::imported(handle made, int number, int type, int current_device) {
   const descriptor& source = descriptors_.at(number);
   const int told_device = rules_.imports_to_current_device ? current_device : source.device;
   chunk shared{source.bytes,
                source.device,
-               true,
+               type == posix,
                true,
                1,
-               {hipMemAllocationTypePinned, hipMemLocationTypeDevice, told_device}};
+               {hipMemAllocationTypePinned, hipMemLocationTypeDevice, told_device, type}};
   shared.memory = source.memory;
   chunks_.insert({made, shared});
 }

@@ -25,12 +25,23 @@ void vmm_model::add_area(address start, std::size_t bytes, area_kind kind, int d
   areas_.insert({start, {bytes, kind, device}});
 }
 
-verdict vmm_model::free_allocation(address start) const {
+verdict vmm_model::free_allocation(address at) const {
   verdict judged;
-  const auto found = areas_.find(start);
-  const bool is_ours = found != areas_.end() && found->second.kind == area_kind::device;
-  judged.require(start == 0 || is_ours, "what hipMalloc gave, or null");
+  judged.require(at == 0 || freed_by(at) != areas_.end(), "what hipMalloc gave, or null");
   return judged;
+}
+
+void vmm_model::allocation_freed(address at) {
+  const auto found = freed_by(at);
+  if (found != areas_.end()) areas_.erase(found);
+}
+
+std::map<address, area>::const_iterator vmm_model::freed_by(address at) const {
+  const auto found = rules_.frees_inside ? containing(areas_, at) : areas_.find(at);
+  return found != areas_.end() && (found->second.kind == area_kind::device ||
+                                   (rules_.frees_inside && found->second.kind == area_kind::pinned))
+             ? found
+             : areas_.end();
 }
 
 verdict vmm_model::enable_peer(int user, int owner, unsigned flags) const {
@@ -141,6 +152,14 @@ bool vmm_model::is_hip_memory(address at) const {
   return found.is_whole && found.in->kind != area_kind::pageable;
 }
 
+bool vmm_model::is_reserved(address at) const {
+  return containing(reservations_, at) != reservations_.end();
+}
+
+bool vmm_model::is_open(address at, std::size_t bytes, int device, hipMemAccessFlags wanted) const {
+  return !is_reserved(at) || (cover(at, bytes).is_whole && has_rights(at, bytes, device, wanted));
+}
+
 bool vmm_model::is_inside_pageable(address at, std::size_t bytes) const {
   if (mapping_at(at) != nullptr) return false;
   const covering found = cover(at, bytes);
@@ -189,6 +208,11 @@ verdict vmm_model::copy(address to, address from, std::size_t bytes, int kind, i
   const bool is_kind = kind >= hipMemcpyHostToHost && kind <= hipMemcpyDefault;
   judged.require(is_kind, "a known kind", hipErrorInvalidMemcpyDirection);
   if (!judged.takes_effect() || kind == hipMemcpyDefault) return judged;
+  if (!rules_.copy_checks_kind) {
+    const bool is_of_host = is_inside_pageable(to, bytes) && is_inside_pageable(from, bytes);
+    judged.require(!is_of_host || kind == hipMemcpyHostToHost, "a kind of host memory");
+    return judged;
+  }
   const auto fits = [&](address at, bool host) {
     const covering found = cover(at, bytes);
     if (found.is_mapped) return !host;
@@ -221,12 +245,17 @@ verdict vmm_model::peer_copy(address to, int to_device, address from, int from_d
   return judged;
 }
 
+std::size_t vmm_model::bytes_filled(std::size_t count, std::size_t width) const {
+  return rules_.fill_size_wraps || count <= SIZE_MAX / width ? count * width : SIZE_MAX;
+}
+
 verdict vmm_model::fill(address to, std::size_t count, std::size_t width, int device) const {
   verdict judged;
-  if (count == 0) return judged;
+  const std::size_t bytes = bytes_filled(count, width);
+  if (bytes == 0) return judged;
   judged.require(to % width == 0, "aligned elements");
-  judged.require(count <= SIZE_MAX / width, "as many bytes as there are addresses");
-  const std::size_t bytes = count > SIZE_MAX / width ? SIZE_MAX : count * width;
+  judged.require(rules_.fill_size_wraps || count <= SIZE_MAX / width,
+                 "as many bytes as there are addresses");
   require_side(judged, to, bytes, device, writable);
   const covering found = cover(to, bytes);
   if (!found.is_whole || found.is_mapped) return judged;
@@ -258,7 +287,7 @@ void vmm_model::copied(address to, address from, std::size_t bytes) {
 
 void vmm_model::filled(address to, std::size_t count, std::size_t width, std::uint32_t value) {
   std::vector<std::byte> all(count * width);
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(&all[i * width], &value, width);
+  for (std::size_t at = 0; at < all.size(); at += width) std::memcpy(&all[at], &value, width);
   const std::byte* next = all.data();
   for (const segment& part : segments(to, all.size())) {
     part.memory->write(part.offset, next, part.bytes);
