@@ -67,12 +67,7 @@ child_result ask_alone(const rule& asked) {
 
 /// The column of the linked release.
 std::size_t linked_column() {
-  const child_result child = run_case_in_child("child: the release", stand_in_settings(1, "none"));
-  const std::optional<int> version = answer_of(child);
-  CAPTURE(child.output);
-  REQUIRE(version.has_value());
-  const std::string name =
-      "rocm-" + std::to_string(*version / 10000000) + "." + std::to_string(*version / 100000 % 100);
+  const std::string name = linked_profile();
   const auto found = std::find(profile_names.begin(), profile_names.end(), name);
   INFO("the tables have no column ", name, ": add one to tests/provider/profile_rules.hpp");
   REQUIRE(found != profile_names.end());
@@ -122,12 +117,6 @@ TEST_CASE("child: one question" * doctest::skip()) {
     std::_Exit(0);  // what the question left behind is none of its business
   }
   FAIL("there is no question \"", question, "\"");
-}
-
-TEST_CASE("child: the release" * doctest::skip()) {
-  int version = 0;
-  REQUIRE(hipRuntimeGetVersion(&version) == hipSuccess);
-  std::printf("%s%d\n", answer_mark.data(), version);
 }
 
 TEST_CASE("amd: virtual memory is as the column of the runtime's release says") {

@@ -12,4 +12,8 @@ namespace hipvmm::test {
 /// Settings ("NAME=value") that give it `devices` GPUs with the links that `peers` lists.
 [[nodiscard]] std::vector<std::string> stand_in_settings(int devices, const std::string& peers);
 
+/// The profile of the linked release, such as rocm-6.4. The runtime is asked in a process of its
+/// own, so that children of this one can be forked.
+[[nodiscard]] std::string linked_profile();
+
 }  // namespace hipvmm::test
