@@ -232,6 +232,10 @@ exclusion lockstep::exclusion_of_work(const operation& each) const {
   if (model_.rules().peer_access_grants_mappings &&
       (is_mapped_of_peers(to, bytes, each) || (is_copy && is_mapped_of_peers(from, bytes, each))))
     return exclusion::peer_access;
+  const bool has_peers = std::any_of(devices.begin(), devices.end(),
+                                     [&](int device) { return device != each.device; });
+  // Peer access is not enabled by itself there.
+  if (!model_.rules().has_virtual_memory && has_peers) return exclusion::fault;
   for (const int one : devices)
     for (const int other : devices)
       if (exists(one) && exists(other) && !reaches(one, other)) return exclusion::work_without_link;
