@@ -50,6 +50,8 @@ exclusion lockstep::exclusion_of(const operation& each) const {
       return is_refused ? exclusion::refused_free : exclusion::none;
     }
     case kind::create:
+      if (!model_.rules().has_virtual_memory && each.bytes % model_.of().granularity != 0)
+        return exclusion::unmended;
       return each.location_type == hip_compat::host_location ? exclusion::memory_of_host
                                                              : exclusion::none;
     case kind::map: {
@@ -141,7 +143,8 @@ exclusion lockstep::exclusion_of_access(const operation& each) const {
       has_entry([](const access_entry& entry) { return entry.device == device_count; }))
     return exclusion::unmended;
   const address first = slots_.resolve(each.at);
-  if (model_.rules().access_sums_from_first && has_unequal_mappings(first))
+  if (model_.rules().access_sums_from_first &&
+      (has_unequal_mappings(first) || spans_several(first, each.bytes)))
     return exclusion::access_order;
   if (has_entry([&](const access_entry& entry) {
         return exists(entry.device) && lacks_link(first, each.bytes, entry.device);
@@ -167,6 +170,11 @@ bool lockstep::ends_inside(address at, std::size_t bytes) const {
   const address last = at + bytes;
   const mapping* const cut = model_.mapping_at(last);
   return cut != nullptr && !model_.mappings().contains(last) && model_.mapping_at(at) != nullptr;
+}
+
+bool lockstep::spans_several(address at, std::size_t bytes) const {
+  const mapping* const in = model_.mapping_at(at);
+  return in != nullptr && bytes > in->bytes;
 }
 
 bool lockstep::has_unequal_mappings(address at) const {
@@ -224,6 +232,8 @@ exclusion lockstep::exclusion_of_work(const operation& each) const {
     });
   };
   const bool is_known_kind = each.type >= hipMemcpyHostToHost && each.type <= hipMemcpyDefault;
+  if (each.what == kind::copy && !is_known_kind && !model_.rules().has_virtual_memory)
+    return exclusion::unmended;
   if (bytes == 0)
     return each.what == kind::copy && !is_known_kind ? exclusion::unmended : exclusion::none;
   if (each.what == kind::peer_copy && exists(each.device) && exists(each.peer) &&
