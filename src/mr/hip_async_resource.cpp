@@ -17,6 +17,7 @@
 #include "mr/misaligned.hpp"
 #include "mr/pending_frees.hpp"
 #include "mr/stream_wait.hpp"
+#include "vmm/retirement.hpp"
 
 namespace hipvmm::mr {
 
@@ -192,10 +193,12 @@ void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std:
 }
 
 void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t bytes) {
-  void* pointer = nullptr;
-  detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get()),
-                          "hipMallocFromPoolAsync", device(), bytes);
-  return pointer;
+  return detail::make_with_reclaim([&] {
+    void* pointer = nullptr;
+    detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get()),
+                            "hipMallocFromPoolAsync", device(), bytes);
+    return pointer;
+  });
 }
 
 // What streams wait for is kept off HIP's pool, so HIP sees idle blocks only.

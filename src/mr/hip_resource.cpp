@@ -6,6 +6,7 @@
 #include "core/check.hpp"
 #include "mr/misaligned.hpp"
 #include "mr/stream_wait.hpp"
+#include "vmm/retirement.hpp"
 
 namespace hipvmm::mr {
 
@@ -27,7 +28,9 @@ void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t b
 }
 
 void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  device_allocation memory{device_, bytes};
+  device_allocation memory = detail::make_with_reclaim([&] {
+    return device_allocation{device_, bytes};
+  });
   if (!detail::is_aligned(memory.get(), alignment))
     detail::throw_misaligned("hip_resource", "hipMalloc", alignment);
   return memory.release();

@@ -3,14 +3,18 @@
 #include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
 
+#include <cstddef>
 #include <memory>
 #include <stdexcept>
 #include <utility>
 
+#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
+#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "support/fault_sweep.hpp"
 #include "support/host_profile.hpp"
 
@@ -110,6 +114,31 @@ TEST_CASE("imported_pool: data of no block and descriptors of no pool are refuse
                        doctest::Contains("does not take the data"), std::invalid_argument);
   const shareable_handle file{::memfd_create("no pool", MFD_CLOEXEC), 0};
   CHECK_THROWS_AS(mr::imported_pool(file, device_ref{0}), hip_error);
+}
+
+TEST_CASE("hip_async_resource, hip_resource: retired memory is waited for before a refusal") {
+  const device_ref device{0};
+  const stream used{device};
+  drain_retired_memory();
+  const std::size_t most = align_down(device.free_memory() / 4 * 3, MiB);
+  const auto check = [&](mr::memory_resource& resource, auto give_all_back) {
+    for (int round = 0; round < 10; ++round) {
+      {
+        growable_device_vector<std::byte> ends{device};
+        ends.resize_uninitialized(most);
+      }
+      void* memory = nullptr;
+      CHECK_NOTHROW(memory = resource.allocate(used, most));
+      if (memory != nullptr) resource.deallocate(used, memory, most);
+      used.synchronize();
+      give_all_back();
+    }
+  };
+  mr::hip_resource plain{device};
+  check(plain, [] {});
+  if (pools_are_missing()) return;
+  mr::hip_async_resource pooled{device};
+  check(pooled, [&] { pooled.trim_to(0); });
 }
 
 }  // namespace hipvmm::test
