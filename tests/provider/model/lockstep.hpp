@@ -112,6 +112,9 @@ class lockstep {
   [[nodiscard]] handle handle_of(std::uint8_t slot) const;
   void use_device(int device);
   void wait_for_devices();
+  /// Waits until AMD's runtime has dropped all commands: up to 6.4 one holds the record of the
+  /// addresses that it used, and the next reservation there loses its own.
+  void outlast_commands();
   void allocate_pinned();
   [[nodiscard]] address wish_of(const operation& each);
 

@@ -170,6 +170,7 @@ std::optional<std::string> lockstep::give_back() {
     }
     model_.released(held->first);
   }
+  if (use_ == provider_use::runtime) outlast_commands();
   const auto reservations = model_.reservations();
   for (const auto& [start, each] : reservations) {
     // Nobody can give these back.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What is not asked of AMD's runtime in lockstep, for the answer is not its own.
 #include <algorithm>
+#include <future>
 #include <iterator>
 
 #include "core/hip_compat.hpp"
@@ -34,6 +35,22 @@ const char* text_of(exclusion why) {
       "a GPU would fault",
       "the host provider differs, and was not mended"};
   return texts[static_cast<std::size_t>(why)];
+}
+
+void lockstep::outlast_commands() {
+  wait_for_devices();
+  // The runtime's one thread for handlers drops them; the second function begins after it has.
+  for (int turn = 0; turn < 2; ++turn) {
+    std::promise<void> ran;
+    must(hipStreamAddCallback(
+             streams_[0],
+             [](hipStream_t, hipError_t, void* promise) {
+               static_cast<std::promise<void>*>(promise)->set_value();
+             },
+             &ran, 0),
+         "hipStreamAddCallback");
+    ran.get_future().wait();
+  }
 }
 
 exclusion lockstep::exclusion_of(const operation& each) const {

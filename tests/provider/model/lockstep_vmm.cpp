@@ -55,8 +55,7 @@ void lockstep::reserve(const operation& each) {
 void lockstep::address_free(const operation& each) {
   const address at = slots_.resolve(each.at);
   const verdict expected = model_.free_addresses(at, each.bytes);
-  // AMD's runtime 6.4 may otherwise lose the record of the next reservation there.
-  if (use_ == provider_use::runtime) wait_for_devices();
+  if (use_ == provider_use::runtime) outlast_commands();
   const hipError_t given = hipMemAddressFree(pointer_to(at), each.bytes);
   if (judge(expected, given)) {
     model_.addresses_freed(at);
@@ -66,7 +65,10 @@ void lockstep::address_free(const operation& each) {
 }
 
 void lockstep::create(const operation& each) {
-  const int current = exists(each.peer) ? each.peer : 0;
+  // Threads beside each other share a budget, which is made for memory of the devices that are
+  // named.
+  const int chosen = use_ == provider_use::shared ? each.device : each.peer;
+  const int current = exists(chosen) ? chosen : 0;
   use_device(current);
   const create_arguments wanted{each.has_result,  each.has_argument,  each.bytes,
                                 each.type,        each.location_type, each.device,
