@@ -119,13 +119,7 @@ void write(const options& chosen, const bench::settings& settings, const bench::
 int run(const options& chosen, int argc, char** argv) {
   const bench::settings settings = settings_of(chosen);
   const hipvmm::device_ref device = settings.device;
-  bench::origin origin = bench::describe_origin(
-      std::string{HIPVMM_PROVIDER_NAME} + ", device " + std::to_string(device.ordinal()) + " (" +
-          device.name() + ") with " + hipvmm::format_bytes(device.total_memory()),
-      argc, argv);
-  if (!chosen.machine.empty()) origin.machine += ", " + chosen.machine;
-  std::printf("%s | %s | %s\n%s\n\n", origin.date.c_str(), origin.machine.c_str(),
-              origin.provider.c_str(), origin.command.c_str());
+  const bench::origin origin = bench::print_origin(device, chosen.machine, argc, argv);
   warm_up(device);
   bench::results all{"growth_bench"};
   for (const named_scenario& scenario : scenarios) {

@@ -138,6 +138,17 @@ origin describe_origin(const std::string& provider, int argc, char** argv) {
   return {today(), describe_machine(), provider, describe_command(argc, argv)};
 }
 
+origin print_origin(hipvmm::device_ref device, const std::string& machine, int argc, char** argv) {
+  origin found = describe_origin(std::string{HIPVMM_PROVIDER_NAME} + ", device " +
+                                     std::to_string(device.ordinal()) + " (" + device.name() +
+                                     ") with " + hipvmm::format_bytes(device.total_memory()),
+                                 argc, argv);
+  if (!machine.empty()) found.machine += ", " + machine;
+  std::printf("%s | %s | %s\n%s\n\n", found.date.c_str(), found.machine.c_str(),
+              found.provider.c_str(), found.command.c_str());
+  return found;
+}
+
 void print_table(const std::vector<measurement>& rows) {
   std::printf("%-34s %-24s %7s %10s %7s %12s %12s %12s %11s %10s %8s %12s %12s %10s %7s %7s\n",
               "scenario", "method", "steps", "bytes", "samples", "median us", "min us", "max us",

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <hipvmm/core/device.hpp>
 #include "call_count.hpp"
 
 namespace bench {
@@ -76,6 +77,9 @@ struct origin {
 };
 
 [[nodiscard]] origin describe_origin(const std::string& provider, int argc, char** argv);
+/// The same for figures of a device, with what else is said of the machine, printed as well.
+[[nodiscard]] origin print_origin(hipvmm::device_ref device, const std::string& machine, int argc,
+                                  char** argv);
 
 /// A cell of CSV that holds any text.
 [[nodiscard]] std::string quoted(const std::string& text);

@@ -110,13 +110,7 @@ int run(const options& chosen, int argc, char** argv) {
   settings.common.repeats = chosen.repeats;
   settings.epochs = chosen.epochs;
   if (chosen.busy) settings.busy_bytes = chosen.busy_bytes;
-  bench::origin origin = bench::describe_origin(
-      std::string{HIPVMM_PROVIDER_NAME} + ", device " + std::to_string(device.ordinal()) + " (" +
-          device.name() + ") with " + hipvmm::format_bytes(device.total_memory()),
-      argc, argv);
-  if (!chosen.machine.empty()) origin.machine += ", " + chosen.machine;
-  std::printf("%s | %s | %s\n%s\n\n", origin.date.c_str(), origin.machine.c_str(),
-              origin.provider.c_str(), origin.command.c_str());
+  const bench::origin origin = bench::print_origin(device, chosen.machine, argc, argv);
   const std::vector<bench::trace_contender> contenders = contenders_of(chosen, device);
   hipvmm::set_error_handler(count_reported);
   bench::results all{"trace_bench"};
