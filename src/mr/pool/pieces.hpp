@@ -88,7 +88,7 @@ class sparse_array {
 
 /// What is known of pieces, and of larger blocks that caches may have, by their offset, without a
 /// lock: the class, whether a caller or a cache has it, and the user, the index of the ledger of
-/// the stream that took it or gave it back last. Finds wrong sizes and what is given back twice.
+/// the stream that took it or gave it back last. Finds wrong sizes and double frees.
 class piece_map {
  public:
   /// No user: the stream is gone. More ledgers than this cannot be told apart.
@@ -126,7 +126,7 @@ class piece_map {
     return mark_at(offset) != nullptr;
   }
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
-    return cached_by(offset) != nobody;
+    return known_at(offset).is_cached;
   }
   /// Whose stream a caller took it in. Pre: it is a piece.
   [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
