@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
 #include "results.hpp"
