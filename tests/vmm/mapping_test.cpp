@@ -45,8 +45,12 @@ TEST_CASE_FIXTURE(four_granules, "mapping: a chunk that does not fit throws") {
   CHECK_THROWS_AS((mapping{reservation, 5 * granule(), chunk}), std::invalid_argument);
 }
 
-TEST_CASE_FIXTURE(four_granules, "mapping: an address that is taken throws hip_error") {
-  mapping map{reservation, granule(), chunk};
+TEST_CASE("mapping: an address that is taken throws hip_error") {
+  // Kept to the end of the process: on ROCm 7.2.4 a refused map leaves its record to the next
+  // reservation of the same addresses (docs/rocm.md, refused_map_stays).
+  static const address_reservation& reservation = *new address_reservation{4 * granule()};
+  const physical_chunk chunk{first_device, granule()};
+  const mapping map{reservation, granule(), chunk};
   set_access(map.get(), map.bytes(), {first_device, access_right::read_write});
   const physical_chunk other{first_device, granule()};
   CHECK_THROWS_AS((mapping{reservation, granule(), other, map_answer::verified}), hip_error);
