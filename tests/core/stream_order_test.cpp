@@ -136,7 +136,7 @@ TEST_CASE("stream_watcher: an event whose handle was given away tells nothing fr
   event given_away;
   const note_taker told;
   known_before.record(writer);
-  static_cast<void>(known_before.get());
+  REQUIRE(hipEventSynchronize(known_before.get()) == hipSuccess);
   reader.wait(known_before);
   CHECK(known_before.is_done());
 
