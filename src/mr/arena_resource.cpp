@@ -7,7 +7,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
-#include "mr/pool/upstream_memory.hpp"
+#include "mr/pool/upstream_backend.hpp"
 #include "mr/pool_state.hpp"
 
 namespace hipvmm::mr {
@@ -20,11 +20,11 @@ device_ref device_of_arena(const memory_resource& upstream) {
 std::size_t limit_of_arena(std::optional<std::size_t> arena_size, device_ref device) {
   const std::size_t chosen = arena_size ? *arena_size : device.free_memory() / 2;
   const std::size_t limit =
-      align_down(std::min(chosen, pool::most_upstream_addresses), pool::engine::unit);
+      align_down(std::min(chosen, pool::most_upstream_addresses), pool::block_allocator::unit);
   if (limit == 0)
     throw std::invalid_argument{"arena_resource: an arena_size of " + std::to_string(chosen) +
                                 " bytes holds nothing; it comes in units of " +
-                                std::to_string(pool::engine::unit)};
+                                std::to_string(pool::block_allocator::unit)};
   return limit;
 }
 
@@ -66,8 +66,8 @@ arena_resource::arena_resource(memory_resource* upstream, std::optional<std::siz
   // Superblocks that come and go leave holes between the others.
   const std::size_t addresses = std::min(8 * limit, pool::most_upstream_addresses);
   state_ = std::make_unique<pool_state>(
-      pool_texts{"arena_resource", why_arena_is_short}, owner,
-      std::make_unique<pool::upstream_memory>(*upstream, addresses, 0), limit, pool_options{});
+      pool_messages{"arena_resource", why_arena_is_short}, owner,
+      std::make_unique<pool::upstream_backend>(*upstream, addresses, 0), limit, pool_options{});
   state_->expect_all_devices();
 }
 
@@ -85,23 +85,23 @@ void arena_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t
 
 void* arena_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
   return allocate_or_dump(*state_, dumps_, bytes,
-                          [&] { return state_->allocate(state_->books.idle(), bytes, alignment); });
+                          [&] { return state_->allocate(state_->allocator.idle(), bytes, alignment); });
 }
 
 void arena_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions([&] { state_->deallocate(state_->books.idle(), pointer, bytes); });
+  detail::report_exceptions([&] { state_->deallocate(state_->allocator.idle(), pointer, bytes); });
 }
 
 std::size_t arena_resource::trim_to(std::size_t bytes_to_keep,
                                     std::chrono::steady_clock::time_point deadline) {
-  return state_->books.trim(bytes_to_keep, deadline);
+  return state_->allocator.trim(bytes_to_keep, deadline);
 }
 
 void arena_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
   state_->note_stream_wait(waiter, other);
 }
 
-void arena_resource::forget_stream(stream_ref stream) { state_->books.forget(stream); }
+void arena_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
 
 pool_statistics arena_resource::statistics() const { return state_->statistics(); }
 

@@ -10,7 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/log.hpp"
-#include "mr/pool/upstream_memory.hpp"
+#include "mr/pool/upstream_backend.hpp"
 #include "mr/pool_report.hpp"
 
 namespace hipvmm::mr {
@@ -18,29 +18,29 @@ namespace {
 
 /// Pre: less than any device's memory.
 constexpr std::size_t in_units(std::size_t bytes) noexcept {
-  return (bytes + pool::engine::unit - 1) & ~(pool::engine::unit - 1);
+  return (bytes + pool::block_allocator::unit - 1) & ~(pool::block_allocator::unit - 1);
 }
 
 }  // namespace
 
-pool_state::pool_state(const pool_texts& names, device_ref owner,
-                       std::unique_ptr<pool::addressed_side> from, std::size_t maximum_bytes,
+pool_state::pool_state(const pool_messages& names, device_ref owner,
+                       std::unique_ptr<pool::addressed_backend> from, std::size_t maximum_bytes,
                        const pool_options& options)
     : texts{names},
       device{owner},
       memory{std::move(from)},
       maximum{maximum_bytes},
-      marks{owner},
+      fences{owner},
       base{memory->base()},
       address_bytes{memory->address_bytes()},
       on_slabs{!memory->moves_chunks()},
-      books{*memory, marks, base},
+      allocator{*memory, fences, base},
       threshold{options.release_threshold},
       reuse{options.reuse} {
-  books.set_limit(maximum);
-  books.set_rules(rules());
+  allocator.set_limit(maximum);
+  allocator.set_reuse(reuse);
   detail::log<log_level::info>([&] {
-    return books.name() + " has at most " + format_bytes(maximum) + " of device " +
+    return allocator.name() + " has at most " + format_bytes(maximum) + " of device " +
            std::to_string(device.ordinal()) + ": " + memory->explain();
   });
 }
@@ -59,7 +59,7 @@ void* pool_state::serve(std::size_t bytes, Allocate allocate) {
       cause.emplace(error);
     }
     // Idle slabs of other sizes are of no use to it.
-    if (on_slabs && bytes <= maximum && books.trim(0, {}) != 0) {
+    if (on_slabs && bytes <= maximum && allocator.trim(0, {}) != 0) {
       supply.forget_refusal();
       continue;
     }
@@ -75,17 +75,17 @@ void* pool_state::serve(std::size_t bytes, Allocate allocate) {
   }
 }
 
-void* pool_state::allocate(pool::stream_ledger& user, std::size_t bytes, std::size_t alignment) {
-  constexpr std::size_t unit = pool::engine::unit;
+void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment) {
+  constexpr std::size_t unit = pool::block_allocator::unit;
   if (on_slabs && alignment > memory->granularity())
     throw unsupported{
         texts.name + (": an alignment of " + std::to_string(alignment)) +
         " bytes, more than the slabs have that its memory consists of: ask for at most " +
         std::to_string(memory->granularity())};
   return serve(bytes, [&]() -> std::optional<std::size_t> {
-    // More than the addresses hold is not asked of the books, whose sums would overflow.
+    // More than the addresses hold is not asked of the allocator, whose sums would overflow.
     if (bytes > maximum || alignment > address_bytes) return std::nullopt;
-    return books.allocate(user, align_up(bytes, unit), std::max(alignment, unit));
+    return allocator.allocate(user, align_up(bytes, unit), std::max(alignment, unit));
   });
 }
 
@@ -94,14 +94,14 @@ void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cau
   const out_of_memory failure = cause ? out_of_memory{*cause, why}
                                       : out_of_memory{exhausted::device_memory, device.ordinal(),
                                                       bytes, device.free_memory(), why};
-  detail::log<log_level::error>([&] { return books.name() + ": " + failure.what(); });
+  detail::log<log_level::error>([&] { return allocator.name() + ": " + failure.what(); });
   throw failure;
 }
 
 pool_statistics pool_state::statistics() {
-  books.end_old_addresses();
-  const pool::engine_counters counted = books.counters();
-  const pool::telemetry seen = books.look();
+  allocator.unmap_old_addresses();
+  const pool::pool_counters counted = allocator.counters();
+  const pool::usage seen = allocator.usage_snapshot();
   pool_statistics result{};
   result.reserved_current = seen.physical_bytes;
   result.reserved_high = counted.physical_high;
@@ -138,12 +138,12 @@ std::string pool_state::report() {
 
 void pool_state::expect_all_devices() {
   const int count = device_count();
-  for (int ordinal = 0; ordinal < count; ++ordinal) marks.add(device_ref{ordinal});
+  for (int ordinal = 0; ordinal < count; ++ordinal) fences.add(device_ref{ordinal});
 }
 
 bool pool_state::ends_unused() noexcept {
   std::size_t used = 0;
-  detail::report_exceptions([&] { used = books.look().used_bytes; });
+  detail::report_exceptions([&] { used = allocator.usage_snapshot().used_bytes; });
   if (used != 0)
     detail::report_exceptions([&] {
       throw std::logic_error{texts.name + (": it ends with " + format_bytes(used)) +
@@ -156,33 +156,33 @@ void pool_state::finish() noexcept {
   bool settled = false;
   if (ends_unused())
     detail::report_exceptions([&] {
-      books.settle();
+      allocator.drain();
       settled = true;
     });
   // What callers have left behind may be in use anywhere.
-  if (!settled) detail::report_exceptions([this] { marks.synchronize(); });
+  if (!settled) detail::report_exceptions([this] { fences.synchronize(); });
 }
 
-void pool_state::deallocate(pool::stream_ledger& user, void* pointer, std::size_t bytes) {
+void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t bytes) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (!offset) return refuse(pointer, bytes, "the address is none of this pool's");
-  const std::size_t held = align_up(bytes, pool::engine::unit);
+  const std::size_t held = align_up(bytes, pool::block_allocator::unit);
   bool taken = false;
   if (user.thread() == 0) {
-    taken = books.deallocate(user, *offset, held);
+    taken = allocator.deallocate(user, *offset, held);
   } else {
     try {
-      taken = books.deallocate_and_mark(user, *offset, held);
+      taken = allocator.deallocate_and_record(user, *offset, held);
     } catch (const std::invalid_argument& captured) {
       return refuse(pointer, bytes, captured.what());
     } catch (const std::exception&) {
       // Without a mark nobody could tell when the memory is free: now it is.
-      marks.synchronize();
-      taken = books.deallocate(books.idle(), *offset, held);
+      fences.synchronize();
+      taken = allocator.deallocate(allocator.idle(), *offset, held);
     }
   }
   if (!taken) {
-    const auto found = books.find(*offset);
+    const auto found = allocator.find(*offset);
     return refuse(pointer, bytes,
                   found ? "the allocation there has " + std::to_string(found->bytes) + " bytes"
                         : "no allocation begins there; it may have been given back before");
@@ -192,14 +192,14 @@ void pool_state::deallocate(pool::stream_ledger& user, void* pointer, std::size_
 }
 
 void pool_state::deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
-  pool::stream_ledger* user = nullptr;
+  pool::stream_state* user = nullptr;
   try {
     if (deallocate_cached(stream, pointer, bytes)) return;
-    user = &ledger_of(stream);
+    user = &state_of(stream);
   } catch (const std::exception&) {
-    // Without a ledger nobody could tell when the memory is free: now it is.
-    marks.synchronize();
-    user = &books.idle();
+    // Without a state nobody could tell when the memory is free: now it is.
+    fences.synchronize();
+    user = &allocator.idle();
   }
   deallocate(*user, pointer, bytes);
 }
@@ -207,54 +207,55 @@ void pool_state::deallocate(stream_ref stream, void* pointer, std::size_t bytes)
 void pool_state::deallocate(void* pointer) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (!offset) return refuse(pointer, 0, "the address is none of this pool's");
-  const auto found = books.find(*offset);
+  const auto found = allocator.find(*offset);
   if (!found)
     return refuse(pointer, 0, "no allocation begins there; it may have been given back before");
   if (found->user == nullptr) {
-    marks.synchronize();
-    return deallocate(books.idle(), pointer, found->bytes);
+    fences.synchronize();
+    return deallocate(allocator.idle(), pointer, found->bytes);
   }
   // Nobody says which streams have used it: all work comes first, as it does for hipFree.
-  if (found->user->is_idle()) marks.synchronize();
+  if (found->user->is_idle()) fences.synchronize();
   if (found->user->thread() != 0 || found->user->is_idle())
     return deallocate(*found->user, pointer, found->bytes);
   deallocate(found->user->stream(), pointer, found->bytes);
 }
 
 void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
-  const pool::engine::small_user user = books.small_user_of(stream);
-  if (bytes <= pool::largest_piece) {
+  const pool::block_allocator::small_user user = allocator.small_user_of(stream);
+  if (bytes <= pool::largest_small_block) {
     const std::size_t index = pool::classes.of(bytes);
-    const std::size_t cached = books.cached_piece(user, index);
-    if (cached != pool::piece_cache::npos) return address_of(cached);
-    return serve(bytes, [&] { return books.allocate_piece(*user.ledger, *user.cache, index); });
+    const std::size_t cached = allocator.cached_small_block(user, index);
+    if (cached != pool::thread_cache::npos) return address_of(cached);
+    return serve(bytes,
+                 [&] { return allocator.allocate_small_block(*user.state, *user.cache, index); });
   }
   if (bytes <= maximum) {
-    const std::size_t cached = books.cached_block(user, in_units(bytes));
-    if (cached != pool::piece_cache::npos) return address_of(cached);
+    const std::size_t cached = allocator.cached_block(user, in_units(bytes));
+    if (cached != pool::thread_cache::npos) return address_of(cached);
   }
   return serve(bytes, [&]() -> std::optional<std::size_t> {
     if (bytes > maximum) return std::nullopt;
-    return books.allocate_block(*user.ledger, *user.cache, in_units(bytes));
+    return allocator.allocate_block(*user.state, *user.cache, in_units(bytes));
   });
 }
 
 bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (bytes == 0 || bytes > maximum || !offset || is_per_thread(stream)) return false;
-  const pool::engine::small_user user = books.small_user_of(stream);
-  if (bytes <= pool::largest_piece)
-    return books.deallocate_piece(*user.ledger, *user.cache, pool::classes.of(bytes), *offset);
+  const pool::block_allocator::small_user user = allocator.small_user_of(stream);
+  if (bytes <= pool::largest_small_block)
+    return allocator.deallocate_small_block(*user.state, *user.cache, pool::classes.of(bytes), *offset);
   // What a cache keeps is not released: with a threshold large memory goes past it.
   return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
-         books.deallocate_block(*user.ledger, *user.cache, *offset, in_units(bytes));
+         allocator.deallocate_block(*user.state, *user.cache, *offset, in_units(bytes));
 }
 
 void pool_state::release_excess() {
   const std::size_t keep = threshold.load(std::memory_order_relaxed);
-  const pool::engine_counters now = books.counters();
+  const pool::pool_counters now = allocator.counters();
   if (now.physical_bytes <= std::max(keep, now.used_bytes)) return;
-  if (!releasing.request()) books.trim(keep, std::chrono::steady_clock::time_point{});
+  if (!releasing.request()) allocator.trim(keep, std::chrono::steady_clock::time_point{});
 }
 
 void pool_state::release_some() noexcept {
@@ -262,7 +263,7 @@ void pool_state::release_some() noexcept {
   constexpr std::chrono::microseconds shortest = 20us;
   constexpr std::chrono::microseconds longest = 1000us;
   detail::report_exceptions([&] {
-    const auto done = books.trim_some(threshold.load(std::memory_order_relaxed));
+    const auto done = allocator.trim_some(threshold.load(std::memory_order_relaxed));
     if (!done.may_go_on && !done.keeps_aliases) {
       pause = 0us;
       return;

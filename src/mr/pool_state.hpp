@@ -13,40 +13,37 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "core/background_task.hpp"
-#include "mr/pool/device_side.hpp"
-#include "mr/pool/engine.hpp"
-#include "mr/pool/event_marks.hpp"
+#include "mr/pool/block_allocator.hpp"
+#include "mr/pool/device_backend.hpp"
+#include "mr/pool/event_fences.hpp"
 #include "mr/pool/order_watch.hpp"
 
 namespace hipvmm::mr {
 
 /// What a pool is called in messages, and why it says that it refuses a request.
-struct pool_texts {
+struct pool_messages {
   const char* name;
   std::string (*why_short)(const pool_statistics& now, std::size_t bytes, std::size_t maximum);
 };
 
-/// What a pool is made of: memory, marks, the books of both, and what its user has set.
+/// What a pool is made of: memory, fences, the allocator of both, and what its user has set.
 struct pool_state {
-  pool_state(const pool_texts& texts, device_ref owner, std::unique_ptr<pool::addressed_side> from,
-             std::size_t maximum_bytes, const pool_options& options);
+  pool_state(const pool_messages& texts, device_ref owner,
+             std::unique_ptr<pool::addressed_backend> from, std::size_t maximum_bytes,
+             const pool_options& options);
 
-  [[nodiscard]] pool::reuse_rules rules() const {
-    return {reuse.follow_event_dependencies, reuse.allow_opportunistic,
-            reuse.allow_internal_dependencies};
-  }
   [[nodiscard]] bool is_per_thread(stream_ref stream) const noexcept {
     return stream == per_thread;
   }
-  [[nodiscard]] pool::stream_ledger& ledger_of(stream_ref stream) {
-    return is_per_thread(stream) ? books.ledger_of_thread(stream) : books.ledger_of(stream);
+  [[nodiscard]] pool::stream_state& state_of(stream_ref stream) {
+    return is_per_thread(stream) ? allocator.state_of_thread(stream) : allocator.state_of(stream);
   }
   void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-    if (alignment <= pool::engine::unit && !is_per_thread(stream))
+    if (alignment <= pool::block_allocator::unit && !is_per_thread(stream))
       return allocate_cached(stream, bytes);
-    return allocate(ledger_of(stream), bytes, alignment);
+    return allocate(state_of(stream), bytes, alignment);
   }
-  void* allocate(pool::stream_ledger& user, std::size_t bytes, std::size_t alignment);
+  void* allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment);
   /// By way of the caches.
   void* allocate_cached(stream_ref stream, std::size_t bytes);
   /// False, nothing done, for what does not go into a cache.
@@ -68,13 +65,13 @@ struct pool_state {
   [[nodiscard]] void* address_of(std::size_t offset) const noexcept {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset) : base + offset);
   }
-  void deallocate(pool::stream_ledger& user, void* pointer, std::size_t bytes);
+  void deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
-  /// By address alone. Throws: hip_error where that takes a wait which a capture forbids; then the
-  /// memory stays allocated.
+  /// By address alone. Throws: hip_error where that takes a wait which a capture forbids;
+  /// then the memory stays allocated.
   void deallocate(void* pointer);
   void note_stream_wait(stream_ref waiter, stream_ref other) {
-    if (waiter != other) books.note_follows(ledger_of(waiter), ledger_of(other));
+    if (waiter != other) allocator.add_dependency(state_of(waiter), state_of(other));
   }
   /// Has what is held beyond the threshold given back when its last use is over, by the library's
   /// background worker; where there is none, what can go goes now.
@@ -88,16 +85,16 @@ struct pool_state {
   /// The same, and waits for all that may still use the memory, which then may go.
   void finish() noexcept;
 
-  const pool_texts texts;
+  const pool_messages texts;
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();
-  std::unique_ptr<pool::addressed_side> memory;
+  std::unique_ptr<pool::addressed_backend> memory;
   std::size_t maximum;
-  pool::event_marks marks;
+  pool::event_fences fences;
   std::uintptr_t base;
   std::size_t address_bytes;
   bool on_slabs;
-  pool::engine books;
+  pool::block_allocator allocator;
   std::atomic<std::size_t> threshold;
   std::atomic<std::uint64_t> callbacks{0};
 
@@ -108,7 +105,7 @@ struct pool_state {
   std::chrono::microseconds pause{0};  // of the worker, before it looks again
   // Settled before anything that it uses ends.
   detail::background_task releasing{[this] { release_some(); }};
-  pool::order_watch watch{books, device};
+  pool::order_watch watch{allocator, device};
 };
 
 }  // namespace hipvmm::mr

@@ -9,7 +9,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
-#include "mr/pool/device_side.hpp"
+#include "mr/pool/device_backend.hpp"
 #include "mr/pool_report.hpp"
 #include "mr/pool_state.hpp"
 
@@ -43,28 +43,28 @@ std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::siz
 }  // namespace
 
 struct vmm_pool_resource::state : pool_state {
-  state(device_ref owner, std::unique_ptr<pool::device_side> from, std::size_t allowed,
+  state(device_ref owner, std::unique_ptr<pool::device_backend> from, std::size_t allowed,
         const pool_options& options)
       : pool_state{{"vmm_pool_resource", shortage_of}, owner, std::move(from), allowed, options} {}
 
   [[nodiscard]] static std::unique_ptr<state> make(device_ref owner, const pool_options& options) {
     const std::size_t wanted = wanted_maximum(owner, options);
-    auto from = pool::device_side::make(owner, addresses_for_memory * wanted, options.shareable,
-                                        options.fallback);
+    auto from = pool::device_backend::make(owner, addresses_for_memory * wanted, options.shareable,
+                                           options.fallback);
     const std::size_t allowed = maximum_of(options, wanted, from->granularity());
     return std::make_unique<state>(owner, std::move(from), allowed, options);
   }
 
-  /// What device_side::make() gave.
-  [[nodiscard]] pool::device_side& rights() const noexcept {
-    return static_cast<pool::device_side&>(*memory);
+  /// What device_backend::make() gave.
+  [[nodiscard]] pool::device_backend& rights() const noexcept {
+    return static_cast<pool::device_backend&>(*memory);
   }
 };
 
 vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)
     : state_{state::make(device, options)} {
-  state_->books.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
-  if (state_->books.counters().physical_bytes < options.initial_bytes)
+  state_->allocator.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
+  if (state_->allocator.counters().physical_bytes < options.initial_bytes)
     state_->fail(options.initial_bytes, std::nullopt);
 }
 
@@ -80,11 +80,11 @@ void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::siz
 }
 
 void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return state_->allocate(state_->books.idle(), bytes, alignment);
+  return state_->allocate(state_->allocator.idle(), bytes, alignment);
 }
 
 void vmm_pool_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions([&] { state_->deallocate(state_->books.idle(), pointer, bytes); });
+  detail::report_exceptions([&] { state_->deallocate(state_->allocator.idle(), pointer, bytes); });
 }
 
 void vmm_pool_resource::deallocate(void* pointer) noexcept {
@@ -95,7 +95,7 @@ void vmm_pool_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
   state_->note_stream_wait(waiter, other);
 }
 
-void vmm_pool_resource::forget_stream(stream_ref stream) { state_->books.forget(stream); }
+void vmm_pool_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
 
 pool_reuse vmm_pool_resource::reuse() const {
   const std::lock_guard lock{state_->settings};
@@ -105,33 +105,33 @@ pool_reuse vmm_pool_resource::reuse() const {
 void vmm_pool_resource::set_reuse(pool_reuse reuse) {
   const std::lock_guard lock{state_->settings};
   state_->reuse = reuse;
-  state_->books.set_rules(state_->rules());
+  state_->allocator.set_reuse(reuse);
 }
 
 std::size_t vmm_pool_resource::release_threshold() const noexcept { return state_->threshold; }
 
 void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
   state_->threshold = bytes;
-  state_->books.empty_all_caches();
+  state_->allocator.empty_all_caches();
   detail::report_exceptions([this] { state_->release_excess(); });
 }
 
 std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
 
 void vmm_pool_resource::grant(device_ref device, access_right right) {
-  const pool::engine::alone turn{state_->books};
-  if (right != access_right::none) state_->marks.add(device);
+  const pool::block_allocator::slow_path_turn turn{state_->allocator};
+  if (right != access_right::none) state_->fences.add(device);
   state_->rights().grant(device, right);
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
-  const pool::engine::alone turn{state_->books};
+  const pool::block_allocator::slow_path_turn turn{state_->allocator};
   return state_->rights().access(device);
 }
 
 std::size_t vmm_pool_resource::trim_to(std::size_t bytes_to_keep,
                                        std::chrono::steady_clock::time_point deadline) {
-  return state_->books.trim(bytes_to_keep, deadline);
+  return state_->allocator.trim(bytes_to_keep, deadline);
 }
 
 void vmm_pool_resource::set_out_of_memory_callback(out_of_memory_callback callback) {
@@ -141,7 +141,7 @@ void vmm_pool_resource::set_out_of_memory_callback(out_of_memory_callback callba
   state_->callback = std::move(next);
 }
 
-void vmm_pool_resource::reset_peaks() { state_->books.reset_highs(); }
+void vmm_pool_resource::reset_peaks() { state_->allocator.reset_highs(); }
 
 std::string vmm_pool_resource::explain() const { return state_->memory->explain(); }
 

@@ -38,7 +38,7 @@ block& address_space::cut(block& whole, std::size_t bytes) noexcept {
   rest.offset = whole.offset + bytes;
   rest.bytes = whole.bytes - bytes;
   rest.owner = whole.owner;
-  rest.stamp = whole.stamp;
+  rest.epoch = whole.epoch;
   rest.state = whole.state;
   rest.previous = &whole;
   rest.next = whole.next;

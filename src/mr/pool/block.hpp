@@ -9,17 +9,17 @@
 
 namespace hipvmm::mr::pool {
 
-class stream_ledger;
+class stream_state;
 
 enum class block_state : unsigned char {
   unmapped,  ///< addresses with nothing behind them
-  free,      ///< memory that its ledger may hand out
+  free,      ///< memory that its owner may hand out
   used,      ///< memory of a caller, or of a thread's cache
   busy,      ///< between two of the others: a thread works on it outside the lock
 };
 
 /// A stretch of the pool's addresses. Blocks lie one behind the other without gaps, each linked to
-/// its neighbours; free ones are also in the tree of their ledger, used ones in the table by
+/// its neighbours; free ones are also in the tree of their owner, used ones in the table by
 /// offset.
 struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>>,
                boost::intrusive::unordered_set_base_hook<> {
@@ -27,8 +27,8 @@ struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<t
   std::size_t bytes = 0;
   block* previous = nullptr;
   block* next = nullptr;
-  stream_ledger* owner = nullptr;  ///< whose stream it was given back in, or allocated in
-  std::uint64_t stamp = 0;         ///< of a free block: when, as stream_ledger counts
+  stream_state* owner = nullptr;  ///< whose stream it was given back in, or allocated in
+  std::uint64_t epoch = 0;         ///< of a free block: when, as stream_state counts
   block_state state = block_state::unmapped;
 
   [[nodiscard]] std::size_t end() const noexcept { return offset + bytes; }

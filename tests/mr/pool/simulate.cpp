@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "mr/pool/engine.hpp"
+#include "mr/pool/block_allocator.hpp"
 
 namespace {
 
@@ -28,7 +28,7 @@ using namespace hipvmm::mr::pool;
 double now = 0;  // microseconds
 
 /// Chunks that only cost time: what the calls took on an H200.
-class costly_memory final : public physical_side {
+class costly_memory final : public memory_backend {
  public:
   /// With `ahead` the next chunk is made beforehand, in the size of the last.
   costly_memory(bool aliases, bool ahead) : aliases_{aliases}, ahead_{ahead} {}
@@ -37,9 +37,9 @@ class costly_memory final : public physical_side {
   [[nodiscard]] bool has_aliases() const override { return aliases_; }
   void create(std::size_t, std::size_t bytes) override {
     microseconds += map_cost;
-    const auto kept = lifted_.find(bytes);
-    if (kept != lifted_.end()) {
-      lifted_.erase(kept);
+    const auto kept = detached_.find(bytes);
+    if (kept != detached_.end()) {
+      detached_.erase(kept);
       return;
     }
     ++created;
@@ -55,11 +55,11 @@ class costly_memory final : public physical_side {
   void lift(std::size_t, std::size_t bytes) override {
     microseconds += unmap_cost;
     ++moved;
-    lifted_.insert(bytes);
+    detached_.insert(bytes);
   }
-  void drop_lifted() noexcept override {
-    for (const std::size_t each : lifted_) held_ -= each;
-    lifted_.clear();
+  void release_detached() noexcept override {
+    for (const std::size_t each : detached_) held_ -= each;
+    detached_.clear();
   }
   void alias(std::size_t, std::size_t, std::size_t) override {
     microseconds += map_cost;
@@ -84,14 +84,14 @@ class costly_memory final : public physical_side {
   bool ahead_;
   std::size_t held_ = 0;
   std::size_t ready_ = 0;
-  std::multiset<std::size_t> lifted_;
+  std::multiset<std::size_t> detached_;
 };
 
 /// Streams that pass a mark some time after it was made.
-class late_streams final : public stream_side {
+class late_streams final : public fence_source {
  public:
   explicit late_streams(double lag) : lag_{lag} {}
-  [[nodiscard]] std::shared_ptr<const stream_mark> mark(hipvmm::stream_ref) override {
+  [[nodiscard]] std::shared_ptr<const fence> fence_for(hipvmm::stream_ref) override {
     ++marks;
     return std::make_shared<late_mark>(*this, now + lag_);
   }
@@ -100,11 +100,11 @@ class late_streams final : public stream_side {
   std::uint64_t waits = 0;
 
  private:
-  struct late_mark final : stream_mark {
+  struct late_mark final : fence {
     late_mark(late_streams& all, double passes) : streams{all}, at{passes} {}
     [[nodiscard]] bool is_done() const override { return now >= at; }
     void synchronize() const override {}
-    [[nodiscard]] bool hold_back(hipvmm::stream_ref) const override {
+    [[nodiscard]] bool make_stream_wait(hipvmm::stream_ref) const override {
       ++streams.waits;
       return true;
     }
@@ -166,7 +166,7 @@ std::vector<event> read_events(const std::string& trace, bool one_stream) {
 /// The pool as programs use it, with times of its own calls.
 class driver {
  public:
-  driver(engine& pool, std::vector<event> events)
+  driver(block_allocator& pool, std::vector<event> events)
       : pool_{pool}, events_{std::move(events)}, offsets_(events_.size(), gone) {}
 
   /// All events once, and then a free of what is left. Returns the nanoseconds of each allocation.
@@ -195,7 +195,7 @@ class driver {
     return std::chrono::duration<double, std::nano>(clock::now() - start).count();
   }
   static std::size_t held(const event& of) {
-    return of.bytes == 0 ? engine::unit : (of.bytes + 255) / 256 * 256;
+    return of.bytes == 0 ? block_allocator::unit : (of.bytes + 255) / 256 * 256;
   }
 
   double allocate(std::size_t which) {
@@ -203,13 +203,13 @@ class driver {
     const std::size_t bytes = held(of);
     const auto start = clock::now();
     const auto user = pool_.small_user_of(hipvmm::stream_ref{of.stream});
-    const bool is_small = bytes <= largest_piece;
-    const std::size_t cached =
-        is_small ? pool_.cached_piece(user, classes.of(bytes)) : pool_.cached_block(user, bytes);
-    const auto offset = cached != piece_cache::npos ? cached
-                        : is_small
-                            ? pool_.allocate_piece(*user.ledger, *user.cache, classes.of(bytes))
-                            : pool_.allocate_block(*user.ledger, *user.cache, bytes);
+    const bool is_small = bytes <= largest_small_block;
+    const std::size_t cached = is_small ? pool_.cached_small_block(user, classes.of(bytes))
+                                        : pool_.cached_block(user, bytes);
+    const auto offset =
+        cached != thread_cache::npos ? cached
+        : is_small ? pool_.allocate_small_block(*user.state, *user.cache, classes.of(bytes))
+                   : pool_.allocate_block(*user.state, *user.cache, bytes);
     const double time = since(start);
     if (!offset) throw std::runtime_error{"out of memory at event " + std::to_string(which)};
     offsets_[which] = *offset;
@@ -223,17 +223,17 @@ class driver {
     const auto start = clock::now();
     const auto user = pool_.small_user_of(hipvmm::stream_ref{events_[by].stream});
     const bool taken =
-        bytes <= largest_piece
-            ? pool_.deallocate_piece(*user.ledger, *user.cache, classes.of(bytes), offset)
-            : pool_.deallocate_block(*user.ledger, *user.cache, offset, bytes) ||
-                  pool_.deallocate(*user.ledger, offset, bytes);
+        bytes <= largest_small_block
+            ? pool_.deallocate_small_block(*user.state, *user.cache, classes.of(bytes), offset)
+            : pool_.deallocate_block(*user.state, *user.cache, offset, bytes) ||
+                  pool_.deallocate(*user.state, offset, bytes);
     deallocate_ns += since(start);
     if (!taken) throw std::runtime_error{"the pool refuses what it gave"};
     requested_ -= events_[which].bytes;
     offsets_[which] = gone;
   }
 
-  engine& pool_;
+  block_allocator& pool_;
   std::vector<event> events_;
   std::vector<std::size_t> offsets_;
   std::size_t requested_ = 0;
@@ -242,7 +242,7 @@ class driver {
 int simulate(const options& chosen) {
   costly_memory memory{chosen.aliases, chosen.ahead};
   late_streams streams{chosen.lag};
-  engine pool{memory, streams, std::uintptr_t{1} << 40};
+  block_allocator pool{memory, streams, std::uintptr_t{1} << 40};
   driver program{pool, read_events(chosen.trace, chosen.one_stream)};
   std::printf("%s\n", chosen.trace.c_str());
   for (int epoch = 0; epoch < chosen.epochs; ++epoch) {

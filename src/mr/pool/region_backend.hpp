@@ -7,16 +7,16 @@
 
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/region.hpp>
-#include "mr/pool/device_side.hpp"
+#include "mr/pool/device_backend.hpp"
 
 namespace hipvmm::mr::pool {
 
 /// A pool's memory: a region, and a cache of its own for chunks between two addresses.
-class region_memory final : public device_side {
+class region_backend final : public device_backend {
  public:
-  region_memory(device_ref device, std::size_t address_bytes, handle_type shareable);
+  region_backend(device_ref device, std::size_t address_bytes, handle_type shareable);
   /// Everything goes back when all work that the devices with access have now is done.
-  ~region_memory() override { region_.retire(); }
+  ~region_backend() override { region_.retire(); }
 
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
   [[nodiscard]] std::size_t granularity() const override { return region_.granularity(); }
@@ -24,7 +24,7 @@ class region_memory final : public device_side {
   [[nodiscard]] bool has_aliases() const override { return region_.can_move_chunks(); }
   void create(std::size_t offset, std::size_t bytes) override;
   void lift(std::size_t offset, std::size_t bytes) override;
-  void drop_lifted() noexcept override { lifted_.trim(); }
+  void release_detached() noexcept override { detached_.trim(); }
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
   bool end_alias(std::size_t from, std::size_t bytes) noexcept override;
 
@@ -47,7 +47,7 @@ class region_memory final : public device_side {
   }
 
  private:
-  chunk_cache lifted_;
+  chunk_cache detached_;
   region region_;
   std::size_t address_bytes_;
   // A region with holes may need that.

@@ -11,84 +11,84 @@
 #include <utility>
 #include <vector>
 
+#include "mr/pool/backend.hpp"
 #include "mr/pool/block.hpp"
-#include "mr/pool/pieces.hpp"
-#include "mr/pool/sides.hpp"
+#include "mr/pool/small_blocks.hpp"
 
 namespace hipvmm::mr::pool {
 
 /// What the pool knows of one stream: the memory given back in it, and how far it has come. Time in
 /// a stream is counted in stamps: what is given back carries the present one, and each mark ends
-/// one, so that a mark that has passed vouches for all memory with its stamp or an older one. No
+/// one, so that a mark that has passed covers for all memory with its epoch or an older one. No
 /// HIP call is made, and no event exists, before somebody else wants the memory. Guarded by the
-/// pool's lock, but for the marks, which the lock of misses guards.
-class stream_ledger {
+/// pool's lock, but for the fences, which the lock of misses guards.
+class stream_state {
  public:
   /// `thread` tells the per-thread default streams apart, which have one name; 0 for others.
-  stream_ledger(stream_ref stream, std::size_t index, std::uint64_t thread = 0)
+  stream_state(stream_ref stream, std::size_t index, std::uint64_t thread = 0)
       : stream_{stream}, index_{index}, thread_{thread} {}
-  ~stream_ledger() {
+  ~stream_state() {
     free_.clear();
-    for_each_cache([](piece_cache& cache) { delete &cache; });
+    for_each_cache([](thread_cache& cache) { delete &cache; });
   }
-  stream_ledger(const stream_ledger&) = delete;
-  stream_ledger& operator=(const stream_ledger&) = delete;
+  stream_state(const stream_state&) = delete;
+  stream_state& operator=(const stream_state&) = delete;
 
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
   [[nodiscard]] std::uint64_t thread() const noexcept { return thread_; }
   [[nodiscard]] std::size_t index() const noexcept { return index_; }
-  /// The ledger of what is idle: its memory was given back without a stream.
+  /// The state of what is idle: its memory was given back without a stream.
   [[nodiscard]] bool is_idle() const noexcept { return index_ == 0; }
   [[nodiscard]] free_tree& free() noexcept { return free_; }
 
   [[nodiscard]] std::uint64_t now() const noexcept { return now_; }
-  /// Ends the present stamp and returns it.
-  std::uint64_t end_stamp() noexcept { return now_++; }
-  /// The stamp of what is given back now.
-  std::uint64_t stamp() noexcept { return newest_ = is_idle() ? 0 : now_; }
-  /// The stamp of what was given back last; 0 when nothing was.
+  /// Ends the present epoch and returns it.
+  std::uint64_t advance_epoch() noexcept { return now_++; }
+  /// The epoch of what is given back now.
+  std::uint64_t epoch() noexcept { return newest_ = is_idle() ? 0 : now_; }
+  /// The epoch of what was given back last; 0 when nothing was.
   [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
-  /// Whether something was given back that no mark vouches for yet.
-  [[nodiscard]] bool lacks_mark() const noexcept {
-    return newest_ > (marks_.empty() ? passed_ : marks_.back().stamp);
+  /// Whether something was given back that no mark covers for yet.
+  [[nodiscard]] bool lacks_fence() const noexcept {
+    return newest_ > (fences_.empty() ? passed_ : fences_.back().epoch);
   }
 
-  /// Whether all that was given back until `stamp` is known to be over.
-  [[nodiscard]] bool has_passed(std::uint64_t stamp) const noexcept { return passed_ >= stamp; }
-  void note_passed(std::uint64_t stamp) noexcept { passed_ = std::max(passed_, stamp); }
+  /// Whether all that was given back until `epoch` is known to be over.
+  [[nodiscard]] bool has_passed(std::uint64_t epoch) const noexcept { return passed_ >= epoch; }
+  void note_passed(std::uint64_t epoch) noexcept { passed_ = std::max(passed_, epoch); }
   /// Whether it has passed more since what it had passed became idle.
-  [[nodiscard]] bool has_news() const noexcept { return passed_ != gathered_; }
-  void note_gathered() noexcept { gathered_ = passed_; }
+  [[nodiscard]] bool has_news() const noexcept { return passed_ != collected_; }
+  void note_collected() noexcept { collected_ = passed_; }
 
-  /// Whether this stream's work comes behind all that was given back in `other` until `stamp`.
-  [[nodiscard]] bool follows(const stream_ledger& other, std::uint64_t stamp) const noexcept {
-    return other.index_ < followed_.size() && followed_[other.index_] >= stamp;
+  /// Whether this stream's work comes behind all that was given back in `other` until `epoch`.
+  [[nodiscard]] bool follows(const stream_state& other, std::uint64_t epoch) const noexcept {
+    return other.index_ < followed_.size() && followed_[other.index_] >= epoch;
   }
-  void note_follows(const stream_ledger& other, std::uint64_t stamp) {
+  void add_dependency(const stream_state& other, std::uint64_t epoch) {
     if (followed_.size() <= other.index_) followed_.resize(other.index_ + 1);
-    followed_[other.index_] = std::max(followed_[other.index_], stamp);
+    followed_[other.index_] = std::max(followed_[other.index_], epoch);
   }
   /// What `other` comes behind, this stream comes behind too, once it comes behind `other`.
-  void inherit(const stream_ledger& other) {
+  void merge_dependencies(const stream_state& other) {
     if (followed_.size() < other.followed_.size()) followed_.resize(other.followed_.size());
     for (std::size_t i = 0; i < other.followed_.size(); ++i)
       followed_[i] = std::max(followed_[i], other.followed_[i]);
   }
 
-  struct marked {
-    std::shared_ptr<const stream_mark> mark;
-    std::uint64_t stamp;
+  struct recorded_fence {
+    std::shared_ptr<const fence> mark;
+    std::uint64_t epoch;
   };
   /// Oldest first.
-  [[nodiscard]] std::deque<marked>& marks() noexcept { return marks_; }
+  [[nodiscard]] std::deque<recorded_fence>& fences() noexcept { return fences_; }
 
   /// The cache of pieces that this thread uses, as do those whose number is alike. Thread-safe.
   /// Throws: std::bad_alloc.
-  [[nodiscard]] piece_cache& cache_of(std::uint64_t thread) {
-    std::atomic<piece_cache*>& place = caches_[thread % caches_.size()];
-    piece_cache* present = place.load(std::memory_order_acquire);
+  [[nodiscard]] thread_cache& cache_of(std::uint64_t thread) {
+    std::atomic<thread_cache*>& place = caches_[thread % caches_.size()];
+    thread_cache* present = place.load(std::memory_order_acquire);
     if (present != nullptr) return *present;
-    auto made = std::make_unique<piece_cache>();
+    auto made = std::make_unique<thread_cache>();
     if (!place.compare_exchange_strong(present, made.get())) return *present;
     return *made.release();
   }
@@ -96,21 +96,21 @@ class stream_ledger {
   template <typename Visit>
   void for_each_cache(Visit visit) {
     for (const auto& place : caches_) {
-      if (piece_cache* const cache = place.load(std::memory_order_acquire)) visit(*cache);
+      if (thread_cache* const cache = place.load(std::memory_order_acquire)) visit(*cache);
     }
   }
 
   enum class stage {
     in_use,
     forgotten,  ///< the stream may be gone: no mark can be made in it any more
-    vacant,     ///< nothing is left of it: another stream may have the ledger
+    vacant,     ///< nothing is left of it: another stream may have the state
   };
   [[nodiscard]] bool is_in_use() const noexcept { return stage_ == stage::in_use; }
   [[nodiscard]] bool is_vacant() const noexcept { return stage_ == stage::vacant; }
   [[nodiscard]] bool is_forgotten() const noexcept { return stage_ == stage::forgotten; }
   void forget() noexcept { stage_ = stage::forgotten; }
-  void vacate() noexcept { stage_ = stage::vacant; }
-  /// Begins anew for another stream. Stamps go on: what others know of the old ones vouches for
+  void retire() noexcept { stage_ = stage::vacant; }
+  /// Begins anew for another stream. Stamps go on: what others know of the old ones covers for
   /// none that come. Pre: is_vacant().
   void begin_anew(stream_ref stream, std::uint64_t thread) noexcept {
     stream_ = stream;
@@ -127,11 +127,11 @@ class stream_ledger {
   std::uint64_t now_ = 1;
   std::uint64_t newest_ = 0;
   std::uint64_t passed_ = 0;
-  std::uint64_t gathered_ = 0;
+  std::uint64_t collected_ = 0;
   std::vector<std::uint64_t> followed_;  // by index
-  std::deque<marked> marks_;
+  std::deque<recorded_fence> fences_;
   stage stage_ = stage::in_use;
-  std::array<std::atomic<piece_cache*>, 16> caches_{};
+  std::array<std::atomic<thread_cache*>, 16> caches_{};
 };
 
 }  // namespace hipvmm::mr::pool

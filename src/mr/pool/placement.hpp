@@ -29,7 +29,7 @@ struct place {
 };
 
 /// What one walk along all addresses found for a request.
-struct survey {
+struct placement_scan {
   place free_run;                   ///< smallest stretch of free blocks that holds it
   place least;                      ///< place for it that needs the least backing
   place widest;                     ///< place for it where the most can be backed

@@ -8,7 +8,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/vmm/region.hpp>
-#include "mr/pool/device_side.hpp"
+#include "mr/pool/device_backend.hpp"
 #include "mr/pool/slab_table.hpp"
 
 namespace hipvmm::mr::pool {
@@ -16,11 +16,11 @@ namespace hipvmm::mr::pool {
 /// A pool's memory where virtual memory is missing: each chunk is a slab, an allocation of
 /// hipMalloc. Slabs lie anywhere, so that an offset is a name that a table translates; addresses
 /// and offsets have the same remainder by the granularity.
-class slab_memory final : public device_side {
+class slab_backend final : public device_backend {
  public:
-  slab_memory(device_ref device, std::size_t address_bytes, handle_type shareable);
+  slab_backend(device_ref device, std::size_t address_bytes, handle_type shareable);
   /// Everything goes back when all work that the devices with access have now is done.
-  ~slab_memory() override;
+  ~slab_backend() override;
 
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
   [[nodiscard]] std::size_t granularity() const override { return 2 * MiB; }
@@ -29,7 +29,7 @@ class slab_memory final : public device_side {
   void create(std::size_t offset, std::size_t bytes) override;
   /// Gives the slab back to the device in a thread of the library, for hipFree waits.
   void lift(std::size_t offset, std::size_t bytes) override;
-  void drop_lifted() noexcept override {}
+  void release_detached() noexcept override {}
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
   bool end_alias(std::size_t, std::size_t) noexcept override { return false; }
 

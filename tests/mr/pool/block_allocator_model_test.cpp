@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/engine.hpp"
+#include "mr/pool/block_allocator.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include "mr/pool/fake_sides.hpp"
+#include "mr/pool/fake_backend.hpp"
 #include "support/random_seed.hpp"
 
 // Random programs of four streams that go on at random. The fake memory judges every use: backed,
@@ -26,14 +26,14 @@ struct program {
   };
   static constexpr std::size_t stream_count = 4;
 
-  program(bool aliases, reuse_rules rules, std::mt19937& seeds)
+  program(bool aliases, pool_reuse rules, std::mt19937& seeds)
       : streams{stream_count}, memory{streams, aliases, 4 * GiB}, random{seeds()} {
-    all.set_rules(rules);
+    all.set_reuse(rules);
   }
 
   std::size_t any(std::size_t limit) { return test::below(random, limit); }
-  stream_ledger& ledger(std::size_t stream) {
-    return all.ledger_of(hand_driven_streams::name(stream));
+  stream_state& state(std::size_t stream) {
+    return all.state_of(hand_driven_streams::name(stream));
   }
 
   void allocate() {
@@ -43,7 +43,7 @@ struct program {
     const std::size_t alignment = any(8) == 0 ? 2 * MiB : watched_memory::piece;
     const bool for_all = any(16) == 0;
     try {
-      const auto at = all.allocate(for_all ? all.idle() : ledger(stream), bytes, alignment);
+      const auto at = all.allocate(for_all ? all.idle() : state(stream), bytes, alignment);
       if (!at) {
         ++refused;
         return;
@@ -94,7 +94,7 @@ struct program {
       stream = any(stream_count);
       streams.wait(stream, block.stream);
     }
-    REQUIRE(all.deallocate(for_all ? all.idle() : ledger(stream), at, block.bytes));
+    REQUIRE(all.deallocate(for_all ? all.idle() : state(stream), at, block.bytes));
     live.erase(one);
     used -= block.bytes;
   }
@@ -121,7 +121,7 @@ struct program {
   void announce(std::size_t waiter, std::size_t other) {
     if (waiter == other) return;
     streams.wait(waiter, other);
-    all.note_follows(ledger(waiter), ledger(other));
+    all.add_dependency(state(waiter), state(other));
   }
   void forget_or_capture(std::size_t stream) {
     if (any(2) == 0)
@@ -136,7 +136,7 @@ struct program {
       REQUIRE(all.counters().used_bytes == used);
       REQUIRE(all.counters().physical_bytes == memory.held());
     }
-    REQUIRE(all.look().ledgers <= 4 * stream_count);
+    REQUIRE(all.usage_snapshot().states <= 4 * stream_count);
     memory.fails_at = 0;
     for (std::size_t i = 0; i < stream_count; ++i) streams.set_captured(i, false);
     while (!live.empty()) deallocate();
@@ -150,7 +150,7 @@ struct program {
 
   hand_driven_streams streams;
   watched_memory memory;
-  engine all{memory, streams, 2 * MiB};
+  block_allocator all{memory, streams, 2 * MiB};
   std::mt19937 random;
   std::map<std::size_t, owned> live;
   std::size_t used = 0;
@@ -169,7 +169,7 @@ TEST_CASE("pool: random programs of many streams use memory in order, by every s
   std::mt19937 seeds = test::seeded_generator();
   for (int chosen = 0; chosen < 16; ++chosen) {
     const bool aliases = (chosen & 8) != 0;
-    const reuse_rules rules{(chosen & 1) != 0, (chosen & 2) != 0, (chosen & 4) != 0};
+    const pool_reuse rules{(chosen & 1) != 0, (chosen & 2) != 0, (chosen & 4) != 0};
     for (const std::size_t capacity : {16 * GiB, 160 * MiB}) {
       INFO("rules " << chosen << ", capacity " << capacity);
       program one{aliases, rules, seeds};

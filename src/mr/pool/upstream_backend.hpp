@@ -11,20 +11,20 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
-#include "mr/pool/device_side.hpp"
+#include "mr/pool/device_backend.hpp"
 #include "mr/pool/slab_table.hpp"
 
 namespace hipvmm::mr::pool {
 
 /// Gives memory that allocate_sync() gave back to where it came from.
-struct to_upstream {
+struct upstream_deleter {
   memory_resource* upstream = nullptr;
   std::size_t bytes = 0;
   void operator()(void* memory) const noexcept;
 };
-using upstream_slab = std::unique_ptr<void, to_upstream>;
+using upstream_slab = std::unique_ptr<void, upstream_deleter>;
 
-/// What upstream_memory::create() throws when it needs a slab that its thread has not brought: the
+/// What upstream_backend::create() throws when it needs a slab that its thread has not brought: the
 /// request ends, so that the upstream is called without a lock, and begins anew. No exception of
 /// the library, for nobody but slab_supply's user catches it.
 struct slab_wanted {
@@ -65,10 +65,10 @@ inline constexpr std::size_t most_upstream_addresses = std::size_t{1} << 42;
 
 /// A pool's memory from another resource: each chunk is a slab, an allocation of the upstream. The
 /// upstream is never called under the pool's locks.
-class upstream_memory final : public addressed_side {
+class upstream_backend final : public addressed_backend {
  public:
   /// Slabs of at least `least_slab` bytes; 0: as large as the books choose.
-  upstream_memory(memory_resource& upstream, std::size_t address_bytes, std::size_t least_slab);
+  upstream_backend(memory_resource& upstream, std::size_t address_bytes, std::size_t least_slab);
 
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
   /// All that is known of the upstream's addresses.
@@ -81,8 +81,8 @@ class upstream_memory final : public addressed_side {
   /// Throws: slab_wanted.
   void create(std::size_t offset, std::size_t bytes) override;
   void lift(std::size_t offset, std::size_t bytes) override;
-  void drop_lifted() noexcept override {}
-  void give_back_lifted() noexcept override;
+  void release_detached() noexcept override {}
+  void release_detached_unlocked() noexcept override;
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
   bool end_alias(std::size_t, std::size_t) noexcept override { return false; }
 
@@ -106,7 +106,7 @@ class upstream_memory final : public addressed_side {
   slab_table<upstream_slab> slabs_;
   std::mutex mutex_;
   // By where they were, of which another slab may be there now.
-  std::multimap<std::size_t, slab> lifted_;
+  std::multimap<std::size_t, slab> detached_;
 };
 
 }  // namespace hipvmm::mr::pool

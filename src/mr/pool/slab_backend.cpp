@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/slab_memory.hpp"
+#include "mr/pool/slab_backend.hpp"
 
 #include <new>
 #include <utility>
@@ -23,12 +23,12 @@ region_options shared_as(handle_type shareable) {
 
 }  // namespace
 
-slab_memory::slab_memory(device_ref device, std::size_t address_bytes, handle_type shareable)
+slab_backend::slab_backend(device_ref device, std::size_t address_bytes, handle_type shareable)
     : device_{device},
       address_bytes_{align_up(address_bytes, granularity())},
       rights_{device, granularity(), shared_as(shareable)} {}
 
-slab_memory::~slab_memory() {
+slab_backend::~slab_backend() {
   try {
     for (auto& entry : slabs_.all()) {
       detail::device_list users = detail::devices_of(rights_.rights());
@@ -41,7 +41,7 @@ slab_memory::~slab_memory() {
   }
 }
 
-device_allocation slab_memory::allocate(std::size_t bytes) {
+device_allocation slab_backend::allocate(std::size_t bytes) {
   // Captures elsewhere in the program go on: hipMalloc has no part in them.
   const detail::relaxed_captures relaxed;
   const auto take = [this](std::size_t size) {
@@ -56,23 +56,23 @@ device_allocation slab_memory::allocate(std::size_t bytes) {
   return take(bytes + granularity());
 }
 
-void slab_memory::create(std::size_t offset, std::size_t bytes) {
+void slab_backend::create(std::size_t offset, std::size_t bytes) {
   device_allocation memory = allocate(bytes);
   const std::uintptr_t start =
       align_up(reinterpret_cast<std::uintptr_t>(memory.get()), granularity());
   slabs_.add(offset, memory, start, bytes);
 }
 
-void slab_memory::lift(std::size_t offset, std::size_t) {
+void slab_backend::lift(std::size_t offset, std::size_t) {
   auto lifted = slabs_.take(offset);
   detail::give_back(std::move(lifted.mapped().memory));
 }
 
-void slab_memory::alias(std::size_t, std::size_t, std::size_t) {
+void slab_backend::alias(std::size_t, std::size_t, std::size_t) {
   throw unsupported{"a slab of hipMalloc has one address"};
 }
 
-std::string slab_memory::explain() const {
+std::string slab_backend::explain() const {
   return "slabs of hipMalloc, for " + capability_of(device_).why_fallback() +
          ": free memory of different slabs serves no request together, and only whole slabs go "
          "back to the device";

@@ -17,7 +17,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include "mr/pool/engine.hpp"
+#include "mr/pool/block_allocator.hpp"
 
 // Memory and streams that tests hold in their own hands: streams go on when told to, and every use
 // of a piece of memory must come behind the one before.
@@ -29,7 +29,7 @@ struct stream_point {
   std::uint64_t position;
 };
 
-class hand_driven_streams final : public mr::pool::stream_side {
+class hand_driven_streams final : public mr::pool::fence_source {
  public:
   explicit hand_driven_streams(std::size_t count) : streams_(count) {
     for (one_stream& each : streams_) each.behind.resize(count);
@@ -74,10 +74,10 @@ class hand_driven_streams final : public mr::pool::stream_side {
   /// Work submitted to `waiter` from now on comes behind all that `other` has now.
   void wait(std::size_t waiter, std::size_t other) {
     const stream_point now = submit(other);
-    hold_back(waiter, now, streams_[other].behind);
+    make_stream_wait(waiter, now, streams_[other].behind);
   }
 
-  [[nodiscard]] std::shared_ptr<const mr::pool::stream_mark> mark(stream_ref stream) override {
+  [[nodiscard]] std::shared_ptr<const mr::pool::fence> fence_for(stream_ref stream) override {
     const std::size_t index = index_of(stream);
     REQUIRE(index < streams_.size());
     if (streams_[index].captured) return nullptr;
@@ -89,7 +89,7 @@ class hand_driven_streams final : public mr::pool::stream_side {
         streams_[index].done == streams_[index].submitted && streams_[index].waits.empty();
     const stream_point now = submit(index);
     if (is_idle) finish(index);
-    return std::make_shared<point_mark>(*this, now, streams_[index].behind);
+    return std::make_shared<point_fence>(*this, now, streams_[index].behind);
   }
 
   void synchronize() override {
@@ -129,8 +129,8 @@ class hand_driven_streams final : public mr::pool::stream_side {
     std::thread::id thread;
     bool captured = false;
   };
-  struct point_mark final : mr::pool::stream_mark {
-    point_mark(hand_driven_streams& all, stream_point at, clock before)
+  struct point_fence final : mr::pool::fence {
+    point_fence(hand_driven_streams& all, stream_point at, clock before)
         : streams{all}, point{at}, behind{std::move(before)} {}
     [[nodiscard]] bool is_done() const override {
       const bool done = streams.is_done(point);
@@ -142,10 +142,10 @@ class hand_driven_streams final : public mr::pool::stream_side {
       streams.advance(point.stream, point.position);
       streams.when_waited();
     }
-    [[nodiscard]] bool hold_back(stream_ref waiter) const override {
+    [[nodiscard]] bool make_stream_wait(stream_ref waiter) const override {
       if (streams.streams_[index_of(waiter)].captured) return false;
       ++streams.waits;
-      streams.hold_back(index_of(waiter), point, behind);
+      streams.make_stream_wait(index_of(waiter), point, behind);
       return true;
     }
     hand_driven_streams& streams;
@@ -153,7 +153,7 @@ class hand_driven_streams final : public mr::pool::stream_side {
     clock behind;
   };
 
-  void hold_back(std::size_t waiter, stream_point what, const clock& behind) {
+  void make_stream_wait(std::size_t waiter, stream_point what, const clock& behind) {
     one_stream& it = streams_[waiter];
     it.waits.push_back({it.submitted, what});
     for (std::size_t i = 0; i < behind.size(); ++i)
@@ -165,7 +165,7 @@ class hand_driven_streams final : public mr::pool::stream_side {
 };
 
 /// Chunks that remember who used each piece of them last, and at which address.
-class watched_memory final : public mr::pool::physical_side {
+class watched_memory final : public mr::pool::memory_backend {
  public:
   static constexpr std::size_t piece = 64 * KiB;
 
@@ -180,12 +180,12 @@ class watched_memory final : public mr::pool::physical_side {
   void create(std::size_t offset, std::size_t bytes) override {
     may_fail();
     require_free(offset, bytes);
-    const auto kept = std::find_if(lifted_.begin(), lifted_.end(), [bytes](const auto& one) {
+    const auto kept = std::find_if(detached_.begin(), detached_.end(), [bytes](const auto& one) {
       return one->size() == bytes / piece;
     });
-    if (kept != lifted_.end()) {
+    if (kept != detached_.end()) {
       mapped_.emplace(offset, mapping_of{*kept, {}});
-      lifted_.erase(kept);
+      detached_.erase(kept);
       return;
     }
     if (held_ + bytes > capacity)
@@ -199,12 +199,12 @@ class watched_memory final : public mr::pool::physical_side {
     const auto at = require_mapped(offset, bytes);
     require_unused(*at->second.memory);
     REQUIRE_MESSAGE(at->second.memory.use_count() == 1, "memory is taken that has two addresses");
-    lifted_.push_back(at->second.memory);
+    detached_.push_back(at->second.memory);
     mapped_.erase(at);
   }
-  void drop_lifted() noexcept override {
-    for (const auto& each : lifted_) held_ -= each->size() * piece;
-    lifted_.clear();
+  void release_detached() noexcept override {
+    for (const auto& each : detached_) held_ -= each->size() * piece;
+    detached_.clear();
   }
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override {
     may_fail();
@@ -295,7 +295,7 @@ class watched_memory final : public mr::pool::physical_side {
   std::size_t address_bytes_;
   std::size_t held_ = 0;
   mappings_by_offset mapped_;
-  std::vector<std::shared_ptr<chunk>> lifted_;
+  std::vector<std::shared_ptr<chunk>> detached_;
 };
 
 }  // namespace hipvmm::test

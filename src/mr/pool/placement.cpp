@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/survey.hpp"
+#include "mr/pool/placement.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
-#include "mr/pool/errand.hpp"
+#include "mr/pool/slow_path.hpp"
 
 namespace hipvmm::mr::pool {
 
-bool errand::is_usable(const block& one) const noexcept {
+bool slow_path::is_usable(const block& one) const noexcept {
   if (one.state != block_state::free) return false;
   if (one.owner == &user_ || one.owner->is_idle()) return true;
-  if (all_.rules_.follow_event_dependencies && user_.thread() == 0 &&
-      user_.follows(*one.owner, one.stamp))
+  if (all_.reuse_.follow_event_dependencies && user_.thread() == 0 &&
+      user_.follows(*one.owner, one.epoch))
     return true;
-  return all_.rules_.internal_dependencies &&
+  return all_.reuse_.allow_internal_dependencies &&
          (is_in_order(one) || (!is_captured(*one.owner) && !is_captured(user_)));
 }
 
-bool errand::is_in_order(const block& one) const noexcept {
-  return one.owner == &user_ || one.owner->has_passed(one.stamp) ||
-         user_.follows(*one.owner, one.stamp);
+bool slow_path::is_in_order(const block& one) const noexcept {
+  return one.owner == &user_ || one.owner->has_passed(one.epoch) ||
+         user_.follows(*one.owner, one.epoch);
 }
 
-bool errand::is_captured(const stream_ledger& whose) const noexcept {
+bool slow_path::is_captured(const stream_state& whose) const noexcept {
   return std::find(captured_.begin(), captured_.end(), &whose) != captured_.end();
 }
 
-survey errand::look_around() const {
-  survey found;
+placement_scan slow_path::scan_all() const {
+  placement_scan found;
   block* run = nullptr;      // where the present stretch of usable blocks begins
   block* movable = nullptr;  // the same of those whose memory may go elsewhere
   for (block* at = &all_.space_.front();; at = at->next) {
@@ -38,17 +38,17 @@ survey errand::look_around() const {
     const bool joins_run = !ends && is_usable(*at);
     const bool may_move =
         joins_run && all_.memory_.moves_chunks() &&
-        (at->owner->has_passed(at->stamp) || (!is_captured(*at->owner) && !is_captured(user_)));
-    if (run != nullptr && !joins_run) look_at_run(*run, here, found);
+        (at->owner->has_passed(at->epoch) || (!is_captured(*at->owner) && !is_captured(user_)));
+    if (run != nullptr && !joins_run) scan_run(*run, here, found);
     if (movable != nullptr && !may_move) add_sources(*movable, here, found);
     if (ends) return found;
-    if (at->state == block_state::unmapped) look_at_hole(*at, run, found);
+    if (at->state == block_state::unmapped) scan_gap(*at, run, found);
     run = !joins_run ? nullptr : run != nullptr ? run : at;
     movable = !may_move ? nullptr : movable != nullptr ? movable : at;
   }
 }
 
-void errand::look_at_run(block& run, std::size_t end, survey& found) const {
+void slow_path::scan_run(block& run, std::size_t end, placement_scan& found) const {
   const std::size_t at = all_.aligned(run.offset, alignment_);
   if (at + bytes_ > end) return;
   place& best = found.free_run;
@@ -59,9 +59,9 @@ void errand::look_at_run(block& run, std::size_t end, survey& found) const {
   best.map_room = end - run.offset;
 }
 
-void errand::look_at_hole(block& hole, block* run, survey& found) const {
+void slow_path::scan_gap(block& hole, block* run, placement_scan& found) const {
   const std::size_t unit = all_.memory_.granularity();
-  if (!all_.memory_.moves_chunks()) return look_inside_hole(hole, unit, found);
+  if (!all_.memory_.moves_chunks()) return scan_inside_gap(hole, unit, found);
   place here;
   here.unmapped = &hole;
   here.first = &hole;
@@ -87,7 +87,7 @@ void errand::look_at_hole(block& hole, block* run, survey& found) const {
   note_place(here, found);
 }
 
-void errand::look_inside_hole(block& hole, std::size_t gap, survey& found) const {
+void slow_path::scan_inside_gap(block& hole, std::size_t gap, placement_scan& found) const {
   place here;
   here.unmapped = &hole;
   here.first = &hole;
@@ -99,12 +99,12 @@ void errand::look_inside_hole(block& hole, std::size_t gap, survey& found) const
   note_place(here, found);
 }
 
-void errand::note_place(const place& here, survey& found) {
+void slow_path::note_place(const place& here, placement_scan& found) {
   if (found.least.first == nullptr || here.map_bytes < found.least.map_bytes) found.least = here;
   if (found.widest.first == nullptr || here.map_room > found.widest.map_room) found.widest = here;
 }
 
-void errand::add_sources(block& first, std::size_t end, survey& found) const {
+void slow_path::add_sources(block& first, std::size_t end, placement_scan& found) const {
   block* around = &first;
   for (auto at = all_.chunks_.lower_bound(first.offset);
        at != all_.chunks_.end() && at->first + at->second.bytes <= end; ++at) {
@@ -114,7 +114,8 @@ void errand::add_sources(block& first, std::size_t end, survey& found) const {
   }
 }
 
-std::vector<idle_chunk> errand::sources_for(const place& target, const survey& found) const {
+std::vector<idle_chunk> slow_path::sources_for(const place& target,
+                                               const placement_scan& found) const {
   const std::size_t end = target.at + bytes_;
   std::vector<idle_chunk> sources = found.sources;
   // What lies in the place itself is there already.

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/engine.hpp"
+#include "mr/pool/block_allocator.hpp"
 
 namespace hipvmm::mr::pool {
 
-telemetry engine::look() {
-  const books_lock lock{books_};
-  telemetry seen;
+usage block_allocator::usage_snapshot() {
+  const state_lock lock{state_mutex_};
+  usage seen;
   seen.address_bytes = memory_.address_bytes();
   seen.physical_bytes = counters_.physical_bytes;
   seen.used_bytes = counters_.used_bytes;
   seen.blocks = space_.blocks();
-  seen.ledgers = ledgers_.size();
-  std::vector<std::size_t> shares(ledgers_.size());  // what is free, by the ledgers' index
-  std::size_t whole_chunks = 0;                      // that lie idle
-  std::size_t largest_whole_chunks = 0;              // of the longest stretch
+  seen.states = states_.size();
+  std::vector<std::size_t> shares(states_.size());  // what is free, by the states' index
+  std::size_t whole_chunks = 0;                     // that lie idle
+  std::size_t largest_whole_chunks = 0;             // of the longest stretch
   const block* run = nullptr;
   for (const block* at = &space_.front();; at = at->next) {
-    std::size_t whose = piece_map::nobody;
+    std::size_t whose = block_map::nobody;
     if (at != nullptr && at->state == block_state::free) whose = at->owner->index();
     if (at != nullptr && at->state == block_state::used) {
-      whose = pieces_.cached_by(at->offset);
-      if (whose != piece_map::nobody) seen.used_bytes -= at->bytes;
+      whose = small_blocks_.cached_by(at->offset);
+      if (whose != block_map::nobody) seen.used_bytes -= at->bytes;
     }
-    const bool is_free = whose != piece_map::nobody;
+    const bool is_free = whose != block_map::nobody;
     if (is_free) shares[whose] += at->bytes;
     if (is_free && run == nullptr) run = at;
     if (!is_free && run != nullptr) {
@@ -41,7 +41,7 @@ telemetry engine::look() {
     if (at == nullptr) break;
     if (at->state != block_state::unmapped) seen.mapped_bytes += at->bytes;
   }
-  for (const stream_ledger& each : ledgers_) {
+  for (const stream_state& each : states_) {
     const std::size_t share = shares[each.index()];
     if (each.is_idle() || share != 0) seen.streams.push_back({each.stream(), share});
   }

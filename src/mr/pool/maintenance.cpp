@@ -4,32 +4,32 @@
 #include <hipvmm/core/bytes.hpp>
 
 #include "core/log.hpp"
-#include "mr/pool/errand.hpp"
+#include "mr/pool/slow_path.hpp"
 
 namespace hipvmm::mr::pool {
 
-engine::trimmed errand::trim(std::size_t bytes_to_keep) {
+block_allocator::trimmed slow_path::trim(std::size_t bytes_to_keep) {
   // Some tens of microseconds each, during which requests that miss wait.
   constexpr std::size_t most_chunks = 4;
-  const engine::alone turn{all_};
-  for (stream_ledger* const each : ledgers_) all_.empty_caches(*each);
-  make_marks();
-  end_old_addresses();
+  const block_allocator::slow_path_turn turn{all_};
+  for (stream_state* const each : states_) all_.empty_caches(*each);
+  record_fences();
+  unmap_old_addresses();
 
   std::vector<idle_chunk> chosen;
   std::vector<blocks> around;
   bool more = false;
   {
-    const books_lock lock{all_.books_};
+    const state_lock lock{all_.state_mutex_};
     const std::size_t held = all_.counters_.physical_bytes;
     if (held <= bytes_to_keep) return {0, false, !all_.aliases_.empty()};
     std::size_t excess = held - bytes_to_keep;
-    survey found;
+    placement_scan found;
     block* run = nullptr;
     bool in_use = false;  // some free memory may still be used by work under way
     for (block* at = &all_.space_.front();; at = at->next) {
       const bool is_free = at != nullptr && at->state == block_state::free;
-      const bool has_passed = is_free && at->owner->has_passed(at->stamp);
+      const bool has_passed = is_free && at->owner->has_passed(at->epoch);
       in_use = in_use || (is_free && !has_passed);
       if (run != nullptr && !has_passed)
         add_sources(*run, at == nullptr ? all_.memory_.address_bytes() : at->offset, found);
@@ -70,23 +70,23 @@ engine::trimmed errand::trim(std::size_t bytes_to_keep) {
     try {
       remove(chosen[i], around[i]);
     } catch (...) {
-      all_.memory_.drop_lifted();
-      const books_lock lock{all_.books_};
+      all_.memory_.release_detached();
+      const state_lock lock{all_.state_mutex_};
       for (; i < around.size(); ++i) unclaim(around[i]);
       throw;
     }
     returned += chosen[i].bytes;
   }
-  all_.memory_.drop_lifted();
+  all_.memory_.release_detached();
   if (returned != 0)
     detail::log<log_level::debug>(
         [&] { return all_.name() + " gave " + format_bytes(returned) + " back to the device"; });
   return {returned, more, !all_.aliases_.empty()};
 }
 
-void errand::remove(const idle_chunk& chunk, const blocks& around) {
+void slow_path::remove(const idle_chunk& chunk, const blocks& around) {
   lift(chunk);
-  const books_lock lock{all_.books_};
+  const state_lock lock{all_.state_mutex_};
   all_.counters_.physical_bytes -= chunk.bytes;
   all_.chunks_.erase(chunk.offset);
   block& empty = *around.front();

@@ -11,9 +11,9 @@
 namespace hipvmm::mr::pool {
 
 /// Chunks of memory behind the pool's addresses. One thread at a time uses it.
-class physical_side {
+class memory_backend {
  public:
-  virtual ~physical_side() = default;
+  virtual ~memory_backend() = default;
 
   [[nodiscard]] virtual std::size_t address_bytes() const = 0;
   /// Unit of all offsets and sizes below.
@@ -35,9 +35,9 @@ class physical_side {
   /// it, and it has no other address. Throws: hip_error; then nothing changed.
   virtual void lift(std::size_t offset, std::size_t bytes) = 0;
   /// Gives what is lifted back to the device.
-  virtual void drop_lifted() noexcept = 0;
+  virtual void release_detached() noexcept = 0;
   /// The same, called without a lock, for what goes back by calls of others.
-  virtual void give_back_lifted() noexcept {}
+  virtual void release_detached_unlocked() noexcept {}
   /// Backs [to, to + bytes) with the chunk at `from`, which keeps that address too until
   /// end_alias(from). Pre: has_aliases(). Throws: hip_error; then nothing changed.
   virtual void alias(std::size_t from, std::size_t to, std::size_t bytes) = 0;
@@ -47,24 +47,24 @@ class physical_side {
 };
 
 /// A point in a stream that can be asked whether it has passed.
-class stream_mark {
+class fence {
  public:
-  virtual ~stream_mark() = default;
+  virtual ~fence() = default;
   [[nodiscard]] virtual bool is_done() const = 0;
   /// The caller waits.
   virtual void synchronize() const = 0;
   /// Work submitted to `waiter` from now on waits. False, nothing done, while `waiter` is being
   /// captured into a graph: what is recorded cannot wait for what runs.
-  [[nodiscard]] virtual bool hold_back(stream_ref waiter) const = 0;
+  [[nodiscard]] virtual bool make_stream_wait(stream_ref waiter) const = 0;
 };
 
-/// Makes marks, and waits where there is none. Thread-safe.
-class stream_side {
+/// Makes fences, and waits where there is none. Thread-safe.
+class fence_source {
  public:
-  virtual ~stream_side() = default;
+  virtual ~fence_source() = default;
   /// Marks what has been submitted to `stream` so far; nullptr while it is being captured into a
   /// graph, of whose work no mark tells.
-  [[nodiscard]] virtual std::shared_ptr<const stream_mark> mark(stream_ref stream) = 0;
+  [[nodiscard]] virtual std::shared_ptr<const fence> fence_for(stream_ref stream) = 0;
   /// Waits for all work that may use the memory, of streams that are gone too.
   virtual void synchronize() = 0;
 };

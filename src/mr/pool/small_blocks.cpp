@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/pieces.hpp"
+#include "mr/pool/small_blocks.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace hipvmm::mr::pool {
 
-void piece_map::add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
+void block_map::add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
   std::atomic<mark*>& stretch_at = stretches_[offset / stretch];
   if (class_index != block_class && stretch_at.load(std::memory_order_acquire) == nullptr) {
     sparse_array<mark> made{marks_per_stretch};
@@ -17,22 +17,22 @@ void piece_map::add(std::size_t offset, std::size_t class_index, std::size_t use
       ->store(word(offset, {class_index, user, cached}), std::memory_order_relaxed);
 }
 
-piece_cache::piece_cache() {
+thread_cache::thread_cache() {
   std::uint32_t total = 0;
-  for (std::size_t i = 0; i < piece_class_count; ++i) {
+  for (std::size_t i = 0; i < size_class_count; ++i) {
     first_[i] = total;
     total += static_cast<std::uint32_t>(capacity(i));
   }
   slots_.resize(total);
 }
 
-std::size_t piece_cache::pop(std::size_t class_index) noexcept {
+std::size_t thread_cache::pop(std::size_t class_index) noexcept {
   const std::lock_guard lock{lock_};
   std::uint32_t& size = sizes_[class_index];
   return size == 0 ? npos : slots_[first_[class_index] + --size];
 }
 
-bool piece_cache::push(std::size_t class_index, std::size_t offset) noexcept {
+bool thread_cache::push(std::size_t class_index, std::size_t offset) noexcept {
   const std::lock_guard lock{lock_};
   std::uint32_t& size = sizes_[class_index];
   if (size == capacity(class_index)) return false;
@@ -40,8 +40,8 @@ bool piece_cache::push(std::size_t class_index, std::size_t offset) noexcept {
   return true;
 }
 
-std::size_t piece_cache::take(std::size_t class_index, std::size_t* offsets,
-                              std::size_t count) noexcept {
+std::size_t thread_cache::take(std::size_t class_index, std::size_t* offsets,
+                               std::size_t count) noexcept {
   const std::lock_guard lock{lock_};
   std::uint32_t& size = sizes_[class_index];
   const std::size_t taken = std::min<std::size_t>(count, size);
@@ -52,16 +52,16 @@ std::size_t piece_cache::take(std::size_t class_index, std::size_t* offsets,
   return taken;
 }
 
-std::size_t piece_cache::take_next(std::size_t& class_index, std::size_t* offsets) noexcept {
+std::size_t thread_cache::take_next(std::size_t& class_index, std::size_t* offsets) noexcept {
   const std::lock_guard lock{lock_};
-  while (class_index < piece_class_count && sizes_[class_index] == 0) ++class_index;
-  if (class_index == piece_class_count) return 0;
+  while (class_index < size_class_count && sizes_[class_index] == 0) ++class_index;
+  if (class_index == size_class_count) return 0;
   const std::size_t taken = std::exchange(sizes_[class_index], 0);
   std::copy_n(slots_.data() + first_[class_index], taken, offsets);
   return taken;
 }
 
-std::size_t piece_cache::pop_block(std::size_t bytes) noexcept {
+std::size_t thread_cache::pop_block(std::size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   if (here_.bytes != bytes) return npos;
   const std::size_t offset = here_.offset;
@@ -71,13 +71,13 @@ std::size_t piece_cache::pop_block(std::size_t bytes) noexcept {
   return offset;
 }
 
-void piece_cache::remember(block_at one) noexcept {
+void thread_cache::remember(block_at one) noexcept {
   const std::lock_guard lock{lock_};
   blocks_[oldest_block_] = one;
   oldest_block_ = (oldest_block_ + 1) % blocks_.size();
 }
 
-bool piece_cache::push_block(block_at one, block_at& evicted) noexcept {
+bool thread_cache::push_block(block_at one, block_at& evicted) noexcept {
   const std::lock_guard lock{lock_};
   for (block_at& each : blocks_) {
     if (each.offset != one.offset || each.bytes != one.bytes) continue;
@@ -89,7 +89,7 @@ bool piece_cache::push_block(block_at one, block_at& evicted) noexcept {
   return false;
 }
 
-piece_cache::block_at piece_cache::take_block() noexcept {
+thread_cache::block_at thread_cache::take_block() noexcept {
   const std::lock_guard lock{lock_};
   return std::exchange(here_, {});
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include "mr/pool/engine.hpp"
+#include "mr/pool/block_allocator.hpp"
 #include "mr/pool/pool_of.hpp"
 #include "support/allocation_failure.hpp"
 
@@ -31,7 +31,7 @@ struct worn_pool : pool_of {
   }
   /// Whether every byte that is held is handed out or free.
   void verify() {
-    const telemetry seen = all.look();
+    const usage seen = all.usage_snapshot();
     std::size_t free_bytes = 0;
     for (const auto& each : seen.streams) free_bytes += each.free_bytes;
     CHECK(seen.physical_bytes == memory.held());
@@ -81,7 +81,7 @@ TEST_CASE("pool: a growth that fails leaves everything to be used") {
       for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
       if (!aliases) pool.streams.finish_all();
       pool.memory.fails_at = call;
-      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.ledger(0), 40 * MiB, 256)),
+      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 40 * MiB, 256)),
                       hip_error);
       CHECK(pool.memory.fails_at == 0);
       CHECK(pool.all.counters().physical_bytes == pool.memory.held());
@@ -98,7 +98,7 @@ TEST_CASE("pool: without memory of the host a request fails and loses nothing") 
   const auto allocate = [](std::size_t stream, std::size_t bytes, bool passed) {
     return [=](worn_pool& pool) {
       if (passed) pool.streams.finish_all();
-      static_cast<void>(pool.all.allocate(pool.ledger(stream), bytes, 256));
+      static_cast<void>(pool.all.allocate(pool.state(stream), bytes, 256));
     };
   };
   sweep("memory that has passed", allocate(2, 2 * MiB, true));
@@ -107,11 +107,11 @@ TEST_CASE("pool: without memory of the host a request fails and loses nothing") 
   sweep("new chunks", allocate(2, 24 * MiB, false));
   sweep("pieces", [](worn_pool& pool) {
     const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
-    static_cast<void>(pool.all.allocate_piece(*user.ledger, *user.cache, classes.of(1000)));
+    static_cast<void>(pool.all.allocate_small_block(*user.state, *user.cache, classes.of(1000)));
   });
   sweep("a block by way of the cache", [](worn_pool& pool) {
     const auto user = pool.all.small_user_of(hand_driven_streams::name(1));
-    static_cast<void>(pool.all.allocate_block(*user.ledger, *user.cache, 20 * MiB));
+    static_cast<void>(pool.all.allocate_block(*user.state, *user.cache, 20 * MiB));
   });
 }
 
@@ -123,9 +123,9 @@ TEST_CASE("pool: without memory of the host a trim fails and loses nothing") {
 }
 
 TEST_CASE("pool: without memory of the host nothing is taken back that no mark vouches for") {
-  sweep("deallocate_and_mark", [](worn_pool& pool) {
-    stream_ledger& own = pool.all.ledger_of_thread(hand_driven_streams::name(2));
-    static_cast<void>(pool.all.deallocate_and_mark(own, pool.parts[1], 2 * MiB));
+  sweep("deallocate_and_record", [](worn_pool& pool) {
+    stream_state& own = pool.all.state_of_thread(hand_driven_streams::name(2));
+    static_cast<void>(pool.all.deallocate_and_record(own, pool.parts[1], 2 * MiB));
   });
   sweep("forget", [](worn_pool& pool) { pool.all.forget(hand_driven_streams::name(0)); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/upstream_memory.hpp"
+#include "mr/pool/upstream_backend.hpp"
 
 #include <new>
 #include <utility>
@@ -12,7 +12,7 @@ namespace hipvmm::mr::pool {
 
 // Captures go on while the upstream is called, for slabs are no part of them.
 
-void to_upstream::operator()(void* memory) const noexcept {
+void upstream_deleter::operator()(void* memory) const noexcept {
   std::optional<detail::relaxed_captures> relaxed;
   detail::report_exceptions([&] { relaxed.emplace(); });
   upstream->deallocate_sync(memory, bytes);
@@ -47,35 +47,35 @@ upstream_slab* slab_supply::find(std::size_t bytes) {
   return nullptr;
 }
 
-upstream_memory::upstream_memory(memory_resource& upstream, std::size_t address_bytes,
-                                 std::size_t least_slab)
+upstream_backend::upstream_backend(memory_resource& upstream, std::size_t address_bytes,
+                                   std::size_t least_slab)
     : upstream_{upstream},
       address_bytes_{align_up(address_bytes, memory_resource::default_alignment)},
       least_slab_{least_slab} {}
 
-void upstream_memory::create(std::size_t offset, std::size_t bytes) {
+void upstream_backend::create(std::size_t offset, std::size_t bytes) {
   upstream_slab* const brought = slab_supply::find(bytes);
   if (brought == nullptr) throw slab_wanted{&upstream_, bytes};
   slabs_.add(offset, *brought, reinterpret_cast<std::uintptr_t>(brought->get()), bytes);
 }
 
-void upstream_memory::lift(std::size_t offset, std::size_t) {
+void upstream_backend::lift(std::size_t offset, std::size_t) {
   auto lifted = slabs_.take(offset);
   const std::lock_guard lock{mutex_};
-  lifted_.insert(std::move(lifted));
+  detached_.insert(std::move(lifted));
 }
 
-void upstream_memory::give_back_lifted() noexcept {
-  decltype(lifted_) going;  // back when the lock is open
+void upstream_backend::release_detached_unlocked() noexcept {
+  decltype(detached_) going;  // back when the lock is open
   const std::lock_guard lock{mutex_};
-  going.swap(lifted_);
+  going.swap(detached_);
 }
 
-void upstream_memory::alias(std::size_t, std::size_t, std::size_t) {
+void upstream_backend::alias(std::size_t, std::size_t, std::size_t) {
   throw unsupported{"a slab of an upstream resource has one address"};
 }
 
-std::string upstream_memory::explain() const {
+std::string upstream_backend::explain() const {
   return "slabs of an upstream resource: free memory of different slabs serves no request "
          "together, and only whole slabs go back";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/event_marks.hpp"
+#include "mr/pool/event_fences.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace hipvmm::mr::pool {
 
-struct event_marks::spare_events {
+struct event_fences::spare_events {
   explicit spare_events(device_ref of) : owner{of} {}
 
   std::optional<event> take(device_ref device) {
@@ -37,16 +37,16 @@ struct event_marks::spare_events {
   std::vector<event> events;
 };
 
-class event_marks::event_mark final : public stream_mark {
+class event_fences::event_fence final : public fence {
  public:
-  event_mark(event recorded, std::shared_ptr<spare_events> home)
+  event_fence(event recorded, std::shared_ptr<spare_events> home)
       : event_{std::move(recorded)}, home_{std::move(home)} {}
-  ~event_mark() override {
+  ~event_fence() override {
     // An event that finds no room for want of memory is destroyed.
     detail::report_exceptions([this] { home_->give(std::move(event_)); });
   }
-  event_mark(const event_mark&) = delete;
-  event_mark& operator=(const event_mark&) = delete;
+  event_fence(const event_fence&) = delete;
+  event_fence& operator=(const event_fence&) = delete;
 
   [[nodiscard]] bool is_done() const override {
     const detail::relaxed_captures relaxed;
@@ -56,7 +56,7 @@ class event_marks::event_mark final : public stream_mark {
     const detail::relaxed_captures relaxed;
     event_.synchronize();
   }
-  [[nodiscard]] bool hold_back(stream_ref waiter) const override {
+  [[nodiscard]] bool make_stream_wait(stream_ref waiter) const override {
     const detail::relaxed_captures relaxed;
     // A default stream is that of the pool's device, whichever the event is of.
     const scoped_device scope{home_->owner};
@@ -72,34 +72,34 @@ class event_marks::event_mark final : public stream_mark {
 
 namespace {
 
-struct passed_mark final : stream_mark {
+struct passed_fence final : fence {
   [[nodiscard]] bool is_done() const override { return true; }
   void synchronize() const override {}
-  [[nodiscard]] bool hold_back(stream_ref) const override { return true; }
+  [[nodiscard]] bool make_stream_wait(stream_ref) const override { return true; }
 };
 
 }  // namespace
 
-event_marks::event_marks(device_ref owner)
+event_fences::event_fences(device_ref owner)
     : devices_{owner}, spare_{std::make_shared<spare_events>(owner)} {}
 
-void event_marks::add(device_ref device) {
+void event_fences::add(device_ref device) {
   const std::lock_guard lock{mutex_};
   if (std::find(devices_.begin(), devices_.end(), device) == devices_.end())
     devices_.push_back(device);
 }
 
-std::vector<device_ref> event_marks::devices() {
+std::vector<device_ref> event_fences::devices() {
   const std::lock_guard lock{mutex_};
   return devices_;
 }
 
-void event_marks::synchronize() {
+void event_fences::synchronize() {
   const detail::relaxed_captures relaxed;
   for (const device_ref each : devices()) detail::wait_for_device(each);
 }
 
-std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
+std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   const std::vector<device_ref> devices = this->devices();
   const detail::relaxed_captures relaxed;
   for (std::size_t i = 0;; ++i) {
@@ -110,9 +110,9 @@ std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
     try {
       if (detail::is_captured(stream)) return nullptr;
       // One call instead of a record and a query.
-      if (detail::is_done_untold(stream)) return std::make_shared<passed_mark>();
+      if (detail::is_done_untold(stream)) return std::make_shared<passed_fence>();
       detail::record_untold(*one, stream);
-      return std::make_shared<event_mark>(std::move(*one), spare_);
+      return std::make_shared<event_fence>(std::move(*one), spare_);
     } catch (const hip_error& error) {
       // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
       if (error.code() == hipErrorInvalidHandle && i + 1 < devices.size()) continue;
@@ -123,7 +123,7 @@ std::shared_ptr<const stream_mark> event_marks::mark(stream_ref stream) {
           error.code() != hipErrorInvalidValue)
         throw;
       synchronize();
-      return std::make_shared<passed_mark>();
+      return std::make_shared<passed_fence>();
     }
   }
 }

@@ -6,7 +6,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/log.hpp"
-#include "mr/pool/errand.hpp"
+#include "mr/pool/slow_path.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
@@ -18,13 +18,13 @@ constexpr std::size_t granules_per_chunk = 4;
 }  // namespace
 
 /// More backing for one request: what is claimed for it, and how far the work has come.
-struct errand::growth {
+struct slow_path::growth {
   /// A chunk to be moved, and the blocks that it lies in.
   struct source {
     idle_chunk chunk;
     blocks around;
     enum { waits, lifted, stays_mapped, done } stage = waits;
-    engine::chunk_map::node_type node;  // while lifted
+    block_allocator::chunk_map::node_type node;  // while lifted
   };
   place target;
   blocks around;          // of the place: what was free before
@@ -34,10 +34,10 @@ struct errand::growth {
   std::size_t wanted = 0;  // bytes of the hole to be backed
   std::size_t mapped = 0;  // bytes of the hole backed so far
   std::size_t created = 0;
-  std::uint64_t in_use_until = 0;  // stamp of the user: chunks that stay mapped, until then
+  std::uint64_t in_use_until = 0;  // epoch of the user: chunks that stay mapped, until then
 };
 
-std::size_t errand::granule() const noexcept {
+std::size_t slow_path::granule() const noexcept {
   // One size for the life of the pool. It divides a small limit, so that all of that is of use.
   if (all_.memory_.has_equal_chunks()) {
     const std::size_t divisor = all_.limit_ & (~all_.limit_ + 1);
@@ -51,7 +51,7 @@ std::size_t errand::granule() const noexcept {
   return std::max(all_.memory_.granularity(), chosen);
 }
 
-std::size_t errand::growth_unit() const noexcept {
+std::size_t slow_path::growth_unit() const noexcept {
   // A program that only allocates gets ever more at once: a sixteenth of what is held at most.
   if (all_.memory_.has_equal_chunks()) return granule();
   const unsigned doublings = std::min(all_.growths_in_a_row_ / 4, 4U);
@@ -59,7 +59,7 @@ std::size_t errand::growth_unit() const noexcept {
   return std::max(granule(), std::min(granule() << doublings, share));
 }
 
-std::size_t errand::largest_chunk(const growth& work) const noexcept {
+std::size_t slow_path::largest_chunk(const growth& work) const noexcept {
   // The size in which a pool begins, and no memory lies idle that smaller ones could be joined
   // with.
   constexpr std::size_t first = 64 * MiB;
@@ -70,7 +70,7 @@ std::size_t errand::largest_chunk(const growth& work) const noexcept {
   return std::max(least, align_down(std::min(work.wanted / 4, held / 16), granule()));
 }
 
-void errand::claim(block& first, std::size_t begin, std::size_t end, blocks& claimed) {
+void slow_path::claim(block& first, std::size_t begin, std::size_t end, blocks& claimed) {
   block* at = &first;
   while (at->end() <= begin) at = at->next;
   std::size_t count = claimed.size();
@@ -85,24 +85,25 @@ void errand::claim(block& first, std::size_t begin, std::size_t end, blocks& cla
   }
 }
 
-void errand::unclaim(const blocks& claimed) noexcept {
+void slow_path::unclaim(const blocks& claimed) noexcept {
   for (block* const each : claimed) all_.make_free(*each);
 }
 
-std::size_t errand::hand_out(block& first, std::size_t end, rung counted) noexcept {
+std::size_t slow_path::make_used_by_user(block& first, std::size_t end,
+                                         pool_source counted) noexcept {
   while (first.end() < end) all_.space_.join_next(first);
   all_.make_used(first, user_);
   ++all_.counters_.served[static_cast<std::size_t>(counted)];
   return first.offset;
 }
 
-std::size_t errand::slab_bytes_for(std::size_t missing) const {
+std::size_t slow_path::slab_bytes_for(std::size_t missing) const {
   const std::size_t least = all_.memory_.least_slab();
   if (least == 0) return align_up(missing, granules_per_chunk * granule());
   return align_up(std::max(missing, least), all_.memory_.granularity());
 }
 
-bool errand::plan_for(const place& target, const survey& found, growth& work) const {
+bool slow_path::plan_for(const place& target, const placement_scan& found, growth& work) const {
   work.target = target;
   work.sources.clear();
   std::size_t moved = 0;
@@ -127,7 +128,7 @@ bool errand::plan_for(const place& target, const survey& found, growth& work) co
   return true;
 }
 
-void errand::claim_all(growth& work) {
+void slow_path::claim_all(growth& work) {
   all_.space_.prepare_for(6 + 2 * work.sources.size());
   const place& target = work.target;
   block& hole = *target.unmapped;
@@ -144,23 +145,23 @@ void errand::claim_all(growth& work) {
     claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes, each.around);
 }
 
-bool errand::may_move(growth& work) {
+bool slow_path::may_move(growth& work) {
   // What nothing uses any more leaves its address. What work under way may still use, before
   // anything of the user's stream does, keeps it until that work has passed; where it cannot, the
   // caller waits, for that costs less than the memory that would be created instead. Nor can it
   // for a per-thread stream: other threads could not tell how far that has come.
   const bool may_stay = all_.memory_.has_aliases() && !user_.is_idle() && user_.thread() == 0;
   for (const auto& source : work.sources) {
-    if (!(may_stay ? order_behind(source.around) : wait_for(source.around))) return false;
+    if (!(may_stay ? make_user_wait(source.around) : wait_for(source.around))) return false;
   }
   std::uint64_t now = 0;
   bool any = false;
   {
-    const books_lock lock{all_.books_};
+    const state_lock lock{all_.state_mutex_};
     now = user_.now();
     for (auto& source : work.sources) {
       if (std::all_of(source.around.begin(), source.around.end(),
-                      [](const block* each) { return each->owner->has_passed(each->stamp); }))
+                      [](const block* each) { return each->owner->has_passed(each->epoch); }))
         continue;
       source.stage = growth::source::stays_mapped;
       any = true;
@@ -168,12 +169,13 @@ bool errand::may_move(growth& work) {
   }
   if (!any) return true;
   // The user's stream comes behind all of them now, and nothing else of it is to be waited for.
-  const auto known = mark_for(user_, now);
-  if (known) work.in_use_until = known->stamp;
+  const auto known = fence_for(user_, now);
+  if (known) work.in_use_until = known->epoch;
   return known.has_value();
 }
 
-engine::chunk_map::node_type errand::note_moved(growth& work, std::size_t source) noexcept {
+block_allocator::chunk_map::node_type slow_path::note_moved(growth& work,
+                                                            std::size_t source) noexcept {
   const idle_chunk& chunk = work.sources[source].chunk;
   all_.counters_.physical_bytes -= chunk.bytes;
   block& left = *work.sources[source].around.front();
@@ -181,8 +183,8 @@ engine::chunk_map::node_type errand::note_moved(growth& work, std::size_t source
   return all_.chunks_.extract(chunk.offset);
 }
 
-void errand::note_mapped(growth& work, engine::chunk_map::node_type chunk) noexcept {
-  engine_counters& counters = all_.counters_;
+void slow_path::note_mapped(growth& work, block_allocator::chunk_map::node_type chunk) noexcept {
+  pool_counters& counters = all_.counters_;
   const std::size_t bytes = chunk.mapped().bytes;
   chunk.key() = work.hole->offset + work.mapped;
   all_.chunks_.insert(std::move(chunk));
@@ -191,20 +193,20 @@ void errand::note_mapped(growth& work, engine::chunk_map::node_type chunk) noexc
   counters.physical_high = std::max(counters.physical_high, counters.physical_bytes);
 }
 
-void errand::create(growth& work, std::size_t bytes) {
-  engine::chunk_map made;
-  made.emplace(0, engine::chunk{bytes, 0});
+void slow_path::create(growth& work, std::size_t bytes) {
+  block_allocator::chunk_map made;
+  made.emplace(0, block_allocator::chunk{bytes, 0});
   all_.memory_.create(work.hole->offset + work.mapped, bytes);
-  const books_lock lock{all_.books_};
+  const state_lock lock{all_.state_mutex_};
   made.begin()->second.order = all_.next_chunk_++;
   note_mapped(work, made.extract(made.begin()));
   work.created += bytes;
   ++all_.counters_.chunks_created;
 }
 
-void errand::undo(growth& work) noexcept {
-  all_.memory_.drop_lifted();
-  const books_lock lock{all_.books_};
+void slow_path::undo(growth& work) noexcept {
+  all_.memory_.release_detached();
+  const state_lock lock{all_.state_mutex_};
   unclaim(work.around);
   for (const auto& each : work.sources) {
     if (each.stage == growth::source::waits || each.stage == growth::source::stays_mapped)
@@ -215,29 +217,29 @@ void errand::undo(growth& work) noexcept {
   if (work.mapped != 0) {
     left = work.mapped < left->bytes ? &all_.space_.cut(*left, work.mapped) : nullptr;
     work.hole->owner = &user_;
-    work.hole->stamp = stamp_of_gain();
+    work.hole->epoch = epoch_of_gain();
     all_.make_free(*work.hole);
   }
   if (left != nullptr) all_.make_unmapped(*left);
 }
 
-bool errand::begin(growth& work) {
+bool slow_path::begin(growth& work) {
   for (;;) {
     {
-      const books_lock lock{all_.books_};
-      const survey found = look_around();
+      const state_lock lock{all_.state_mutex_};
+      const placement_scan found = scan_all();
       if (found.least.first == nullptr) return false;
       if (!plan_for(found.least, found, work) && !plan_for(found.widest, found, work)) return false;
       claim_all(work);
     }
-    if (order_behind(work.around) && may_move(work)) return true;
+    if (make_user_wait(work.around) && may_move(work)) return true;
     undo(work);
     work = {};
   }
 }
 
-std::optional<std::size_t> errand::grow() {
-  physical_side& memory = all_.memory_;
+std::optional<std::size_t> slow_path::grow() {
+  memory_backend& memory = all_.memory_;
   growth work;
   try {
     if (!begin(work)) return std::nullopt;
@@ -246,7 +248,7 @@ std::optional<std::size_t> errand::grow() {
       if (source.stage == growth::source::stays_mapped) continue;
       lift(source.chunk);
       source.stage = growth::source::lifted;
-      const books_lock lock{all_.books_};
+      const state_lock lock{all_.state_mutex_};
       source.node = note_moved(work, i);
       all_.make_unmapped(*source.around.front());
     }
@@ -255,15 +257,15 @@ std::optional<std::size_t> errand::grow() {
       const std::size_t to = work.hole->offset + work.mapped;
       if (source.stage == growth::source::lifted) {
         memory.create(to, source.chunk.bytes);
-        const books_lock lock{all_.books_};
+        const state_lock lock{all_.state_mutex_};
         note_mapped(work, std::move(source.node));
         ++all_.counters_.chunks_moved;
         continue;
       }
-      std::list<engine::old_address> old(1);
+      std::list<block_allocator::old_address> old(1);
       memory.alias(source.chunk.offset, to, source.chunk.bytes);
       source.stage = growth::source::done;
-      const books_lock lock{all_.books_};
+      const state_lock lock{all_.state_mutex_};
       note_mapped(work, note_moved(work, i));
       ++all_.counters_.chunks_moved;
       old.front() = {source.around.front(), source.chunk.order, &user_, work.in_use_until};
@@ -292,13 +294,13 @@ std::optional<std::size_t> errand::grow() {
     return all_.name() + " took " + format_bytes(work.created) + " from the device and moved " +
            std::to_string(work.sources.size()) + " chunks for a request of " + format_bytes(bytes_);
   });
-  const books_lock lock{all_.books_};
+  const state_lock lock{all_.state_mutex_};
   ++all_.growths_in_a_row_;
   if (work.mapped < work.hole->bytes) all_.make_unmapped(all_.space_.cut(*work.hole, work.mapped));
   // What is backed before or behind the request stays free, the user's.
   const auto leave_free = [this](block& rest) {
     rest.owner = &user_;
-    rest.stamp = stamp_of_gain();
+    rest.epoch = epoch_of_gain();
     all_.make_free(rest);
   };
   const std::size_t end = work.target.at + bytes_;
@@ -309,7 +311,8 @@ std::optional<std::size_t> errand::grow() {
     first = &all_.space_.cut(rest, work.target.at - rest.offset);
     leave_free(rest);
   }
-  return hand_out(*first, end, work.created == 0 ? rung::moved : rung::created);
+  return make_used_by_user(*first, end,
+                           work.created == 0 ? pool_source::moved_chunks : pool_source::new_chunks);
 }
 
 }  // namespace hipvmm::mr::pool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/engine.hpp"
+#include "mr/pool/block_allocator.hpp"
 
 #include <doctest/doctest.h>
 
@@ -22,7 +22,7 @@ TEST_CASE("pool: memory given back in a stream is used again there without a mar
   const std::size_t again = pool.take(0, 1 * MiB);
   CHECK(again == first);
   CHECK(pool.streams.marks == 0);
-  CHECK(pool.served(rung::own) == 1);
+  CHECK(pool.served(pool_source::own_stream) == 1);
 }
 
 TEST_CASE("pool: neighbours that are given back become one") {
@@ -67,44 +67,44 @@ TEST_CASE("pool: a block with the alignment is found behind many that lack it") 
   CHECK(at >= large);
   CHECK(at % (64 * KiB) == 0);
   // By itself, not by the walk of a miss.
-  CHECK(pool.served(rung::internal) == 0);
+  CHECK(pool.served(pool_source::internal_dependency) == 0);
 }
 
 TEST_CASE("pool: another stream's memory is used once that stream has passed") {
   pool_of pool;
-  pool.all.set_rules({false, true, false});
+  pool.all.set_reuse({false, true, false});
   const std::size_t first = pool.take(0, 2 * MiB);
   pool.give(0, first, 2 * MiB);
   SUBCASE("before, new memory is taken") {
     CHECK(pool.take(1, 2 * MiB) != first);
-    CHECK(pool.served(rung::created) == 2);
+    CHECK(pool.served(pool_source::new_chunks) == 2);
   }
   SUBCASE("after, that memory") {
     pool.streams.finish(0);
     CHECK(pool.take(1, 2 * MiB) == first);
-    CHECK(pool.served(rung::opportunistic) == 1);
+    CHECK(pool.served(pool_source::opportunistic) == 1);
     CHECK(pool.streams.waits == 0);
   }
 }
 
 TEST_CASE("pool: another stream's memory is used by one that was announced to come behind it") {
   pool_of pool;
-  pool.all.set_rules({true, false, false});
+  pool.all.set_reuse({true, false, false});
   const std::size_t first = pool.take(0, 2 * MiB);
   pool.give(0, first, 2 * MiB);
   pool.streams.wait(1, 0);
-  pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+  pool.all.add_dependency(pool.state(1), pool.state(0));
   CHECK(pool.take(1, 2 * MiB) == first);
-  CHECK(pool.served(rung::followed) == 1);
+  CHECK(pool.served(pool_source::followed_stream) == 1);
   CHECK(pool.streams.waits == 0);
 }
 
 TEST_CASE("pool: what is given back after the announcement is not covered by it") {
   pool_of pool;
-  pool.all.set_rules({true, false, false});
+  pool.all.set_reuse({true, false, false});
   const std::size_t first = pool.take(0, 2 * MiB);
   pool.streams.wait(1, 0);
-  pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+  pool.all.add_dependency(pool.state(1), pool.state(0));
   pool.memory.use(0, first, 2 * MiB);
   pool.give(0, first, 2 * MiB);
   CHECK(pool.take(1, 2 * MiB) != first);
@@ -112,29 +112,29 @@ TEST_CASE("pool: what is given back after the announcement is not covered by it"
 
 TEST_CASE("pool: a stream is made to wait for another one's memory, where that is allowed") {
   pool_of pool;
-  pool.all.set_rules({false, false, true});
+  pool.all.set_reuse({false, false, true});
   const std::size_t first = pool.take(0, 2 * MiB);
   pool.give(0, first, 2 * MiB);
   CHECK(pool.take(1, 2 * MiB) == first);
-  CHECK(pool.served(rung::internal) == 1);
+  CHECK(pool.served(pool_source::internal_dependency) == 1);
   CHECK(pool.streams.waits == 1);
 }
 
 TEST_CASE("pool: with all reuse switched off streams share nothing before memory runs out") {
   pool_of pool;
-  pool.all.set_rules({false, false, false});
+  pool.all.set_reuse({false, false, false});
   pool.all.set_limit(4 * MiB);
   const std::size_t first = pool.take(0, 2 * MiB);
   pool.give(0, first, 2 * MiB);
   CHECK(pool.take(1, 2 * MiB) != first);
   CHECK(pool.take(1, 2 * MiB) == first);
-  CHECK(pool.served(rung::waited) == 1);
+  CHECK(pool.served(pool_source::waited) == 1);
   CHECK(pool.streams.host_waits == 1);
 }
 
 TEST_CASE("pool: a request waits once for what other streams gave back, whatever comes meanwhile") {
   pool_of pool;
-  pool.all.set_rules({false, false, false});
+  pool.all.set_reuse({false, false, false});
   pool.all.set_limit(4 * MiB);
   const std::size_t first = pool.take(0, 2 * MiB);
   const std::size_t second = pool.take(0, 1 * MiB);
@@ -145,7 +145,7 @@ TEST_CASE("pool: a request waits once for what other streams gave back, whatever
     pool.memory.use(0, third, 1 * MiB);
     pool.give(0, third, 1 * MiB);
   };
-  CHECK_FALSE(pool.all.allocate(pool.ledger(1), 3 * MiB, 256));
+  CHECK_FALSE(pool.all.allocate(pool.state(1), 3 * MiB, 256));
   CHECK(pool.streams.host_waits == 1);
   pool.give(0, first, 2 * MiB);
 }
@@ -160,9 +160,9 @@ TEST_CASE("pool: no other thread is asked to mark a thread's default stream") {
     }
     std::thread{[&] {
       pool.streams.set_thread_of(1, std::this_thread::get_id());
-      stream_ledger& own = pool.all.ledger_of_thread(hand_driven_streams::name(1));
+      stream_state& own = pool.all.state_of_thread(hand_driven_streams::name(1));
       pool.streams.wait(1, 0);
-      pool.all.note_follows(own, pool.ledger(0));
+      pool.all.add_dependency(own, pool.state(0));
       // Parts of what it follows and of what is made for it stay free.
       for (const std::size_t bytes : {1 * MiB, 3 * MiB}) {
         const auto at = pool.all.allocate(own, bytes, 256);
@@ -194,7 +194,7 @@ TEST_CASE("pool: idle chunks move to where a request needs them") {
   pool.take(0, 8 * MiB);
   CHECK(pool.memory.created == 8);
   CHECK(pool.memory.held() == 16 * MiB);
-  CHECK(pool.served(rung::moved) == 1);
+  CHECK(pool.served(pool_source::moved_chunks) == 1);
 }
 
 TEST_CASE("pool: chunks in use move, and nobody waits where one chunk may have two addresses") {
@@ -222,22 +222,22 @@ TEST_CASE("pool: what an event outside has shown needs no mark") {
   pool.take(0, 2 * MiB);  // neighbours would become one, given back behind the point
   const std::size_t behind = pool.take(0, 2 * MiB);
   pool.give(0, before, 2 * MiB);
-  const engine::point reached = pool.all.reach(hand_driven_streams::name(0));
-  REQUIRE(reached.ledger == &pool.ledger(0));
+  const block_allocator::point reached = pool.all.reach(hand_driven_streams::name(0));
+  REQUIRE(reached.state == &pool.state(0));
   pool.give(0, behind, 2 * MiB);
   SUBCASE("that the stream has passed") {
     pool.streams.advance(0, pool.streams.submitted(0) - 1);
     pool.all.note_passed(reached);
-    pool.all.set_rules({false, true, false});
+    pool.all.set_reuse({false, true, false});
     CHECK(pool.take(1, 2 * MiB) == before);
-    CHECK(pool.served(rung::opportunistic) == 1);
+    CHECK(pool.served(pool_source::opportunistic) == 1);
   }
   SUBCASE("that another stream waits") {
     pool.streams.wait(1, 0);
-    pool.all.note_follows(hand_driven_streams::name(1), reached);
-    pool.all.set_rules({true, false, false});
+    pool.all.add_dependency(hand_driven_streams::name(1), reached);
+    pool.all.set_reuse({true, false, false});
     CHECK(pool.take(1, 2 * MiB) == before);
-    CHECK(pool.served(rung::followed) == 1);
+    CHECK(pool.served(pool_source::followed_stream) == 1);
     CHECK(pool.streams.marks == 0);
   }
   CHECK(pool.take(1, 2 * MiB) != behind);
@@ -245,15 +245,15 @@ TEST_CASE("pool: what an event outside has shown needs no mark") {
 
 TEST_CASE("pool: a stream without memory under way has no point to wait for") {
   pool_of pool;
-  CHECK(pool.all.reach(hand_driven_streams::name(0)).ledger == nullptr);
+  CHECK(pool.all.reach(hand_driven_streams::name(0)).state == nullptr);
   const std::size_t at = pool.take(0, 2 * MiB);
-  CHECK(pool.all.reach(hand_driven_streams::name(0)).ledger == nullptr);
+  CHECK(pool.all.reach(hand_driven_streams::name(0)).state == nullptr);
   pool.give(0, at, 2 * MiB);
-  const engine::point first = pool.all.reach(hand_driven_streams::name(0));
-  const engine::point second = pool.all.reach(hand_driven_streams::name(0));
-  CHECK(first.stamp == second.stamp);
+  const block_allocator::point first = pool.all.reach(hand_driven_streams::name(0));
+  const block_allocator::point second = pool.all.reach(hand_driven_streams::name(0));
+  CHECK(first.epoch == second.epoch);
   pool.all.note_passed(second);
-  CHECK(pool.all.reach(hand_driven_streams::name(0)).ledger == nullptr);
+  CHECK(pool.all.reach(hand_driven_streams::name(0)).state == nullptr);
 }
 
 TEST_CASE(
@@ -279,7 +279,7 @@ TEST_CASE(
   }
   SUBCASE("memory is short") {
     pool.all.set_limit(4 * MiB);
-    CHECK_FALSE(pool.all.allocate(pool.ledger(1), 1 * MiB, 256));
+    CHECK_FALSE(pool.all.allocate(pool.state(1), 1 * MiB, 256));
   }
   CHECK(pool.streams.waits == 0);
   CHECK_THROWS_AS(pool.all.forget(hand_driven_streams::name(0)), std::invalid_argument);
@@ -294,27 +294,27 @@ TEST_CASE("pool: the books of streams that were forgotten serve others") {
   pool_of pool;
   pool.take(1, 1 * MiB);
   for (int i = 0; i < 100; ++i) {
-    pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+    pool.all.add_dependency(pool.state(1), pool.state(0));
     const std::size_t at = pool.take(0, 4 * MiB);
     pool.give(0, at, 4 * MiB);
     pool.all.forget(hand_driven_streams::name(0));
     pool.streams.finish_all();
   }
   // One whose last work is under way beside the next one, and those of idle memory and stream 1.
-  CHECK(pool.all.look().ledgers <= 4);
+  CHECK(pool.all.usage_snapshot().states <= 4);
   CHECK(pool.memory.held() <= 10 * MiB);
 }
 
 TEST_CASE("pool: what is known of a stream that was forgotten vouches for none after it") {
   pool_of pool;
-  pool.all.set_rules({true, false, false});
+  pool.all.set_reuse({true, false, false});
   pool.give(0, pool.take(0, 2 * MiB), 2 * MiB);
   pool.streams.wait(1, 0);
-  pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+  pool.all.add_dependency(pool.state(1), pool.state(0));
   pool.streams.finish_all();
-  stream_ledger& before = pool.ledger(0);
+  stream_state& before = pool.state(0);
   pool.all.forget(hand_driven_streams::name(0));
-  REQUIRE(&pool.ledger(0) == &before);
+  REQUIRE(&pool.state(0) == &before);
   const std::size_t again = pool.take(0, 2 * MiB);
   pool.give(0, again, 2 * MiB);
   CHECK(pool.take(1, 2 * MiB) != again);
@@ -324,16 +324,16 @@ TEST_CASE("pool: nobody is told as the user of what a forgotten stream had taken
   pool_of pool;
   const std::size_t block = pool.take(0, 2 * MiB);
   const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
-  const auto piece = pool.all.allocate_piece(*user.ledger, *user.cache, classes.of(1000));
+  const auto piece = pool.all.allocate_small_block(*user.state, *user.cache, classes.of(1000));
   REQUIRE(piece);
   for (const std::size_t at : {block, *piece}) {
     const auto found = pool.all.find(at);
     REQUIRE(found);
-    CHECK(found->user == user.ledger);
+    CHECK(found->user == user.state);
   }
   pool.streams.finish_all();
   pool.all.forget(hand_driven_streams::name(0));
-  CHECK(&pool.ledger(1) == user.ledger);
+  CHECK(&pool.state(1) == user.state);
   for (const std::size_t at : {block, *piece}) {
     const auto found = pool.all.find(at);
     REQUIRE(found);
@@ -361,29 +361,29 @@ struct pool_amid_moves : pool_of {
 TEST_CASE("pool: memory with two addresses is counted once, and both count as mapped") {
   pool_amid_moves pool;
   CHECK(pool.all.counters().physical_bytes == 16 * MiB);
-  CHECK(pool.all.look().physical_bytes == 16 * MiB);
-  CHECK(pool.all.look().mapped_bytes == 24 * MiB);
-  CHECK(pool.all.look().largest_moved == 0);
+  CHECK(pool.all.usage_snapshot().physical_bytes == 16 * MiB);
+  CHECK(pool.all.usage_snapshot().mapped_bytes == 24 * MiB);
+  CHECK(pool.all.usage_snapshot().largest_moved == 0);
 }
 
 TEST_CASE("pool: old addresses end when somebody looks and their work has passed, not before") {
   pool_amid_moves pool;
-  pool.all.end_old_addresses();
+  pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 12);
   // What the stream got since then is not waited for.
   pool.streams.advance(0, pool.streams.submitted(0) - 1);
-  pool.all.end_old_addresses();
+  pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 8);
-  CHECK(pool.all.look().mapped_bytes == 16 * MiB);
+  CHECK(pool.all.usage_snapshot().mapped_bytes == 16 * MiB);
 }
 
 TEST_CASE("pool: old addresses that the device does not let go end later, and are not used") {
   pool_amid_moves pool;
   pool.streams.finish_all();
   pool.memory.keeps_aliases = true;
-  pool.all.end_old_addresses();
+  pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 9);
-  CHECK(pool.all.look().mapped_bytes == 18 * MiB);
+  CHECK(pool.all.usage_snapshot().mapped_bytes == 18 * MiB);
   pool.take(0, 32 * MiB);
   CHECK(pool.memory.mappings() == 8 + 1);
 }
@@ -391,7 +391,7 @@ TEST_CASE("pool: old addresses that the device does not let go end later, and ar
 TEST_CASE("pool: memory that goes leaves its old addresses too, known to have passed or not") {
   pool_amid_moves pool;
   pool.streams.wait(1, 0);
-  pool.all.note_follows(pool.ledger(1), pool.ledger(0));
+  pool.all.add_dependency(pool.state(1), pool.state(0));
   pool.give(0, pool.large, 8 * MiB);
   const std::size_t taken = pool.take(1, 8 * MiB);
   CHECK(taken == pool.large);
@@ -426,17 +426,17 @@ TEST_CASE("pool: alignment is that of the address") {
 TEST_CASE("pool: what is not in use is not taken back") {
   pool_of pool;
   const std::size_t at = pool.take(0, 1 * MiB);
-  CHECK_FALSE(pool.all.deallocate(pool.ledger(0), at, 512 * KiB));
-  CHECK_FALSE(pool.all.deallocate(pool.ledger(0), at + 256, 1 * MiB));
+  CHECK_FALSE(pool.all.deallocate(pool.state(0), at, 512 * KiB));
+  CHECK_FALSE(pool.all.deallocate(pool.state(0), at + 256, 1 * MiB));
   pool.give(0, at, 1 * MiB);
-  CHECK_FALSE(pool.all.deallocate(pool.ledger(0), at, 1 * MiB));
+  CHECK_FALSE(pool.all.deallocate(pool.state(0), at, 1 * MiB));
 }
 
 TEST_CASE("pool: the limit is kept, and what is over it is refused and changes nothing") {
   pool_of pool;
   pool.all.set_limit(8 * MiB);
   const std::size_t at = pool.take(0, 6 * MiB);
-  CHECK_FALSE(pool.all.allocate(pool.ledger(0), 4 * MiB, 256));
+  CHECK_FALSE(pool.all.allocate(pool.state(0), 4 * MiB, 256));
   CHECK(pool.memory.held() == 6 * MiB);
   pool.give(0, at, 6 * MiB);
   pool.take(0, 8 * MiB);
@@ -447,8 +447,7 @@ TEST_CASE("pool: a device that is full is told, with what is asked for") {
   pool_of pool;
   pool.memory.capacity = 8 * MiB;
   const std::size_t at = pool.take(0, 6 * MiB);
-  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.ledger(0), 4 * MiB, 256)),
-                  out_of_memory);
+  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 4 * MiB, 256)), out_of_memory);
   pool.give(0, at, 6 * MiB);
   pool.take(0, 8 * MiB);
 }
@@ -477,7 +476,7 @@ TEST_CASE("pool: a growth that fails leaves everything to be used") {
       pool.streams.wait(1, 0);
       for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
       pool.memory.fails_at = call;
-      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.ledger(0), 40 * MiB, 256)),
+      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 40 * MiB, 256)),
                       hip_error);
       CHECK(pool.memory.fails_at == 0);
       CHECK(pool.all.counters().physical_bytes == pool.memory.held());

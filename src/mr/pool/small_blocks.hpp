@@ -18,18 +18,19 @@
 // used block, cached or not.
 namespace hipvmm::mr::pool {
 
-inline constexpr std::size_t piece_unit = 256;
+inline constexpr std::size_t small_block_unit = 256;
 /// Largest piece in bytes.
-inline constexpr std::size_t largest_piece = 32768;
+inline constexpr std::size_t largest_small_block = 32768;
 /// Sizes of pieces: every multiple of the unit up to 16 units, then eight for each doubling, so
 /// that a piece is at most an eighth larger than what it holds.
-inline constexpr std::size_t piece_class_count = 40;
+inline constexpr std::size_t size_class_count = 40;
 
-struct piece_classes {
-  std::array<std::uint8_t, largest_piece / piece_unit + 1> by_units{};  // smallest that holds them
-  std::array<std::uint32_t, piece_class_count> bytes{};
+struct size_classes {
+  std::array<std::uint8_t, largest_small_block / small_block_unit + 1>
+      by_units{};  // smallest that holds them
+  std::array<std::uint32_t, size_class_count> bytes{};
 
-  constexpr piece_classes() {
+  constexpr size_classes() {
     std::size_t count = 0;
     std::size_t units = 0;
     std::size_t step = 1;
@@ -38,16 +39,16 @@ struct piece_classes {
       for (std::size_t i = 1; i <= step; ++i)
         by_units[units + i] = static_cast<std::uint8_t>(count);
       units += step;
-      bytes[count++] = static_cast<std::uint32_t>(units * piece_unit);
+      bytes[count++] = static_cast<std::uint32_t>(units * small_block_unit);
     }
   }
-  /// Pre: 0 < `wanted` <= largest_piece.
+  /// Pre: 0 < `wanted` <= largest_small_block.
   [[nodiscard]] constexpr std::size_t of(std::size_t wanted) const noexcept {
-    return by_units[(wanted + piece_unit - 1) / piece_unit];
+    return by_units[(wanted + small_block_unit - 1) / small_block_unit];
   }
 };
-inline constexpr piece_classes classes;
-static_assert(classes.bytes.back() == largest_piece);
+inline constexpr size_classes classes;
+static_assert(classes.bytes.back() == largest_small_block);
 
 /// Stands in the map for blocks larger than pieces.
 inline constexpr std::size_t block_class = 126;
@@ -87,24 +88,24 @@ class sparse_array {
 };
 
 /// What is known of pieces, and of larger blocks that caches may have, by their offset, without a
-/// lock: the class, whether a caller or a cache has it, and the user, the index of the ledger of
+/// lock: the class, whether a caller or a cache has it, and the user, the index of the state of
 /// the stream that took it or gave it back last. Finds wrong sizes and double frees.
-class piece_map {
+class block_map {
  public:
-  /// No user: the stream is gone. More ledgers than this cannot be told apart.
+  /// No user: the stream is gone. More states than this cannot be told apart.
   static constexpr std::size_t nobody = (std::size_t{1} << 23) - 1;
 
   /// Throws: std::bad_alloc.
-  explicit piece_map(std::size_t address_bytes)
+  explicit block_map(std::size_t address_bytes)
       : count_{address_bytes / stretch + 1},
         stretches_{count_},
-        blocks_{address_bytes / largest_piece + 1} {}
-  ~piece_map() {
+        blocks_{address_bytes / largest_small_block + 1} {}
+  ~block_map() {
     for (std::size_t i = 0; i < count_; ++i)
       sparse_array<mark>::free(stretches_[i].load(), marks_per_stretch);
   }
-  piece_map(const piece_map&) = delete;
-  piece_map& operator=(const piece_map&) = delete;
+  block_map(const block_map&) = delete;
+  block_map& operator=(const block_map&) = delete;
 
   /// Makes note of a piece or block that was none before. Throws: std::bad_alloc.
   void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached);
@@ -122,7 +123,7 @@ class piece_map {
     if (one != nullptr) one->store(0, std::memory_order_relaxed);
   }
 
-  [[nodiscard]] bool is_piece(std::size_t offset) const noexcept {
+  [[nodiscard]] bool is_small_block(std::size_t offset) const noexcept {
     return mark_at(offset) != nullptr;
   }
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
@@ -151,13 +152,14 @@ class piece_map {
  private:
   using mark = std::atomic<std::uint32_t>;
   /// A mark: the user, whether it is cached, whether there is one, and the class of a piece or the
-  /// offset of a block in its unit of `largest_piece` bytes, of which at most one can begin there.
+  /// offset of a block in its unit of `largest_small_block` bytes, of which at most one can begin
+  /// there.
   static constexpr unsigned user_shift = 9;
   static constexpr std::uint32_t is_cached = 0x100;
   static constexpr std::uint32_t is_there = 0x80;
   static constexpr std::size_t stretch = std::size_t{1} << 25;
-  static constexpr std::size_t marks_per_stretch = stretch / piece_unit;
-  static_assert(largest_piece / piece_unit <= is_there && piece_class_count <= is_there);
+  static constexpr std::size_t marks_per_stretch = stretch / small_block_unit;
+  static_assert(largest_small_block / small_block_unit <= is_there && size_class_count <= is_there);
 
   struct known {
     std::size_t class_index;
@@ -166,29 +168,31 @@ class piece_map {
   };
   [[nodiscard]] static std::uint32_t low_bits(std::size_t offset,
                                               std::size_t class_index) noexcept {
-    return is_there | static_cast<std::uint32_t>(class_index == block_class
-                                                     ? offset % largest_piece / piece_unit
-                                                     : class_index);
+    return is_there |
+           static_cast<std::uint32_t>(class_index == block_class
+                                          ? offset % largest_small_block / small_block_unit
+                                          : class_index);
   }
   [[nodiscard]] static std::uint32_t word(std::size_t offset, const known& of) noexcept {
     return static_cast<std::uint32_t>(of.user << user_shift) | (of.is_cached ? is_cached : 0) |
            low_bits(offset, of.class_index);
   }
-  [[nodiscard]] mark* piece_at(std::size_t offset) const noexcept {
+  [[nodiscard]] mark* small_block_at(std::size_t offset) const noexcept {
     mark* const marks = stretches_[offset / stretch].load(std::memory_order_acquire);
-    return marks == nullptr ? nullptr : marks + place_of(offset % stretch / piece_unit);
+    return marks == nullptr ? nullptr : marks + place_of(offset % stretch / small_block_unit);
   }
   /// The place for a mark of that class; nullptr where there never was one.
   [[nodiscard]] mark* place_for(std::size_t offset, std::size_t class_index) const noexcept {
-    return class_index == block_class ? &blocks_[offset / largest_piece] : piece_at(offset);
+    return class_index == block_class ? &blocks_[offset / largest_small_block]
+                                      : small_block_at(offset);
   }
   /// The mark of what begins there; nullptr when nothing does.
   [[nodiscard]] mark* mark_at(std::size_t offset) const noexcept {
-    if (offset % piece_unit != 0) return nullptr;
-    mark& block = blocks_[offset / largest_piece];
+    if (offset % small_block_unit != 0) return nullptr;
+    mark& block = blocks_[offset / largest_small_block];
     if ((block.load(std::memory_order_relaxed) & 0xFF) == low_bits(offset, block_class))
       return &block;
-    mark* const piece = piece_at(offset);
+    mark* const piece = small_block_at(offset);
     return piece != nullptr && piece->load(std::memory_order_relaxed) != 0 ? piece : nullptr;
   }
   /// Without the class.
@@ -209,7 +213,7 @@ class piece_map {
   // it.
   bool change(std::size_t offset, std::size_t class_index, bool was_cached,
               const known& to) noexcept {
-    if (offset % piece_unit != 0) return false;
+    if (offset % small_block_unit != 0) return false;
     mark* const one = place_for(offset, class_index);
     if (one == nullptr) return false;
     const std::uint32_t expected = low_bits(offset, class_index) | (was_cached ? is_cached : 0);
@@ -227,11 +231,11 @@ class piece_map {
 
 /// The pieces that one stream gave back in one thread, or in the threads that share a place; and of
 /// the larger blocks that were handed out there last, the one that came back last.
-class piece_cache {
+class thread_cache {
  public:
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 
-  piece_cache();
+  thread_cache();
 
   /// Offset of a piece, the one that came last; npos when there is none.
   [[nodiscard]] std::size_t pop(std::size_t class_index) noexcept;
@@ -278,8 +282,8 @@ class piece_cache {
   };
 
   spin_lock lock_;
-  std::array<std::uint32_t, piece_class_count> first_{};  // of a class, in `slots_`
-  std::array<std::uint32_t, piece_class_count> sizes_{};
+  std::array<std::uint32_t, size_class_count> first_{};  // of a class, in `slots_`
+  std::array<std::uint32_t, size_class_count> sizes_{};
   std::vector<std::size_t> slots_;
   std::array<block_at, 4> blocks_;  // handed out
   std::size_t oldest_block_ = 0;
