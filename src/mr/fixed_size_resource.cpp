@@ -83,7 +83,7 @@ void fixed_size_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
                                              std::size_t) noexcept {
   if (bytes > block_size_) return state_->refuse(pointer, bytes, "its blocks are smaller");
   detail::report_exceptions(
-      [&] { state_->deallocate(state_->allocator.idle(), pointer, held_bytes_); });
+      [&] { state_->deallocate(state_->allocator.all_streams(), pointer, held_bytes_); });
 }
 
 fixed_size_resource::block_counts fixed_size_resource::statistics() const {

@@ -31,10 +31,9 @@ pool_state::pool_state(const pool_messages& names, device_ref owner,
       memory{std::move(from)},
       maximum{maximum_bytes},
       fences{owner},
-      base{memory->base()},
       address_bytes{memory->address_bytes()},
       on_slabs{!memory->moves_chunks()},
-      allocator{*memory, fences, base},
+      allocator{*memory, fences, memory->base()},
       threshold{options.release_threshold},
       reuse{options.reuse} {
   allocator.set_limit(maximum);
@@ -51,7 +50,10 @@ void* pool_state::serve(std::size_t bytes, Allocate allocate) {
   for (;;) {
     std::optional<out_of_memory> cause;
     try {
-      if (const std::optional<std::size_t> at = allocate()) return address_of(*at);
+      if (const std::optional<std::size_t> at = allocate()) {
+        if (allocator.has_old_addresses()) unmap_in_background();
+        return address_of(*at);
+      }
     } catch (const pool::slab_wanted& wanted) {
       supply.bring(wanted, device);
       continue;
@@ -99,7 +101,6 @@ void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cau
 }
 
 pool_statistics pool_state::statistics() {
-  allocator.unmap_old_addresses();
   const pool::pool_counters counted = allocator.counters();
   const pool::usage seen = allocator.usage_snapshot();
   pool_statistics result{};
@@ -152,6 +153,15 @@ bool pool_state::ends_unused() noexcept {
   return used == 0;
 }
 
+void pool_state::wait_for_strangers() noexcept {
+  detail::report_exceptions([this] {
+    if (device_count() < 2) return;
+    // Shows whose the streams are.
+    allocator.record_fences();
+    fences.synchronize_strangers();
+  });
+}
+
 void pool_state::finish() noexcept {
   bool settled = false;
   if (ends_unused())
@@ -176,9 +186,8 @@ void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
     } catch (const std::invalid_argument& captured) {
       return refuse(pointer, bytes, captured.what());
     } catch (const std::exception&) {
-      // Without a mark nobody could tell when the memory is free: now it is.
-      fences.synchronize();
-      taken = allocator.deallocate(allocator.idle(), *offset, held);
+      // Without a fence nobody could tell when the stream has passed.
+      taken = allocator.deallocate(allocator.all_streams(), *offset, held);
     }
   }
   if (!taken) {
@@ -197,9 +206,8 @@ void pool_state::deallocate(stream_ref stream, void* pointer, std::size_t bytes)
     if (deallocate_cached(stream, pointer, bytes)) return;
     user = &state_of(stream);
   } catch (const std::exception&) {
-    // Without a state nobody could tell when the memory is free: now it is.
-    fences.synchronize();
-    user = &allocator.idle();
+    // Without a state nobody could tell when the stream has passed.
+    user = &allocator.all_streams();
   }
   deallocate(*user, pointer, bytes);
 }
@@ -210,14 +218,10 @@ void pool_state::deallocate(void* pointer) {
   const auto found = allocator.find(*offset);
   if (!found)
     return refuse(pointer, 0, "no allocation begins there; it may have been given back before");
-  if (found->user == nullptr) {
-    fences.synchronize();
-    return deallocate(allocator.idle(), pointer, found->bytes);
-  }
   // Nobody says which streams have used it: all work comes first, as it does for hipFree.
-  if (found->user->is_idle()) fences.synchronize();
-  if (found->user->thread() != 0 || found->user->is_idle())
-    return deallocate(*found->user, pointer, found->bytes);
+  if (found->user == nullptr || found->user->is_idle())
+    return deallocate(allocator.all_streams(), pointer, found->bytes);
+  if (found->user->thread() != 0) return deallocate(*found->user, pointer, found->bytes);
   deallocate(found->user->stream(), pointer, found->bytes);
 }
 
@@ -227,8 +231,7 @@ void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
     const std::size_t index = pool::classes.of(bytes);
     const std::size_t cached = allocator.cached_small_block(user, index);
     if (cached != pool::thread_cache::npos) return address_of(cached);
-    return serve(bytes,
-                 [&] { return allocator.allocate_small_block(*user.state, *user.cache, index); });
+    return serve(bytes, [&] { return allocator.allocate_small_block(user, index); });
   }
   if (bytes <= maximum) {
     const std::size_t cached = allocator.cached_block(user, in_units(bytes));
@@ -236,7 +239,7 @@ void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
   }
   return serve(bytes, [&]() -> std::optional<std::size_t> {
     if (bytes > maximum) return std::nullopt;
-    return allocator.allocate_block(*user.state, *user.cache, in_units(bytes));
+    return allocator.allocate_block(user, in_units(bytes));
   });
 }
 
@@ -245,10 +248,10 @@ bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t
   if (bytes == 0 || bytes > maximum || !offset || is_per_thread(stream)) return false;
   const pool::block_allocator::small_user user = allocator.small_user_of(stream);
   if (bytes <= pool::largest_small_block)
-    return allocator.deallocate_small_block(*user.state, *user.cache, pool::classes.of(bytes), *offset);
+    return allocator.deallocate_small_block(user, pool::classes.of(bytes), *offset);
   // What a cache keeps is not released: with a threshold large memory goes past it.
   return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
-         allocator.deallocate_block(*user.state, *user.cache, *offset, in_units(bytes));
+         allocator.deallocate_block(user, *offset, in_units(bytes));
 }
 
 void pool_state::release_excess() {
@@ -258,13 +261,22 @@ void pool_state::release_excess() {
   if (!releasing.request()) allocator.trim(keep, std::chrono::steady_clock::time_point{});
 }
 
+void pool_state::unmap_in_background() {
+  if (!releasing.request()) allocator.unmap_old_addresses();
+}
+
 void pool_state::release_some() noexcept {
   using namespace std::chrono_literals;
   constexpr std::chrono::microseconds shortest = 20us;
   constexpr std::chrono::microseconds longest = 1000us;
   detail::report_exceptions([&] {
-    const auto done = allocator.trim_some(threshold.load(std::memory_order_relaxed));
-    if (!done.may_go_on && !done.keeps_aliases) {
+    const std::size_t keep = threshold.load(std::memory_order_relaxed);
+    pool::maintenance::trimmed done{0, false};
+    if (keep == std::numeric_limits<std::size_t>::max())
+      allocator.unmap_old_addresses();
+    else
+      done = allocator.trim_some(keep);
+    if (!done.may_go_on && !allocator.has_old_addresses()) {
       pause = 0us;
       return;
     }

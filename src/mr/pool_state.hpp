@@ -59,16 +59,16 @@ struct pool_state {
   /// Where in the pool's addresses it lies; nullopt for what is none of them.
   [[nodiscard]] std::optional<std::size_t> offset_of(const void* pointer) const noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    const std::size_t offset = on_slabs ? memory->offset_of(address) : address - base;
+    const std::size_t offset = on_slabs ? memory->offset_of(address) : address - allocator.base();
     return offset < address_bytes ? std::optional{offset} : std::nullopt;
   }
   [[nodiscard]] void* address_of(std::size_t offset) const noexcept {
-    return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset) : base + offset);
+    return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
+                                            : allocator.base() + offset);
   }
   void deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
-  /// By address alone. Throws: hip_error where that takes a wait which a capture forbids;
-  /// then the memory stays allocated.
+  /// By address alone.
   void deallocate(void* pointer);
   void note_stream_wait(stream_ref waiter, stream_ref other) {
     if (waiter != other) allocator.add_dependency(state_of(waiter), state_of(other));
@@ -76,13 +76,18 @@ struct pool_state {
   /// Has what is held beyond the threshold given back when its last use is over, by the library's
   /// background worker; where there is none, what can go goes now.
   void release_excess();
-  /// The worker's part of that, a few chunks at a time.
+  /// The same for old addresses of chunks that have moved.
+  void unmap_in_background();
+  /// The worker's part of both, a few chunks at a time.
   void release_some() noexcept;
   /// Streams of any device may use the memory, as far as the program lets them.
   void expect_all_devices();
   /// Tells the error handler of memory that is still handed out; false when there is some.
   bool ends_unused() noexcept;
-  /// The same, and waits for all that may still use the memory, which then may go.
+  /// Waits for devices without access whose streams have freed memory: the end of the backend waits
+  /// for the others.
+  void wait_for_strangers() noexcept;
+  /// As ends_unused(), and waits for all that may still use the memory, which then may go.
   void finish() noexcept;
 
   const pool_messages texts;
@@ -91,7 +96,6 @@ struct pool_state {
   std::unique_ptr<pool::addressed_backend> memory;
   std::size_t maximum;
   pool::event_fences fences;
-  std::uintptr_t base;
   std::size_t address_bytes;
   bool on_slabs;
   pool::block_allocator allocator;

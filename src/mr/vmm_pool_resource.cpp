@@ -68,7 +68,10 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
     state_->fail(options.initial_bytes, std::nullopt);
 }
 
-vmm_pool_resource::~vmm_pool_resource() { static_cast<void>(state_->ends_unused()); }
+vmm_pool_resource::~vmm_pool_resource() {
+  static_cast<void>(state_->ends_unused());
+  state_->wait_for_strangers();
+}
 
 void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
   return state_->allocate(stream, bytes, alignment);
@@ -84,7 +87,8 @@ void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignme
 }
 
 void vmm_pool_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions([&] { state_->deallocate(state_->allocator.idle(), pointer, bytes); });
+  detail::report_exceptions(
+      [&] { state_->deallocate(state_->allocator.all_streams(), pointer, bytes); });
 }
 
 void vmm_pool_resource::deallocate(void* pointer) noexcept {
@@ -119,14 +123,14 @@ void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
 std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
 
 void vmm_pool_resource::grant(device_ref device, access_right right) {
-  const pool::block_allocator::slow_path_turn turn{state_->allocator};
-  if (right != access_right::none) state_->fences.add(device);
-  state_->rights().grant(device, right);
+  state_->allocator.with_backend([&] {
+    if (right != access_right::none) state_->fences.add(device);
+    state_->rights().grant(device, right);
+  });
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
-  const pool::block_allocator::slow_path_turn turn{state_->allocator};
-  return state_->rights().access(device);
+  return state_->allocator.with_backend([&] { return state_->rights().access(device); });
 }
 
 std::size_t vmm_pool_resource::trim_to(std::size_t bytes_to_keep,

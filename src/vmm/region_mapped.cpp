@@ -13,6 +13,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/device_wait.hpp"
+#include "vmm/detached_chunk.hpp"
 #include "vmm/region_state.hpp"
 #include "vmm/retirement.hpp"
 
@@ -111,6 +112,32 @@ void region::mapped::end_move(std::size_t from) {
   left->second.map.unmap();
   left_behind.erase(left);
   holds_memory = true;
+}
+
+detail::detached_chunk detail::detach_chunk(region& from, std::size_t offset) {
+  auto& self = dynamic_cast<region::mapped&>(from.live());
+  self.drop_prepared();
+  const auto found = self.backings.find(offset);
+  if (found == self.backings.end())
+    throw std::invalid_argument{"no chunk of the region begins at offset " +
+                                std::to_string(offset)};
+  self.holds_memory = true;
+  self.committed -= found->second.bytes();
+  detached_chunk detached{self.addresses, std::move(found->second)};
+  self.backings.erase(found);
+  return detached;
+}
+
+detail::detached_chunk detail::detach_left_behind(region& from, std::size_t offset) {
+  auto& self = dynamic_cast<region::mapped&>(from.live());
+  const auto found = self.left_behind.find(offset);
+  if (found == self.left_behind.end())
+    throw std::invalid_argument{"no chunk that moved is still mapped at offset " +
+                                std::to_string(offset)};
+  self.holds_memory = true;
+  detached_chunk detached{self.addresses, std::move(found->second)};
+  self.left_behind.erase(found);
+  return detached;
 }
 
 void region::mapped::grant(device_ref to, access_right right) {

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/background_thread.hpp"
@@ -29,6 +30,9 @@ std::atomic<std::uint64_t> given_back_count{0};
 
 // Who waits for what was retired waits for these threads, which must not wait for themselves.
 thread_local bool gives_back = false;
+
+// without_reclaim
+thread_local bool reclaims_nothing = false;
 
 enum class work { pending, passed, not_to_be_waited_for };
 
@@ -158,7 +162,7 @@ bool retirement::add(retired_list& one) noexcept {
     }
     item.number = ++last_number_;
     statistics_.waiting_bytes += item.bytes;
-    ++statistics_.waiting;
+    if (item.token == nullptr) ++statistics_.waiting;
     to.items.splice(to.items.end(), one);
   } catch (const std::exception&) {
     return false;
@@ -257,13 +261,16 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
 
 // The lock is open meanwhile.
 void retirement::give_back(lane& own, retired_list::iterator item, lock_type& lock) {
+  const bool is_memory = item->token == nullptr;
   lock.unlock();
   item->give_back();
   lock.lock();
   statistics_.waiting_bytes -= item->bytes;
   statistics_.returned_bytes += item->bytes;
-  --statistics_.waiting;
-  ++statistics_.returned;
+  if (is_memory) {
+    --statistics_.waiting;
+    ++statistics_.returned;
+  }
   ++given_back_count;
   own.items.erase(item);
   changed_.notify_all();
@@ -359,6 +366,7 @@ void retired_chunks::give_back() noexcept {
   addresses.reset();
   allocation = {};
   mark.reset();
+  token.reset();
 }
 
 bool retire(std::list<retired_chunks>& one) noexcept {
@@ -382,6 +390,21 @@ bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
   return retired;
 }
 
+bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
+  try {
+    std::list<retired_chunks> one;
+    const device_ref owner = devices.front();
+    retired_chunks& item = one.emplace_back(std::nullopt, std::move(devices));
+    item.owner = owner;
+    item.token = token;
+    if (!retire(one)) return false;
+    token.reset();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 void give_back(device_allocation unused, device_list devices) noexcept {
   if (unused.empty() || retire_allocation(unused, std::nullopt, devices)) return;
   // ~device_allocation waits for the device of the memory only.
@@ -400,7 +423,12 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 
 std::uint64_t retired_so_far() noexcept { return given_back_count; }
 
+without_reclaim::without_reclaim() noexcept : before_{std::exchange(reclaims_nothing, true)} {}
+
+without_reclaim::~without_reclaim() { reclaims_nothing = before_; }
+
 bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen) {
+  if (reclaims_nothing) return false;
   return retirement::instance().wait_for_one(shortage, seen);
 }
 

@@ -44,6 +44,8 @@ struct retired_chunks {
   chunk_cache cache;
   std::optional<event> mark;
   device_list devices;
+  // Instead of memory: destroyed when the work has finished.
+  std::shared_ptr<void> token;
 
   // Set by retire(), for what others may ask while the chunks are being given back.
   const address_range* range = nullptr;
@@ -69,6 +71,10 @@ struct retired_chunks {
 /// Frees what nothing but work of `devices` uses, in the same way or in the caller.
 void give_back(device_allocation unused, device_list devices = {}) noexcept;
 
+/// Destroys `token` when all work that `devices` have now has finished. Returns false, nothing
+/// done, where no thread waits for that.
+[[nodiscard]] bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept;
+
 /// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`.
 /// Throws: hip_error where captures forbid the wait for longer than capture_patience.
 void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes);
@@ -80,6 +86,18 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// at once, true when that has been since retired_so_far() said `seen`, false when nothing waits.
 /// Throws: out_of_memory where captures forbid the waits for longer than capture_patience.
 [[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen);
+
+/// While one lives, reclaim_retired() of its thread returns false at once: the caller holds a lock.
+class without_reclaim {
+ public:
+  without_reclaim() noexcept;
+  ~without_reclaim();
+  without_reclaim(const without_reclaim&) = delete;
+  without_reclaim& operator=(const without_reclaim&) = delete;
+
+ private:
+  bool before_;
+};
 
 /// The result of `make`, which is repeated as long as it runs out of memory, addresses or
 /// descriptors and retired memory comes back.

@@ -4,6 +4,8 @@
 #include <cstddef>
 
 #include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/vmm/capability.hpp>
+#include "support/devices.hpp"
 
 namespace hipvmm::test {
 
@@ -13,5 +15,8 @@ inline mr::pool_options at_most(std::size_t bytes) {
   options.maximum_bytes = bytes;
   return options;
 }
+
+/// Whether chunks go back to the device one by one: else all of a pool must be idle.
+inline bool returns_chunks() { return !capability_of(first_device).needs(quirk::renew_addresses); }
 
 }  // namespace hipvmm::test

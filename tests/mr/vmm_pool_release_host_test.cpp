@@ -18,6 +18,7 @@
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "core/background_task.hpp"
+#include "mr/pool_limit.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
@@ -95,8 +96,10 @@ TEST_CASE("vmm_pool_resource: what is beyond the threshold goes when its last us
   CHECK(pool.statistics().reserved_current == 36 * MiB);
   used.release();
   hipvmm::detail::wait_for_background_tasks();
-  CHECK(pool.statistics().reserved_current == 4 * MiB);
+  CHECK(pool.statistics().reserved_current == (test::returns_chunks() ? 4 * MiB : 36 * MiB));
   pool.deallocate(other, two, 4 * MiB);
+  hipvmm::detail::wait_for_background_tasks();
+  CHECK(pool.statistics().reserved_current == 0);
 }
 
 TEST_CASE("vmm_pool_resource: it may end while the worker is at it") {
@@ -120,6 +123,9 @@ TEST_CASE("child: a pool without a threshold" * doctest::skip()) {
   const auto before = threads();
   for (int i = 0; i < 10; ++i) pool.deallocate(used, pool.allocate(used, 64 * MiB), 64 * MiB);
   pool.trim_to(0);
+  // Those of HIP end by themselves.
+  for (int i = 0; i < 1000 && threads() != before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
   CHECK(threads() == before);
   pool.deallocate(used, pool.allocate(used, 32 * MiB), 32 * MiB);
   pool.set_release_threshold(0);

@@ -22,7 +22,6 @@
 #include <hipvmm/vmm/retirement.hpp>
 #include "core/background_task.hpp"
 #include "mr/pool_limit.hpp"
-#include "mr/waits_for_use.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 
@@ -190,13 +189,6 @@ TEST_CASE("vmm_pool_resource: what caches of pieces hold serves a request that n
   pool.deallocate(used, all, 4 * MiB);
 }
 
-TEST_CASE("vmm_pool_resource: memory without a stream waits for its last use, as hipFree does") {
-  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
-  void* const one = pool.allocate_sync(MiB);
-  CHECK(test::waits_for_use(one, [&] { pool.deallocate(one); }));
-  CHECK(pool.statistics().used_current == 0);
-}
-
 TEST_CASE("vmm_pool_resource: memory goes back by its address alone") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream used{first_device};
@@ -262,45 +254,6 @@ TEST_CASE("vmm_pool_resource: used and reserved bytes have highs that can be res
   pool.reset_peaks();
   CHECK(pool.statistics().used_high == 0);
   CHECK(pool.statistics().reserved_high == 0);
-}
-
-TEST_CASE("vmm_pool_resource: trim gives back what lies idle, down to what is to stay" *
-          test::needs_virtual_memory) {
-  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
-  const stream used{first_device};
-  // What is allocated at once may be one chunk, which goes as a whole.
-  void* low[4];
-  for (void*& each : low) each = pool.allocate(used, 8 * MiB);
-  void* const high = pool.allocate(used, 32 * MiB);
-  CHECK(pool.trim_to(0) == 0);
-  for (void* const each : low) pool.deallocate(used, each, 8 * MiB);
-  used.synchronize();
-  CHECK(pool.trim_to(48 * MiB) == 16 * MiB);
-  CHECK(pool.trim_to(0) == 16 * MiB);
-  CHECK(pool.statistics().reserved_current == 32 * MiB);
-  void* const again = pool.allocate(used, 32 * MiB);
-  fill_async(used, again, 1, 32 * MiB);
-  used.synchronize();
-  pool.deallocate(used, again, 32 * MiB);
-  pool.deallocate(used, high, 32 * MiB);
-}
-
-TEST_CASE("vmm_pool_resource: memory beyond the release threshold does not stay" *
-          test::needs_virtual_memory) {
-  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
-  const stream used{first_device};
-  void* blocks[4];
-  for (void*& each : blocks) each = pool.allocate(used, 8 * MiB);
-  for (void* const each : blocks) pool.deallocate(used, each, 8 * MiB);
-  CHECK(pool.statistics().reserved_current == 32 * MiB);
-  used.synchronize();
-  pool.set_release_threshold(8 * MiB);
-  hipvmm::detail::wait_for_background_tasks();
-  CHECK(pool.statistics().reserved_current == 8 * MiB);
-  for (void*& each : blocks) each = pool.allocate_sync(8 * MiB);
-  for (void* const each : blocks) pool.deallocate_sync(each, 8 * MiB);
-  hipvmm::detail::wait_for_background_tasks();
-  CHECK(pool.statistics().reserved_current == 8 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: the callback may give memory back and have the request tried again") {

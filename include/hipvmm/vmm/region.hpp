@@ -11,6 +11,13 @@
 namespace hipvmm {
 
 class chunk_cache;
+class region;
+
+namespace detail {
+class detached_chunk;
+detached_chunk detach_chunk(region& from, std::size_t offset);
+detached_chunk detach_left_behind(region& from, std::size_t offset);
+}  // namespace detail
 
 /// How far the chunk behind the last one is made before commit() asks for it.
 enum class ahead {
@@ -171,6 +178,9 @@ class region {
   [[nodiscard]] device_ref device() const;
 
  private:
+  // For a pool, which unmaps without its locks: src/vmm/detached_chunk.hpp.
+  friend detail::detached_chunk detail::detach_chunk(region& from, std::size_t offset);
+  friend detail::detached_chunk detail::detach_left_behind(region& from, std::size_t offset);
   struct state;
   struct mapped;
   struct allocated;

@@ -20,7 +20,7 @@ class address_space {
   address_space(const address_space&) = delete;
   address_space& operator=(const address_space&) = delete;
 
-  /// Cuts that whoever works outside the lock of the books may make, when the work ends, beyond
+  /// Cuts that whoever works outside the lock of the pool may make, when the work ends, beyond
   /// those prepared for.
   static constexpr std::size_t kept_back = 4;
 

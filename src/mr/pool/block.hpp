@@ -9,26 +9,27 @@
 
 namespace hipvmm::mr::pool {
 
-class stream_state;
+class block_owner;
 
 enum class block_state : unsigned char {
   unmapped,  ///< addresses with nothing behind them
-  free,      ///< memory that its owner may hand out
+  free,      ///< memory in the tree of its owner
   used,      ///< memory of a caller, or of a thread's cache
-  busy,      ///< between two of the others: a thread works on it outside the lock
+  busy,      ///< between two of the others: one thread works on it without the state lock
 };
 
-/// A stretch of the pool's addresses. Blocks lie one behind the other without gaps, each linked to
-/// its neighbours; free ones are also in the tree of their owner, used ones in the table by
-/// offset.
+/// A range of the pool's addresses. Blocks lie one behind the other without gaps, each linked to
+/// its neighbours; free ones are also in the tree of their owner, used ones in the table by offset.
 struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>>,
                boost::intrusive::unordered_set_base_hook<> {
   std::size_t offset = 0;
   std::size_t bytes = 0;
   block* previous = nullptr;
   block* next = nullptr;
-  stream_state* owner = nullptr;  ///< whose stream it was given back in, or allocated in
-  std::uint64_t epoch = 0;         ///< of a free block: when, as stream_state counts
+  /// Of a free block: the stream it was freed in. Of a used one: the stream it was allocated in.
+  block_owner* owner = nullptr;
+  /// Of a free block: when it was freed. Of a used one: when it was allocated. As its owner counts.
+  std::uint64_t epoch = 0;
   block_state state = block_state::unmapped;
 
   [[nodiscard]] std::size_t end() const noexcept { return offset + bytes; }
@@ -43,5 +44,23 @@ struct block_fit {
 };
 
 using free_tree = boost::intrusive::set<block, boost::intrusive::key_of_value<block_fit>>;
+
+/// Whom a block belongs to: a stream, or nobody. Has the tree of its free blocks, which it does not
+/// own. Guarded by the state lock.
+class block_owner {
+ public:
+  /// `absorbs_idle`: whether idle memory beside what is freed becomes this owner's too.
+  explicit block_owner(bool absorbs_idle) : absorbs_idle_{absorbs_idle} {}
+  ~block_owner() { free_.clear(); }
+  block_owner(const block_owner&) = delete;
+  block_owner& operator=(const block_owner&) = delete;
+
+  [[nodiscard]] free_tree& free() noexcept { return free_; }
+  [[nodiscard]] bool absorbs_idle() const noexcept { return absorbs_idle_; }
+
+ private:
+  free_tree free_;
+  bool absorbs_idle_;
+};
 
 }  // namespace hipvmm::mr::pool

@@ -3,163 +3,135 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <stdexcept>
 #include <thread>
 
 #include "mr/pool/slow_path.hpp"
+#include "mr/pool/thread_caches.hpp"
 
 namespace hipvmm::mr::pool {
 
-block_allocator::block_allocator(memory_backend& memory, fence_source& order, std::uintptr_t base)
-    : memory_{memory},
-      order_{order},
-      base_{base},
-      small_blocks_{memory.address_bytes()},
-      space_{memory.address_bytes()} {}
-
-std::string block_allocator::name() const {
-  if (base_ == 0) return "a pool on slabs";
-  std::array<char, 40> text;
-  std::snprintf(text.data(), text.size(), "the pool at %#zx", base_);
-  return text.data();
-}
-
-block* block_allocator::best_fit(stream_state& from, std::size_t bytes,
-                                 std::size_t alignment) const noexcept {
-  // Where hardly any block has the alignment, one that is large enough anyway is as good.
-  constexpr int patience = 16;
-  free_tree& tree = from.free();
-  const auto fits = [&](const block& one) {
-    return aligned(one.offset, alignment) + bytes <= one.end();
-  };
-  auto at = tree.lower_bound(fit_key{bytes, 0});
-  for (int looked = 0; at != tree.end() && looked < patience; ++at, ++looked) {
-    if (fits(*at)) return &*at;
-  }
-  if (at != tree.end()) at = tree.lower_bound(fit_key{bytes + alignment - unit, 0});
-  return at == tree.end() ? nullptr : &*at;
-}
-
-block* block_allocator::best_fit_for(stream_state& user, std::size_t bytes,
-                                     std::size_t alignment) noexcept {
-  block* const found = best_fit(user, bytes, alignment);
-  if (user.is_idle() || idle().free().empty()) return found;
-  block* const other = best_fit(idle(), bytes, alignment);
-  return other != nullptr && (found == nullptr || other->bytes < found->bytes) ? other : found;
-}
-
-void block_allocator::take_whole(block& from) noexcept {
-  free_tree& tree = from.owner->free();
-  tree.erase(tree.iterator_to(from));
-  from.state = block_state::busy;
-}
-
-block& block_allocator::take(block& from, std::size_t at, std::size_t bytes) noexcept {
-  free_tree& tree = from.owner->free();
-  tree.erase(tree.iterator_to(from));
-  block* taken = &from;
-  if (at != from.offset) {
-    taken = &space_.cut(from, at - from.offset);
-    tree.insert(from);
-  }
-  if (bytes != taken->bytes) tree.insert(space_.cut(*taken, bytes));
-  taken->state = block_state::busy;
-  return *taken;
-}
-
-void block_allocator::make_used(block& taken, stream_state& user) noexcept {
-  taken.state = block_state::used;
-  taken.owner = &user;
-  space_.enlist(taken);
-  counters_.used_bytes += taken.bytes;
-  counters_.used_high = std::max(counters_.used_high, counters_.used_bytes);
-}
-
-void block_allocator::make_free(block& loose) noexcept {
-  block* joined = &loose;
-  // Idle memory beside it becomes the stream's again, until that has passed: one block serves more
-  // than two, and what streams free lies mostly where they took it from idle memory.
-  const auto joins = [&loose](const block* other) {
-    return other != nullptr && other->state == block_state::free &&
-           (other->owner == loose.owner || other->owner->is_idle());
-  };
-  const auto leave_tree = [](block& one) {
-    free_tree& tree = one.owner->free();
-    tree.erase(tree.iterator_to(one));
-  };
-  loose.state = block_state::free;
-  if (joins(loose.next)) {
-    leave_tree(*loose.next);
-    loose.epoch = std::max(loose.epoch, loose.next->epoch);
-    space_.join_next(loose);
-  }
-  if (joins(loose.previous)) {
-    joined = loose.previous;
-    leave_tree(*joined);
-    joined->owner = loose.owner;
-    joined->epoch = std::max(joined->epoch, loose.epoch);
-    space_.join_next(*joined);
-  }
-  joined->owner->free().insert(*joined);
-}
-
-void block_allocator::make_unmapped(block& loose) noexcept {
-  const auto is_unmapped = [](const block* other) {
-    return other != nullptr && other->state == block_state::unmapped;
-  };
-  loose.state = block_state::unmapped;
-  if (is_unmapped(loose.next)) space_.join_next(loose);
-  if (is_unmapped(loose.previous)) space_.join_next(*loose.previous);
-}
+std::string block_allocator::name() const { return name_of(all_); }
 
 std::optional<std::size_t> block_allocator::allocate(stream_state& user, std::size_t bytes,
                                                      std::size_t alignment) {
   {
-    const state_lock lock{state_mutex_};
-    space_.prepare_for(2);
-    block* const found = best_fit_for(user, bytes, alignment);
+    const state_lock lock{all_.state_mutex};
+    all_.index.prepare_for(2);
+    block* const found = all_.index.best_fit_or_idle(user, bytes, alignment);
     if (found != nullptr) {
-      block& taken = take(*found, aligned(found->offset, alignment), bytes);
-      make_used(taken, user);
-      ++counters_.served[static_cast<std::size_t>(pool_source::own_stream)];
+      const std::size_t at = all_.index.aligned(found->offset, alignment);
+      block& taken =
+          all_.index.make_used(all_.index.take(*found, at, bytes), at + bytes, user, user.epoch());
+      all_.count_served(pool_source::own_stream);
       return taken.offset;
     }
   }
-  return slow_path{*this, user, bytes, alignment}.serve();
-}
-
-bool block_allocator::take_back(stream_state& user, std::size_t offset,
-                                std::size_t bytes) noexcept {
-  block* const given = space_.find(offset);
-  if (given == nullptr || given->bytes != bytes) return false;
-  space_.strike(*given);
-  growths_in_a_row_ = 0;
-  counters_.used_bytes -= bytes;
-  given->owner = &user;
-  given->epoch = user.epoch();
-  make_free(*given);
-  return true;
+  return slow_path{all_, user, {bytes, alignment}}.serve();
 }
 
 bool block_allocator::deallocate(stream_state& user, std::size_t offset,
                                  std::size_t bytes) noexcept {
   if (!remove_small_block(offset, bytes)) return false;
-  const state_lock lock{state_mutex_};
-  return take_back(user, offset, bytes);
+  const state_lock lock{all_.state_mutex};
+  return free_used(all_, user, offset, bytes);
 }
 
-void block_allocator::reserve(std::size_t bytes) {
-  if (bytes == 0) return;
-  // Taken and given back: what is backed stays.
-  const std::optional<std::size_t> at = allocate(idle(), bytes, unit);
-  if (at) deallocate(idle(), *at, bytes);
+bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offset,
+                                            std::size_t bytes) {
+  const slow_path_turn turn{all_};
+  // Before the memory is anybody's: without a fence it must not become free.
+  const std::shared_ptr<const fence> recorded = all_.streams.source().fence_for(user.stream());
+  if (recorded == nullptr)
+    throw std::invalid_argument{
+        "the stream is being captured into a graph, which may run again and again: give the memory "
+        "back when the last launch is submitted"};
+  if (!remove_small_block(offset, bytes)) return false;
+  const state_lock lock{all_.state_mutex};
+  // The epoch that the memory will carry.
+  user.fences().push_back({recorded, user.epoch()});
+  const bool taken = free_used(all_, user, offset, bytes);
+  user.advance_epoch();
+  return taken;
 }
 
-block_allocator::trimmed block_allocator::trim_some(std::size_t bytes_to_keep) {
-  if (waiting_slow_paths_.load(std::memory_order_relaxed) != 0) return {0, true};
-  const trimmed some = slow_path{*this, idle(), 0, unit}.trim(bytes_to_keep);
-  memory_.release_detached_unlocked();
-  return some;
+std::optional<block_allocator::allocation> block_allocator::find(std::size_t offset) {
+  if (all_.small_blocks.is_in_cache(offset)) return std::nullopt;
+  const state_lock lock{all_.state_mutex};
+  const block* const found = all_.index.find(offset);
+  if (found == nullptr) return std::nullopt;
+  stream_state* user = &owner_of(*found);
+  if (!user->is_of_this_stream(found->epoch)) user = nullptr;
+  // A cache has passed it on since.
+  if (all_.small_blocks.is_small_block(offset))
+    user = all_.streams.with_id(all_.small_blocks.user_of(offset));
+  const bool can_be_told = user != nullptr && user->is_in_use() &&
+                           (user->thread() == 0 || user->thread() == this_thread_number());
+  return allocation{found->bytes, can_be_told ? user : nullptr};
+}
+
+void block_allocator::add_dependency(stream_state& waiter, stream_state& other) {
+  // What caches hold has no epoch yet, and was freed before as well.
+  empty_caches(all_, other);
+  const state_lock lock{all_.state_mutex};
+  waiter.merge_dependencies(other);
+  waiter.add_dependency(other, other.advance_epoch());
+}
+
+block_allocator::stream_epoch block_allocator::current_epoch(stream_ref stream) {
+  stream_state* const from = all_.streams.find(stream);
+  if (from == nullptr) return {};
+  // What caches hold has no epoch yet.
+  empty_caches(all_, *from);
+  const state_lock lock{all_.state_mutex};
+  if (from->has_passed(from->newest())) return {};
+  // Nothing to end where the epoch that ended last is that of all there is.
+  return {from, from->newest() < from->epoch() ? from->epoch() - 1 : from->advance_epoch()};
+}
+
+void block_allocator::add_dependency(stream_ref waiter, const stream_epoch& reached) {
+  stream_state& behind =
+      waiter == stream_ref::per_thread_default() ? state_of_thread(waiter) : state_of(waiter);
+  const state_lock lock{all_.state_mutex};
+  if (&behind != reached.state) behind.add_dependency(*reached.state, reached.epoch);
+}
+
+void block_allocator::note_passed(const stream_epoch& reached) {
+  const state_lock lock{all_.state_mutex};
+  reached.state->note_passed(reached.epoch);
+}
+
+void block_allocator::forget(stream_ref stream) {
+  // Streams that have no state end without any slow path.
+  if (all_.streams.find(stream) == nullptr) return;
+  slow_path_turn turn{all_};
+  serial_.store(next_serial(), std::memory_order_release);
+  stream_state* const left = all_.streams.find(stream);
+  if (left == nullptr) return;
+  empty_caches(all_, *left);
+  bool lacks_fence = false;
+  {
+    const state_lock lock{all_.state_mutex};
+    lacks_fence = left->lacks_fence();
+  }
+  std::shared_ptr<const fence> recorded;
+  if (lacks_fence) recorded = all_.streams.source().fence_for(stream);
+  if (lacks_fence && recorded == nullptr)
+    throw std::invalid_argument{
+        "forget_stream: the stream is being captured into a graph; end the capture before"};
+  all_.streams.forget(*left, std::move(recorded));
+  maintenance{all_, turn}.poll_fences({left});
+}
+
+void block_allocator::forget_ended(stream_ref stream) {
+  try {
+    forget(stream);
+  } catch (...) {
+    // The next stream may have the handle, and must not find this state by it.
+    const slow_path_turn turn{all_};
+    if (stream_state* const left = all_.streams.find(stream)) all_.streams.forget(*left, nullptr);
+    throw;
+  }
 }
 
 std::size_t block_allocator::trim(std::size_t bytes_to_keep,
@@ -167,50 +139,91 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
   using namespace std::chrono_literals;
   std::size_t returned = 0;
   for (auto pause = 20us;; pause = std::min(2 * pause, 1000us)) {
-    while (waiting_slow_paths_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
-    const trimmed some = slow_path{*this, idle(), 0, unit}.trim(bytes_to_keep);
-    memory_.release_detached_unlocked();
+    while (all_.waiting_slow_paths.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
+    maintenance::trimmed some{};
+    {
+      slow_path_turn turn{all_};
+      some = maintenance{all_, turn}.trim(bytes_to_keep);
+    }
     returned += some.bytes;
-    if (!some.may_go_on) return returned;
+    if (!some.may_go_on) break;
     if (some.bytes != 0) {
       pause = 10us;
     } else {
-      if (std::chrono::steady_clock::now() + pause > deadline) return returned;
+      if (std::chrono::steady_clock::now() + pause > deadline) break;
       std::this_thread::sleep_for(pause);
     }
   }
+  return restore_kept(bytes_to_keep, returned);
+}
+
+std::size_t block_allocator::restore_kept(std::size_t bytes_to_keep, std::size_t returned) {
+  if (returned == 0 || bytes_to_keep == 0 || all_.memory.returns_memory()) return returned;
+  const std::size_t held = counters().physical_bytes;
+  if (held >= bytes_to_keep) return returned;
+  reserve(bytes_to_keep / unit * unit);
+  return returned - std::min(returned, counters().physical_bytes - held);
+}
+
+maintenance::trimmed block_allocator::trim_some(std::size_t bytes_to_keep) {
+  if (all_.waiting_slow_paths.load(std::memory_order_relaxed) != 0) return {0, true};
+  maintenance::trimmed some{};
+  {
+    slow_path_turn turn{all_};
+    some = maintenance{all_, turn}.trim(bytes_to_keep);
+  }
+  some.bytes = restore_kept(bytes_to_keep, some.bytes);
+  return some;
 }
 
 void block_allocator::unmap_old_addresses() {
-  const slow_path_turn turn{*this};
-  if (!aliases_.empty()) slow_path{*this, idle(), 0, unit}.unmap_old_addresses();
+  slow_path_turn turn{all_};
+  maintenance at_work{all_, turn};
+  at_work.poll_fences(all_.streams.all());
+  static_cast<void>(at_work.unmap_old_addresses());
 }
 
 void block_allocator::drain() {
   empty_all_caches();
-  const slow_path_turn turn{*this};
-  slow_path{*this, idle(), 0, unit}.wait_for_streams();
+  slow_path_turn turn{all_};
+  std::vector<const stream_state*> without_fence;
+  maintenance{all_, turn}.wait_for_streams(all_.streams.all(), without_fence);
 }
 
-void block_allocator::set_reuse(pool_reuse rules) {
-  const state_lock lock{state_mutex_};
-  reuse_ = rules;
+void block_allocator::record_fences() {
+  empty_all_caches();
+  const slow_path_turn turn{all_};
+  std::vector<const stream_state*> without_fence;
+  all_.streams.record_missing_fences(all_.streams.all(), without_fence);
+}
+
+void block_allocator::reserve(std::size_t bytes) {
+  if (bytes == 0) return;
+  // Allocated and freed: what is backed stays.
+  const std::optional<std::size_t> at = allocate(idle(), bytes, unit);
+  if (at) deallocate(idle(), *at, bytes);
+}
+
+void block_allocator::set_reuse(pool_reuse reuse) {
+  const state_lock lock{all_.state_mutex};
+  all_.reuse = reuse;
 }
 
 void block_allocator::set_limit(std::size_t physical_bytes) {
-  const state_lock lock{state_mutex_};
-  limit_ = physical_bytes;
+  const state_lock lock{all_.state_mutex};
+  all_.limit = physical_bytes;
 }
 
 void block_allocator::reset_highs() {
-  const state_lock lock{state_mutex_};
-  counters_.physical_high = counters_.physical_bytes;
-  counters_.used_high = counters_.used_bytes;
+  const state_lock lock{all_.state_mutex};
+  all_.index.reset_highs();
 }
 
 pool_counters block_allocator::counters() {
-  const state_lock lock{state_mutex_};
-  return counters_;
+  const state_lock lock{all_.state_mutex};
+  const block_index& index = all_.index;
+  return {all_.served,           all_.chunks_created, all_.chunks_moved, index.physical_bytes(),
+          index.physical_high(), index.used_bytes(),  index.used_high()};
 }
 
 }  // namespace hipvmm::mr::pool

@@ -21,8 +21,6 @@ class addressed_backend : public memory_backend {
   /// Most that could be taken from below now, in bytes, as far as that can be told.
   [[nodiscard]] virtual std::size_t available_bytes() const = 0;
 
-  /// Where the offsets begin; 0 where they tell nothing of addresses.
-  [[nodiscard]] virtual std::uintptr_t base() const noexcept = 0;
   /// Pre: backed. Thread-safe.
   [[nodiscard]] virtual std::uintptr_t address_of(std::size_t offset) const noexcept = 0;
   /// At least address_bytes() for what is none of its addresses. Thread-safe.

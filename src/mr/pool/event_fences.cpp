@@ -10,6 +10,7 @@
 #include "core/check.hpp"
 #include "core/device_wait.hpp"
 #include "core/stream_order.hpp"
+#include "vmm/retirement.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -80,6 +81,29 @@ struct passed_fence final : fence {
 
 }  // namespace
 
+/// Done when the devices have finished what they had when it was made: a thread of the library
+/// waits for them.
+class event_fences::device_fence final : public fence {
+ public:
+  explicit device_fence(detail::device_list devices) : devices_{std::move(devices)} {
+    auto token = std::make_shared<char>();
+    std::weak_ptr<char> left = token;
+    std::shared_ptr<void> given = std::move(token);
+    if (detail::retire_token(given, devices_)) waited_for_ = std::move(left);
+  }
+  [[nodiscard]] bool is_done() const override { return waited_for_ && waited_for_->expired(); }
+  void synchronize() const override {
+    const detail::relaxed_captures relaxed;
+    for (const device_ref each : devices_) detail::wait_for_device(each);
+  }
+  [[nodiscard]] bool orders_streams() const override { return false; }
+  [[nodiscard]] bool make_stream_wait(stream_ref) const override { return false; }
+
+ private:
+  detail::device_list devices_;
+  std::optional<std::weak_ptr<char>> waited_for_;  // none: no thread waits
+};
+
 event_fences::event_fences(device_ref owner)
     : devices_{owner}, spare_{std::make_shared<spare_events>(owner)} {}
 
@@ -89,9 +113,18 @@ void event_fences::add(device_ref device) {
     devices_.push_back(device);
 }
 
-std::vector<device_ref> event_fences::devices() {
+void event_fences::note_user(device_ref device) {
   const std::lock_guard lock{mutex_};
-  return devices_;
+  for (const detail::device_list* const known : {&devices_, &strangers_})
+    if (std::find(known->begin(), known->end(), device) != known->end()) return;
+  strangers_.push_back(device);
+}
+
+detail::device_list event_fences::devices() {
+  const std::lock_guard lock{mutex_};
+  detail::device_list all = devices_;
+  all.insert(all.end(), strangers_.begin(), strangers_.end());
+  return all;
 }
 
 void event_fences::synchronize() {
@@ -99,33 +132,59 @@ void event_fences::synchronize() {
   for (const device_ref each : devices()) detail::wait_for_device(each);
 }
 
-std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
-  const std::vector<device_ref> devices = this->devices();
+void event_fences::synchronize_strangers() {
+  detail::device_list strangers;
+  {
+    const std::lock_guard lock{mutex_};
+    strangers = strangers_;
+  }
   const detail::relaxed_captures relaxed;
-  for (std::size_t i = 0;; ++i) {
+  for (const device_ref each : strangers) detail::wait_for_device(each);
+}
+
+std::shared_ptr<const fence> event_fences::fence_for_all() {
+  return std::make_shared<device_fence>(devices());
+}
+
+std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
+  const detail::relaxed_captures relaxed;
+  detail::device_list tried = devices();
+  {
     // A default stream is that of the device that is current.
-    const scoped_device scope{devices[i]};
-    std::optional<event> one = spare_->take(devices[i]);
-    if (!one) one.emplace(devices[i]);
+    const scoped_device scope{tried.front()};
     try {
       if (detail::is_captured(stream)) return nullptr;
       // One call instead of a record and a query.
       if (detail::is_done_untold(stream)) return std::make_shared<passed_fence>();
-      detail::record_untold(*one, stream);
-      return std::make_shared<event_fence>(std::move(*one), spare_);
     } catch (const hip_error& error) {
-      // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
-      if (error.code() == hipErrorInvalidHandle && i + 1 < devices.size()) continue;
       // The stream is gone and nobody said so before: the host provider and CUDA say InvalidHandle,
-      // ROCm 6 ContextIsDestroyed and others InvalidValue, for all else that is asked here is
-      // valid. Its work may still run, and whatever else they may mean, after the wait it has.
+      // ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
       if (error.code() != hipErrorInvalidHandle && error.code() != hipErrorContextIsDestroyed &&
           error.code() != hipErrorInvalidValue)
         throw;
-      synchronize();
-      return std::make_shared<passed_fence>();
+      return fence_for_all();
     }
   }
+  const int count = device_count();
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    const device_ref other{ordinal};
+    if (std::find(tried.begin(), tried.end(), other) == tried.end()) tried.push_back(other);
+  }
+  // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
+  for (const device_ref device : tried) {
+    const scoped_device scope{device};
+    std::optional<event> one = spare_->take(device);
+    if (!one) one.emplace(device);
+    try {
+      detail::record_untold(*one, stream);
+    } catch (const hip_error& error) {
+      if (error.code() != hipErrorInvalidHandle) throw;
+      continue;
+    }
+    note_user(device);
+    return std::make_shared<event_fence>(std::move(*one), spare_);
+  }
+  return fence_for_all();
 }
 
 }  // namespace hipvmm::mr::pool

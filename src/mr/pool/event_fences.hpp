@@ -3,35 +3,42 @@
 
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include <hipvmm/core/device.hpp>
 #include <hipvmm/core/event.hpp>
 #include "mr/pool/backend.hpp"
+#include "vmm/device_work.hpp"
 
 namespace hipvmm::mr::pool {
 
-/// Marks that are HIP's events. Events are used again; fences may outlive this.
+/// Fences that are HIP's events. Events are used again; fences may outlive this.
 class event_fences final : public fence_source {
  public:
   explicit event_fences(device_ref owner);
 
-  /// The stream may belong to the owner or to another device that was named. For one that HIP does
-  /// not know, since it was destroyed, the caller waits for all of these.
+  /// The stream may belong to any device: copies through the host need no access. For a stream that
+  /// HIP does not know, since it was destroyed, this is fence_for_all().
   [[nodiscard]] std::shared_ptr<const fence> fence_for(stream_ref stream) override;
+  [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override;
   /// Waits for all work of all devices that may use the memory.
   void synchronize() override;
   /// Streams of `device` may use the memory too.
   void add(device_ref device);
+  /// Waits for the devices without access whose streams have freed memory.
+  void synchronize_strangers();
 
  private:
   struct spare_events;
   class event_fence;
+  class device_fence;
 
-  [[nodiscard]] std::vector<device_ref> devices();
+  [[nodiscard]] detail::device_list devices();
+  /// `device` has a stream in which memory was freed.
+  void note_user(device_ref device);
 
   std::mutex mutex_;
-  std::vector<device_ref> devices_;  // the owner first
+  detail::device_list devices_;    // with access, the owner first
+  detail::device_list strangers_;  // without
   std::shared_ptr<spare_events> spare_;
 };
 

@@ -2,127 +2,162 @@
 #include "mr/pool/placement.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
-#include "mr/pool/slow_path.hpp"
 
 namespace hipvmm::mr::pool {
+namespace {
 
-bool slow_path::is_usable(const block& one) const noexcept {
-  if (one.state != block_state::free) return false;
-  if (one.owner == &user_ || one.owner->is_idle()) return true;
-  if (all_.reuse_.follow_event_dependencies && user_.thread() == 0 &&
-      user_.follows(*one.owner, one.epoch))
-    return true;
-  return all_.reuse_.allow_internal_dependencies &&
-         (is_in_order(one) || (!is_captured(*one.owner) && !is_captured(user_)));
+// A chunk is what moves as a whole and what HIP's calls are paid for. Small ones are denser, large
+// ones faster: docs/pool_design.md has both figures of several choices.
+constexpr std::size_t granules_per_chunk = 4;
+
+/// Least bytes of a chunk for which there are never more than the rules allow: chunks of a share of
+/// what is held make their number a logarithm of it.
+std::size_t least_for_count(const block_index& index, const chunk_rules& rules) noexcept {
+  if (rules.most_chunks == 0) return 0;
+  const std::size_t even = rules.limit / rules.most_chunks + 1;
+  const std::size_t share = index.physical_bytes() / rules.most_chunks * 8;
+  return align_up(rules.has_equal_chunks ? even : std::min(even, share), rules.granularity);
 }
 
-bool slow_path::is_in_order(const block& one) const noexcept {
-  return one.owner == &user_ || one.owner->has_passed(one.epoch) ||
-         user_.follows(*one.owner, one.epoch);
-}
-
-bool slow_path::is_captured(const stream_state& whose) const noexcept {
-  return std::find(captured_.begin(), captured_.end(), &whose) != captured_.end();
-}
-
-placement_scan slow_path::scan_all() const {
-  placement_scan found;
-  block* run = nullptr;      // where the present stretch of usable blocks begins
-  block* movable = nullptr;  // the same of those whose memory may go elsewhere
-  for (block* at = &all_.space_.front();; at = at->next) {
-    const bool ends = at == nullptr;
-    const std::size_t here = ends ? all_.memory_.address_bytes() : at->offset;
-    const bool joins_run = !ends && is_usable(*at);
-    const bool may_move =
-        joins_run && all_.memory_.moves_chunks() &&
-        (at->owner->has_passed(at->epoch) || (!is_captured(*at->owner) && !is_captured(user_)));
-    if (run != nullptr && !joins_run) scan_run(*run, here, found);
-    if (movable != nullptr && !may_move) add_sources(*movable, here, found);
-    if (ends) return found;
-    if (at->state == block_state::unmapped) scan_gap(*at, run, found);
-    run = !joins_run ? nullptr : run != nullptr ? run : at;
-    movable = !may_move ? nullptr : movable != nullptr ? movable : at;
+/// What backing is counted in where chunks can move.
+std::size_t granule(const block_index& index, const chunk_rules& rules) noexcept {
+  // One size for the life of the pool. It divides a small limit, so that all of that is of use.
+  if (rules.has_equal_chunks) {
+    const std::size_t divisor = rules.limit & (~rules.limit + 1);
+    const std::size_t most = rules.limit < 128 * MiB ? std::min(divisor, 2 * MiB) : 2 * MiB;
+    return std::max({rules.granularity, least_for_count(index, rules), most});
   }
+  // About a thousandth of what is held, so that the calls of a pool that grows do not add up, and
+  // what is backed beyond need does not either.
+  const std::size_t held = index.physical_bytes();
+  const std::size_t chosen = held < 2 * GiB ? 2 * MiB : held < 8 * GiB ? 8 * MiB : 32 * MiB;
+  return std::max({rules.granularity, least_for_count(index, rules), chosen});
 }
 
-void slow_path::scan_run(block& run, std::size_t end, placement_scan& found) const {
-  const std::size_t at = all_.aligned(run.offset, alignment_);
-  if (at + bytes_ > end) return;
-  place& best = found.free_run;
-  // The room of a run is compared in map_room, which runs have no other use for.
-  if (best.first != nullptr && best.map_room <= end - run.offset) return;
-  best.first = &run;
-  best.at = at;
-  best.map_room = end - run.offset;
+/// What is backed at once is a multiple of this.
+std::size_t growth_unit(const block_index& index, const chunk_rules& rules) noexcept {
+  const std::size_t one = granule(index, rules);
+  if (rules.has_equal_chunks) return one;
+  // A program that only allocates gets ever more at once: a sixteenth of what is held at most.
+  const unsigned doublings = std::min(rules.growths_in_a_row / 4, 4U);
+  const std::size_t share = std::bit_floor(index.physical_bytes() / 16 + 1);
+  return std::max(one, std::min(one << doublings, share));
 }
 
-void slow_path::scan_gap(block& hole, block* run, placement_scan& found) const {
-  const std::size_t unit = all_.memory_.granularity();
-  if (!all_.memory_.moves_chunks()) return scan_inside_gap(hole, unit, found);
-  place here;
-  here.unmapped = &hole;
-  here.first = &hole;
-  here.at = all_.aligned(hole.offset, alignment_);
-  if (run != nullptr && all_.aligned(run->offset, alignment_) < hole.offset) {
-    here.first = run;
-    here.at = all_.aligned(run->offset, alignment_);
-  }
-  here.map_at = std::max(hole.offset, align_down(here.at, unit));
-  const std::size_t end = here.at + bytes_;
-  if (here.map_at >= hole.end() || end <= hole.offset) return;
-  here.map_room = hole.end() - here.map_at;
-  if (end <= hole.end()) {
-    here.map_bytes = align_up(end - here.map_at, unit);
-  } else {
-    std::size_t reached = hole.end();
-    for (const block* next = hole.next; reached < end; next = next->next) {
-      if (next == nullptr || !is_usable(*next)) return;
-      reached = next->end();
+/// Of a chunk that never joins with others.
+std::size_t slab_bytes(const block_index& index, std::size_t missing, const chunk_rules& rules) {
+  if (rules.least_slab == 0) return align_up(missing, granules_per_chunk * granule(index, rules));
+  return align_up(std::max(missing, rules.least_slab), rules.granularity);
+}
+
+class scanner {
+ public:
+  scanner(const block_index& index, const request& wanted, const block_filter& filter,
+          const chunk_rules& rules)
+      : index_{index}, wanted_{wanted}, filter_{filter}, rules_{rules} {}
+
+  placement_scan run() {
+    block* run = nullptr;      // where the present run of usable blocks begins
+    block* movable = nullptr;  // the same of those whose memory may go elsewhere
+    for (block* at = &index_.front();; at = at->next) {
+      const bool ends = at == nullptr;
+      const std::size_t here = ends ? index_.address_bytes() : at->offset;
+      const bool joins_run = !ends && filter_.is_usable(*at);
+      const bool may_move = joins_run && rules_.moves_chunks && filter_.may_move(*at);
+      if (run != nullptr && !joins_run) scan_run(*run, here);
+      if (movable != nullptr && !may_move) add_idle_chunks(index_, *movable, here, found_.sources);
+      if (ends) return std::move(found_);
+      if (at->state == block_state::unmapped) scan_gap(*at, run);
+      run = !joins_run ? nullptr : run != nullptr ? run : at;
+      movable = !may_move ? nullptr : movable != nullptr ? movable : at;
     }
-    here.map_bytes = here.map_room;
   }
-  note_place(here, found);
-}
 
-void slow_path::scan_inside_gap(block& hole, std::size_t gap, placement_scan& found) const {
-  place here;
-  here.unmapped = &hole;
-  here.first = &hole;
-  here.at = all_.aligned(hole.offset + gap, alignment_);
-  here.map_at = align_down(here.at, all_.memory_.granularity());
-  here.map_bytes = align_up(here.at + bytes_ - here.map_at, all_.memory_.granularity());
-  if (here.map_at + here.map_bytes + gap > hole.end()) return;
-  here.map_room = hole.end() - gap - here.map_at;
-  note_place(here, found);
-}
-
-void slow_path::note_place(const place& here, placement_scan& found) {
-  if (found.least.first == nullptr || here.map_bytes < found.least.map_bytes) found.least = here;
-  if (found.widest.first == nullptr || here.map_room > found.widest.map_room) found.widest = here;
-}
-
-void slow_path::add_sources(block& first, std::size_t end, placement_scan& found) const {
-  block* around = &first;
-  for (auto at = all_.chunks_.lower_bound(first.offset);
-       at != all_.chunks_.end() && at->first + at->second.bytes <= end; ++at) {
-    while (around->end() <= at->first) around = around->next;
-    found.sources.push_back(
-        {at->first, at->second.bytes, at->second.order, end - first.offset, around});
+ private:
+  [[nodiscard]] std::size_t aligned(std::size_t offset) const noexcept {
+    return index_.aligned(offset, wanted_.alignment);
   }
-}
 
-std::vector<idle_chunk> slow_path::sources_for(const place& target,
-                                               const placement_scan& found) const {
-  const std::size_t end = target.at + bytes_;
+  void scan_run(block& run, std::size_t end) {
+    const std::size_t at = aligned(run.offset);
+    if (at + wanted_.bytes > end) return;
+    place& best = found_.free_run;
+    // The room of a run is compared in map_room, which runs have no other use for.
+    if (best.first != nullptr && best.map_room <= end - run.offset) return;
+    best.first = &run;
+    best.at = at;
+    best.map_room = end - run.offset;
+  }
+
+  void scan_gap(block& gap, block* run) {
+    const std::size_t unit = rules_.granularity;
+    if (!rules_.moves_chunks) return scan_inside_gap(gap, unit);
+    place here;
+    here.unmapped = &gap;
+    here.first = &gap;
+    here.at = aligned(gap.offset);
+    if (run != nullptr && aligned(run->offset) < gap.offset) {
+      here.first = run;
+      here.at = aligned(run->offset);
+    }
+    here.map_at = std::max(gap.offset, align_down(here.at, unit));
+    const std::size_t end = here.at + wanted_.bytes;
+    if (here.map_at >= gap.end() || end <= gap.offset) return;
+    here.map_room = gap.end() - here.map_at;
+    if (end <= gap.end()) {
+      here.map_bytes = align_up(end - here.map_at, unit);
+    } else {
+      std::size_t reached = gap.end();
+      for (const block* next = gap.next; reached < end; next = next->next) {
+        if (next == nullptr || !filter_.is_usable(*next)) return;
+        reached = next->end();
+      }
+      here.map_bytes = here.map_room;
+    }
+    note_place(here);
+  }
+
+  /// The same where chunks lie apart: with `margin` bytes left on both sides.
+  void scan_inside_gap(block& gap, std::size_t margin) {
+    place here;
+    here.unmapped = &gap;
+    here.first = &gap;
+    here.at = aligned(gap.offset + margin);
+    here.map_at = align_down(here.at, rules_.granularity);
+    here.map_bytes = align_up(here.at + wanted_.bytes - here.map_at, rules_.granularity);
+    if (here.map_at + here.map_bytes + margin > gap.end()) return;
+    here.map_room = gap.end() - margin - here.map_at;
+    note_place(here);
+  }
+
+  void note_place(const place& here) {
+    place& least = found_.least;
+    place& widest = found_.widest;
+    if (least.first == nullptr || here.map_bytes < least.map_bytes) least = here;
+    if (widest.first == nullptr || here.map_room > widest.map_room) widest = here;
+  }
+
+  const block_index& index_;
+  const request& wanted_;
+  const block_filter& filter_;
+  const chunk_rules& rules_;
+  placement_scan found_;
+};
+
+/// The chunks to be moved to `target`, in the order of their creation.
+std::vector<idle_chunk> sources_for(const place& target, const request& wanted,
+                                    const placement_scan& found) {
+  const std::size_t end = target.at + wanted.bytes;
   std::vector<idle_chunk> sources = found.sources;
   // What lies in the place itself is there already.
   std::erase_if(sources, [&](const idle_chunk& one) {
     return one.offset < end && target.at < one.offset + one.bytes;
   });
-  // From the smallest stretches first: large ones may serve large requests as they are.
+  // From the smallest runs first: large ones may serve large requests as they are.
   std::sort(sources.begin(), sources.end(), [](const idle_chunk& a, const idle_chunk& b) {
     return std::pair{a.run_bytes, a.offset} < std::pair{b.run_bytes, b.offset};
   });
@@ -135,6 +170,68 @@ std::vector<idle_chunk> slow_path::sources_for(const place& target,
   std::sort(sources.begin(), sources.end(),
             [](const idle_chunk& a, const idle_chunk& b) { return a.order < b.order; });
   return sources;
+}
+
+std::optional<growth_plan> plan_at(const place& target, const block_index& index,
+                                   const request& wanted, const placement_scan& found,
+                                   const chunk_rules& rules) {
+  growth_plan plan{target, sources_for(target, wanted, found)};
+  std::size_t moved = 0;
+  for (const idle_chunk& each : plan.sources) moved += each.bytes;
+  const std::size_t missing = target.map_bytes - std::min(moved, target.map_bytes);
+  const std::size_t held = index.physical_bytes();
+  const std::size_t allowed =
+      std::min(rules.limit - std::min(rules.limit, held), target.map_room - moved);
+  if (missing > allowed) return std::nullopt;
+  // What never joins with others should be large.
+  const std::size_t rounded = rules.moves_chunks ? align_up(missing, growth_unit(index, rules))
+                                                 : slab_bytes(index, missing, rules);
+  if (rules.has_equal_chunks) {
+    if (rounded > allowed) return std::nullopt;
+    plan.least = plan.wanted = moved + rounded;
+  } else {
+    plan.least = moved + missing;
+    plan.wanted = moved + (rounded <= allowed ? rounded : missing);
+  }
+  return plan;
+}
+
+}  // namespace
+
+placement_scan scan_placements(const block_index& index, const request& wanted,
+                               const block_filter& filter, const chunk_rules& rules) {
+  return scanner{index, wanted, filter, rules}.run();
+}
+
+std::optional<growth_plan> plan_growth(const block_index& index, const request& wanted,
+                                       const placement_scan& found, const chunk_rules& rules) {
+  if (found.least.first == nullptr) return std::nullopt;
+  auto plan = plan_at(found.least, index, wanted, found, rules);
+  return plan ? plan : plan_at(found.widest, index, wanted, found, rules);
+}
+
+std::size_t next_chunk_bytes(const block_index& index, std::size_t missing, std::size_t wanted,
+                             bool moves, const chunk_rules& rules) {
+  if (!rules.moves_chunks) return missing;
+  const std::size_t one = granule(index, rules);
+  if (rules.has_equal_chunks) return std::min(missing, one);
+  // The size in which a pool begins, while no memory lies idle that smaller ones could join.
+  constexpr std::size_t first = 64 * MiB;
+  constexpr std::size_t is_young = GiB;
+  const std::size_t held = index.physical_bytes();
+  const std::size_t least = !moves && held < is_young ? first : granules_per_chunk * one;
+  return std::min(missing, std::max(least, align_down(std::min(wanted / 4, held / 16), one)));
+}
+
+void add_idle_chunks(const block_index& index, block& first, std::size_t end,
+                     std::vector<idle_chunk>& found) {
+  block* around = &first;
+  const auto& chunks = index.chunks();
+  for (auto at = chunks.lower_bound(first.offset);
+       at != chunks.end() && at->first + at->second.bytes <= end; ++at) {
+    while (around->end() <= at->first) around = around->next;
+    found.push_back({at->first, at->second.bytes, at->second.order, end - first.offset, around});
+  }
 }
 
 }  // namespace hipvmm::mr::pool

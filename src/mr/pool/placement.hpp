@@ -3,18 +3,50 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "mr/pool/block.hpp"
+#include "mr/pool/block_index.hpp"
 
+// Where a request could go, and what that takes: functions of the index and of numbers, which
+// change nothing.
 namespace hipvmm::mr::pool {
 
-/// A chunk that lies idle as a whole.
+/// Bytes that are asked for, and what their address must be a multiple of.
+struct request {
+  std::size_t bytes;
+  std::size_t alignment;
+};
+
+/// What a request may use. Each is asked of blocks in the order of their addresses.
+class block_filter {
+ public:
+  /// Whether the request may have this block's memory.
+  [[nodiscard]] virtual bool is_usable(const block& one) const = 0;
+  /// Whether the memory of a usable block may be mapped elsewhere for it.
+  [[nodiscard]] virtual bool may_move(const block& one) const = 0;
+
+ protected:
+  ~block_filter() = default;
+};
+
+/// What chunks may be like, in bytes.
+struct chunk_rules {
+  std::size_t granularity;
+  std::size_t least_slab;   ///< of chunks that lie apart; 0: no rule
+  std::size_t most_chunks;  ///< 0: any number
+  bool moves_chunks;
+  bool has_equal_chunks;
+  std::size_t limit;              ///< of all chunks
+  unsigned growths_in_a_row = 0;  ///< before this one
+};
+
+/// A chunk of which nothing is used.
 struct idle_chunk {
   std::size_t offset;
   std::size_t bytes;
   std::uint64_t order;    ///< of creation
-  std::size_t run_bytes;  ///< of the stretch of free blocks that it lies in
+  std::size_t run_bytes;  ///< of the adjacent free blocks that it lies in
   block* first;           ///< the block that it begins in, or one before
 };
 
@@ -22,18 +54,43 @@ struct idle_chunk {
 struct place {
   block* first = nullptr;     ///< block that it begins in; nullptr: there is no such place
   std::size_t at = 0;         ///< offset that it begins at
-  block* unmapped = nullptr;  ///< addresses to be backed for it; nullptr where all of it lies free
+  block* unmapped = nullptr;  ///< addresses to be backed for it; nullptr where all of it is free
   std::size_t map_at = 0;     ///< offset where the backing begins in these
   std::size_t map_bytes = 0;  ///< least that must be backed
   std::size_t map_room = 0;   ///< most that can be backed
 };
 
-/// What one walk along all addresses found for a request.
+/// What one pass over all blocks found for a request.
 struct placement_scan {
-  place free_run;                   ///< smallest stretch of free blocks that holds it
+  place free_run;                   ///< smallest run of adjacent usable blocks that holds it
   place least;                      ///< place for it that needs the least backing
   place widest;                     ///< place for it where the most can be backed
   std::vector<idle_chunk> sources;  ///< chunks that could be moved
 };
+/// Throws: std::bad_alloc.
+[[nodiscard]] placement_scan scan_placements(const block_index& index, const request& wanted,
+                                             const block_filter& filter, const chunk_rules& rules);
+
+/// How a request is served at a place that needs backing.
+struct growth_plan {
+  place target;
+  std::vector<idle_chunk> sources;  ///< to be moved there, in the order of their creation
+  std::size_t least = 0;            ///< bytes to be backed that the request needs
+  std::size_t wanted = 0;           ///< bytes to be backed
+};
+/// nullopt where there is no place, or the limit forbids it. Throws: std::bad_alloc.
+[[nodiscard]] std::optional<growth_plan> plan_growth(const block_index& index,
+                                                     const request& wanted,
+                                                     const placement_scan& found,
+                                                     const chunk_rules& rules);
+/// Bytes of the next new chunk where `missing` bytes are to be backed. `wanted`: all that the plan
+/// backs; `moves`: whether it moves chunks.
+[[nodiscard]] std::size_t next_chunk_bytes(const block_index& index, std::size_t missing,
+                                           std::size_t wanted, bool moves,
+                                           const chunk_rules& rules);
+
+/// Adds to `found` the chunks that lie wholly in [first.offset, end), which is free.
+void add_idle_chunks(const block_index& index, block& first, std::size_t end,
+                     std::vector<idle_chunk>& found);
 
 }  // namespace hipvmm::mr::pool

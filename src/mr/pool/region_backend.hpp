@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -11,33 +12,39 @@
 
 namespace hipvmm::mr::pool {
 
-/// A pool's memory: a region, and a cache of its own for chunks between two addresses.
+/// A pool's memory: a region, with a cache of its own for chunks that are set aside.
 class region_backend final : public device_backend {
  public:
   region_backend(device_ref device, std::size_t address_bytes, handle_type shareable);
   /// Everything goes back when all work that the devices with access have now is done.
-  ~region_backend() override { region_.retire(); }
+  ~region_backend() override;
 
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
-  [[nodiscard]] std::size_t granularity() const override { return region_.granularity(); }
+  [[nodiscard]] std::size_t granularity() const override { return granularity_; }
+  [[nodiscard]] std::size_t most_chunks() const override { return most_chunks_; }
   [[nodiscard]] bool has_equal_chunks() const override { return has_equal_chunks_; }
-  [[nodiscard]] bool has_aliases() const override { return region_.can_move_chunks(); }
+  [[nodiscard]] bool has_aliases() const override { return has_aliases_; }
+  [[nodiscard]] bool returns_memory() const override { return returns_memory_; }
   void create(std::size_t offset, std::size_t bytes) override;
-  void lift(std::size_t offset, std::size_t bytes) override;
-  void release_detached() noexcept override { detached_.trim(); }
+  [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
+  [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
+  void set_aside(std::size_t offset, std::size_t bytes) override;
+  void release_set_aside() noexcept override { held_->set_aside.trim(); }
+  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
-  bool end_alias(std::size_t from, std::size_t bytes) noexcept override;
+  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
+  [[nodiscard]] std::unique_ptr<detached> renew_addresses() override;
 
-  void grant(device_ref device, access_right right) override { region_.grant(device, right); }
+  void grant(device_ref device, access_right right) override {
+    held_->addresses.grant(device, right);
+  }
   [[nodiscard]] access_right access(device_ref device) const override {
-    return region_.access(device);
+    return held_->addresses.access(device);
   }
   [[nodiscard]] std::string explain() const override;
-  [[nodiscard]] std::size_t available_bytes() const override {
-    return region_.device().free_memory();
-  }
+  [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
   [[nodiscard]] std::uintptr_t base() const noexcept override {
-    return reinterpret_cast<std::uintptr_t>(region_.base());
+    return reinterpret_cast<std::uintptr_t>(held_->addresses.base());
   }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return base() + offset;
@@ -47,11 +54,24 @@ class region_backend final : public device_backend {
   }
 
  private:
-  chunk_cache detached_;
-  region region_;
+  struct held_memory {
+    held_memory(device_ref device, std::size_t address_bytes, handle_type shareable);
+
+    chunk_cache set_aside;
+    region addresses;
+  };
+  struct detached_memory;
+
+  device_ref device_;
+  handle_type shareable_;
+  std::unique_ptr<held_memory> held_;
+  std::size_t granularity_;
   std::size_t address_bytes_;
+  std::size_t most_chunks_;
   // A region with holes may need that.
   bool has_equal_chunks_;
+  bool has_aliases_;
+  bool returns_memory_;
 };
 
 }  // namespace hipvmm::mr::pool

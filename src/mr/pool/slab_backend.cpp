@@ -21,6 +21,14 @@ region_options shared_as(handle_type shareable) {
   return options;
 }
 
+struct detached_slab final : detached {
+  [[nodiscard]] bool release() noexcept override {
+    detail::give_back(std::move(memory));
+    return true;
+  }
+  device_allocation memory;
+};
+
 }  // namespace
 
 slab_backend::slab_backend(device_ref device, std::size_t address_bytes, handle_type shareable)
@@ -44,9 +52,7 @@ slab_backend::~slab_backend() {
 device_allocation slab_backend::allocate(std::size_t bytes) {
   // Captures elsewhere in the program go on: hipMalloc has no part in them.
   const detail::relaxed_captures relaxed;
-  const auto take = [this](std::size_t size) {
-    return detail::make_with_reclaim([&] { return device_allocation{device_, size}; });
-  };
+  const auto take = [this](std::size_t size) { return device_allocation{device_, size}; };
   if (is_aligned_) {
     device_allocation memory = take(bytes);
     if (reinterpret_cast<std::uintptr_t>(memory.get()) % granularity() == 0) return memory;
@@ -63,12 +69,27 @@ void slab_backend::create(std::size_t offset, std::size_t bytes) {
   slabs_.add(offset, memory, start, bytes);
 }
 
-void slab_backend::lift(std::size_t offset, std::size_t) {
-  auto lifted = slabs_.take(offset);
-  detail::give_back(std::move(lifted.mapped().memory));
+bool slab_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
+  return detail::reclaim_retired(shortage, seen);
+}
+
+std::uint64_t slab_backend::reclaimed_so_far() const { return detail::retired_so_far(); }
+
+void slab_backend::set_aside(std::size_t, std::size_t) {
+  throw unsupported{"a slab of hipMalloc stays where it is"};
+}
+
+std::unique_ptr<detached> slab_backend::detach(std::size_t offset, std::size_t) {
+  auto one = std::make_unique<detached_slab>();
+  one->memory = std::move(slabs_.take(offset).mapped().memory);
+  return one;
 }
 
 void slab_backend::alias(std::size_t, std::size_t, std::size_t) {
+  throw unsupported{"a slab of hipMalloc has one address"};
+}
+
+std::unique_ptr<detached> slab_backend::detach_old_address(std::size_t) {
   throw unsupported{"a slab of hipMalloc has one address"};
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
@@ -27,11 +28,13 @@ class slab_backend final : public device_backend {
   [[nodiscard]] bool moves_chunks() const override { return false; }
   [[nodiscard]] bool has_aliases() const override { return false; }
   void create(std::size_t offset, std::size_t bytes) override;
-  /// Gives the slab back to the device in a thread of the library, for hipFree waits.
-  void lift(std::size_t offset, std::size_t bytes) override;
-  void release_detached() noexcept override {}
+  [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
+  [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
+  void set_aside(std::size_t offset, std::size_t bytes) override;
+  /// The slab goes back to the device in a thread of the library, for hipFree waits.
+  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
-  bool end_alias(std::size_t, std::size_t) noexcept override { return false; }
+  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
 
   void grant(device_ref device, access_right right) override { rights_.grant(device, right); }
   [[nodiscard]] access_right access(device_ref device) const override {
@@ -39,7 +42,6 @@ class slab_backend final : public device_backend {
   }
   [[nodiscard]] std::string explain() const override;
   [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
-  [[nodiscard]] std::uintptr_t base() const noexcept override { return 0; }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return slabs_.address_of(offset);
   }

@@ -91,7 +91,7 @@ class slab_table {
     static std::atomic<std::uint64_t> made{0};
     return ++made;
   }
-  // Who has memory of a slab has it from the books, behind the change that added the slab: an older
+  // Who has memory of a slab has it from the pool, behind the change that added the slab: an older
   // state is not seen then.
   [[nodiscard]] bool is_present(const remembered& known) const noexcept {
     return known.state == state_.load(std::memory_order_acquire);

@@ -4,34 +4,37 @@
 #include <algorithm>
 
 #include <hipvmm/core/error.hpp>
+#include "mr/pool/thread_caches.hpp"
 
 namespace hipvmm::mr::pool {
 
-slow_path::slow_path(block_allocator& all, stream_state& user, std::size_t bytes,
-                     std::size_t alignment)
-    : all_{all}, user_{user}, bytes_{bytes}, alignment_{alignment} {
-  const state_lock lock{all_.state_mutex_};
-  for (stream_state& each : all_.states_) {
-    if (!each.is_vacant()) states_.push_back(&each);
-  }
-}
+slow_path::slow_path(allocator_state& all, stream_state& user, const request& wanted)
+    : all_{all},
+      user_{user},
+      wanted_{wanted},
+      states_{all.streams.all()},
+      turn_{all},
+      maintenance_{all, turn_} {}
 
 std::optional<std::size_t> slow_path::serve() {
-  ++all_.waiting_slow_paths_;
-  const block_allocator::slow_path_turn turn{all_};
-  --all_.waiting_slow_paths_;
   std::optional<out_of_memory> refused;
-  all_.empty_caches(user_);
+  empty_caches(all_, user_);
   for (;;) {
-    // Others may have given memory back, or brought more, while this one waited for its turn.
+    const std::uint64_t reclaimed = all_.memory.reclaimed_so_far();
+    refused.reset();
+    // Others may have freed memory, or brought more, while this one waited for its turn.
     if (const auto found = take_own(pool_source::own_stream)) return found;
-    for (stream_state* const each : states_) all_.empty_caches(*each);
+    for (stream_state* const each : states_) empty_caches(all_, *each);
     if (const auto found = take_followed()) return found;
-    record_fences();
-    unmap_old_addresses();
-    if (collect_reusable()) {
+    all_.streams.record_missing_fences(states_, without_fence_);
+    maintenance_.poll_fences(states_);
+    if (collect_reusable(waited_)) {
       if (const auto found = take_own(waited_ ? pool_source::waited : pool_source::opportunistic))
         return found;
+    }
+    if (user_.is_idle() && wait_for_all_streams()) {
+      static_cast<void>(collect_reusable(true));
+      if (const auto found = take_own(pool_source::waited)) return found;
     }
     if (const auto found = take_run()) return found;
     try {
@@ -39,9 +42,16 @@ std::optional<std::size_t> slow_path::serve() {
     } catch (const out_of_memory& error) {
       refused.emplace(error);
     }
-    // Others may give memory back for ever: what it costs to wait for that, nobody could tell.
+    // Addresses that chunks have left may be what is missing.
+    if (maintenance_.unmap_old_addresses()) continue;
+    if (refused) {
+      bool came_back = false;
+      turn_.without_lock([&] { came_back = all_.memory.reclaim(*refused, reclaimed); });
+      if (came_back) continue;
+    }
+    // Others may free memory for ever: what it costs to wait for that, nobody could tell.
     if (waited_) break;
-    wait_for_streams();
+    maintenance_.wait_for_streams(states_, without_fence_);
     waited_ = true;
   }
   if (refused) throw out_of_memory{*refused};
@@ -49,239 +59,203 @@ std::optional<std::size_t> slow_path::serve() {
 }
 
 std::optional<std::size_t> slow_path::take_own(pool_source counted) {
-  const state_lock lock{all_.state_mutex_};
-  all_.space_.prepare_for(2);
-  block* const found = all_.best_fit_for(user_, bytes_, alignment_);
+  const state_lock lock{all_.state_mutex};
+  all_.index.prepare_for(2);
+  block* const found = all_.index.best_fit_or_idle(user_, wanted_.bytes, wanted_.alignment);
   if (found == nullptr) return std::nullopt;
-  const std::size_t at = all_.aligned(found->offset, alignment_);
-  return make_used_by_user(all_.take(*found, at, bytes_), at + bytes_, counted);
+  const std::size_t at = all_.index.aligned(found->offset, wanted_.alignment);
+  return hand_to_user(all_.index.take(*found, at, wanted_.bytes), at + wanted_.bytes, counted);
+}
+
+std::optional<std::size_t> slow_path::take_followed() {
+  // Newer blocks may be as small as older ones, which alone are ordered before the user's work.
+  constexpr int patience = 16;
+  const state_lock lock{all_.state_mutex};
+  // What becomes a thread's own without having passed would need a fence that others cannot make.
+  if (!all_.reuse.follow_event_dependencies || user_.thread() != 0) return std::nullopt;
+  all_.index.prepare_for(2);
+  block* best = nullptr;
+  for (stream_state* const other : states_) {
+    if (other == &user_ || other->is_idle() || !user_.depends_on(*other, 1)) continue;
+    free_tree& tree = other->free();
+    auto at = tree.lower_bound(fit_key{wanted_.bytes, 0});
+    for (int looked = 0; at != tree.end() && looked < patience; ++at, ++looked) {
+      if (best != nullptr && at->bytes >= best->bytes) break;
+      if (!user_.depends_on(*other, at->epoch)) continue;
+      if (all_.index.aligned(at->offset, wanted_.alignment) + wanted_.bytes > at->end()) continue;
+      best = &*at;
+      break;
+    }
+  }
+  if (best == nullptr) return std::nullopt;
+  const std::size_t at = all_.index.aligned(best->offset, wanted_.alignment);
+  return hand_to_user(all_.index.take(*best, at, wanted_.bytes), at + wanted_.bytes,
+                      pool_source::followed_stream);
+}
+
+bool slow_path::wait_for_all_streams() {
+  stream_state& freed = all_.streams.all_streams();
+  std::uint64_t epoch = 0;
+  {
+    const state_lock lock{all_.state_mutex};
+    const block* const found = all_.index.best_fit(freed, wanted_.bytes, wanted_.alignment);
+    if (found == nullptr || freed.has_passed(found->epoch)) return false;
+    epoch = found->epoch;
+  }
+  const auto known = all_.streams.fence_for(freed, epoch);
+  if (!known) return false;
+  turn_.without_lock([&known] { known->point->synchronize(); });
+  const state_lock lock{all_.state_mutex};
+  freed.note_passed(known->epoch);
+  return true;
+}
+
+bool slow_path::collect_reusable(bool wanted_anyway) {
+  const state_lock lock{all_.state_mutex};
+  if (!all_.reuse.allow_opportunistic && !wanted_anyway) return false;
+  blocks passed;
+  for (stream_state* const each : states_) {
+    if (each->is_idle() || !each->has_news()) continue;
+    for (block& one : each->free()) {
+      if (each->has_passed(one.epoch)) passed.push_back(&one);
+    }
+    each->note_collected();
+  }
+  for (block* const one : passed) all_.index.take_whole(*one);
+  for (block* const one : passed) {
+    one->owner = &all_.streams.idle();
+    one->epoch = 0;
+  }
+  // Merging makes blocks vanish that come later here, but never one that is still busy.
+  for (block* const one : passed) {
+    if (one->state == block_state::busy) all_.index.make_free(*one);
+  }
+  return !passed.empty();
 }
 
 std::optional<std::size_t> slow_path::take_run() {
   for (;;) {
     blocks claimed;
     std::size_t at = 0;
+    bool waits = false;
     {
-      const state_lock lock{all_.state_mutex_};
+      const state_lock lock{all_.state_mutex};
       place found = one_free_block();
-      if (found.first == nullptr) found = scan_all().free_run;
+      if (found.first == nullptr)
+        found = scan_placements(all_.index, wanted_, *this, rules()).free_run;
       if (found.first == nullptr) return std::nullopt;
       at = found.at;
-      claim(*found.first, at, at + bytes_, claimed);
+      all_.index.claim(*found.first, at, at + wanted_.bytes, claimed);
+      waits = !std::all_of(claimed.begin(), claimed.end(),
+                           [this](const block* one) { return is_in_order(*one); });
     }
     bool is_ordered = false;
-    bool waits = false;
     try {
-      {
-        const state_lock lock{all_.state_mutex_};
-        waits = !std::all_of(claimed.begin(), claimed.end(),
-                             [this](const block* one) { return is_in_order(*one); });
-      }
       is_ordered = make_user_wait(claimed);
     } catch (...) {
-      const state_lock lock{all_.state_mutex_};
-      unclaim(claimed);
+      const state_lock lock{all_.state_mutex};
+      all_.index.unclaim(claimed);
       throw;
     }
-    const state_lock lock{all_.state_mutex_};
+    const state_lock lock{all_.state_mutex};
     if (is_ordered)
-      return make_used_by_user(
-          *claimed.front(), at + bytes_,
-          waits ? pool_source::internal_dependency : pool_source::followed_stream);
-    unclaim(claimed);
+      return hand_to_user(*claimed.front(), at + wanted_.bytes,
+                          waits ? pool_source::internal_dependency : pool_source::followed_stream);
+    all_.index.unclaim(claimed);
   }
 }
 
-place slow_path::one_free_block() const {
+place slow_path::one_free_block() {
   place best;
   for (stream_state* const each : states_) {
-    block* const one = all_.best_fit(*each, bytes_, alignment_);
+    block* const one = all_.index.best_fit(*each, wanted_.bytes, wanted_.alignment);
     if (one == nullptr || !is_usable(*one)) continue;
     if (best.first == nullptr || one->bytes < best.first->bytes) best.first = one;
   }
-  if (best.first != nullptr) best.at = all_.aligned(best.first->offset, alignment_);
+  if (best.first != nullptr) best.at = all_.index.aligned(best.first->offset, wanted_.alignment);
   return best;
-}
-
-std::optional<std::size_t> slow_path::take_followed() {
-  // Newer blocks may be as small as older ones, which alone are followed.
-  constexpr int patience = 16;
-  const state_lock lock{all_.state_mutex_};
-  // What becomes a thread's own without having passed would need a mark that others cannot make.
-  if (!all_.reuse_.follow_event_dependencies || user_.thread() != 0) return std::nullopt;
-  all_.space_.prepare_for(2);
-  block* best = nullptr;
-  for (stream_state* const other : states_) {
-    if (other == &user_ || other->is_idle() || !user_.follows(*other, 1)) continue;
-    free_tree& tree = other->free();
-    auto at = tree.lower_bound(fit_key{bytes_, 0});
-    for (int looked = 0; at != tree.end() && looked < patience; ++at, ++looked) {
-      if (best != nullptr && at->bytes >= best->bytes) break;
-      if (!user_.follows(*other, at->epoch)) continue;
-      if (all_.aligned(at->offset, alignment_) + bytes_ > at->end()) continue;
-      best = &*at;
-      break;
-    }
-  }
-  if (best == nullptr) return std::nullopt;
-  const std::size_t at = all_.aligned(best->offset, alignment_);
-  return make_used_by_user(all_.take(*best, at, bytes_), at + bytes_, pool_source::followed_stream);
-}
-
-bool slow_path::collect_reusable() {
-  const state_lock lock{all_.state_mutex_};
-  if (!all_.reuse_.allow_opportunistic && !waited_) return false;
-  blocks taken;
-  for (stream_state* const each : states_) {
-    if (each->is_idle() || !each->has_news()) continue;
-    for (block& one : each->free()) {
-      if (each->has_passed(one.epoch)) taken.push_back(&one);
-    }
-    each->note_collected();
-  }
-  pass_on(taken, all_.idle(), 0);
-  return !taken.empty();
-}
-
-void slow_path::pass_on(const blocks& taken, stream_state& to, std::uint64_t epoch) noexcept {
-  for (block* const one : taken) all_.take_whole(*one);
-  for (block* const one : taken) {
-    one->owner = &to;
-    one->epoch = epoch;
-  }
-  // Joining makes blocks vanish that come later here, but never one that is still busy.
-  for (block* const one : taken) {
-    if (one->state == block_state::busy) all_.make_free(*one);
-  }
-}
-
-void slow_path::record_fences() {
-  // More of them tell more exactly how far a stream has come; each costs an event.
-  constexpr std::size_t most_fences = 16;
-  for (stream_state* const each : states_) {
-    std::uint64_t newest = 0;
-    {
-      const state_lock lock{all_.state_mutex_};
-      if (!each->lacks_fence()) continue;
-      newest = each->now();
-    }
-    if (each->fences().size() < most_fences) static_cast<void>(fence_for(*each, newest));
-  }
-}
-
-void slow_path::poll_fences() {
-  for (stream_state* const each : states_) all_.poll_fences(*each);
-  all_.recycle_forgotten();
-}
-
-template <typename Predicate>
-void slow_path::end_aliases(Predicate is_over) {
-  all_.aliases_.remove_if([&](const block_allocator::old_address& one) {
-    {
-      const state_lock lock{all_.state_mutex_};
-      if (!is_over(one)) return false;
-    }
-    if (!all_.memory_.end_alias(one.addresses->offset, one.addresses->bytes)) return false;
-    const state_lock lock{all_.state_mutex_};
-    all_.make_unmapped(*one.addresses);
-    return true;
-  });
-}
-
-void slow_path::unmap_old_addresses() {
-  poll_fences();
-  end_aliases(
-      [](const block_allocator::old_address& one) { return one.owner->has_passed(one.epoch); });
-}
-
-void slow_path::lift(const idle_chunk& chunk) {
-  // Nothing uses it by an old address either, known to have passed or not: what does comes before
-  // what was seen to pass at the present one.
-  end_aliases(
-      [&chunk](const block_allocator::old_address& one) { return one.order == chunk.order; });
-  all_.memory_.lift(chunk.offset, chunk.bytes);
-}
-
-std::optional<stream_state::recorded_fence> slow_path::fence_for(stream_state& whose,
-                                                                 std::uint64_t epoch) {
-  auto& fences = whose.fences();
-  const auto covers = std::find_if(fences.begin(), fences.end(),
-                                    [epoch](const auto& one) { return one.epoch >= epoch; });
-  if (covers != fences.end()) return *covers;
-  std::uint64_t ended = 0;
-  bool is_gone = false;
-  {
-    const state_lock lock{all_.state_mutex_};
-    ended = whose.advance_epoch();
-    is_gone = whose.is_forgotten();
-  }
-  // The name of one that is gone may be another stream's by now.
-  const auto mark = is_gone ? nullptr : all_.order_.fence_for(whose.stream());
-  if (mark == nullptr) {
-    captured_.push_back(&whose);
-    return std::nullopt;
-  }
-  fences.push_back({mark, ended});
-  return fences.back();
 }
 
 bool slow_path::wait_for(const blocks& taken) {
   for (const block* const one : taken) {
-    stream_state& owner = *one->owner;
+    stream_state& owner = owner_of(*one);
     {
-      const state_lock lock{all_.state_mutex_};
+      const state_lock lock{all_.state_mutex};
       if (owner.has_passed(one->epoch)) continue;
     }
-    const auto known = fence_for(owner, one->epoch);
-    if (!known) return false;
-    known->mark->synchronize();
-    const state_lock lock{all_.state_mutex_};
+    const auto known = all_.streams.fence_for(owner, one->epoch);
+    if (!known) {
+      without_fence_.push_back(&owner);
+      return false;
+    }
+    turn_.without_lock([&known] { known->point->synchronize(); });
+    const state_lock lock{all_.state_mutex};
     owner.note_passed(known->epoch);
   }
   return true;
 }
 
 bool slow_path::make_user_wait(const blocks& taken) {
-  if (user_.is_idle()) return wait_for(taken);
+  if (!user_.is_stream()) return wait_for(taken);
   for (const block* const one : taken) {
-    stream_state& owner = *one->owner;
+    stream_state& owner = owner_of(*one);
     {
-      const state_lock lock{all_.state_mutex_};
+      const state_lock lock{all_.state_mutex};
       if (is_in_order(*one)) continue;
     }
-    const auto known = fence_for(owner, one->epoch);
-    if (!known) return false;
-    if (!known->mark->make_stream_wait(user_.stream())) {
-      captured_.push_back(&user_);
+    const auto known = all_.streams.fence_for(owner, one->epoch);
+    if (!known || !known->point->orders_streams()) {
+      without_fence_.push_back(&owner);
       return false;
     }
-    const state_lock lock{all_.state_mutex_};
+    if (!known->point->make_stream_wait(user_.stream())) {
+      without_fence_.push_back(&user_);
+      return false;
+    }
+    const state_lock lock{all_.state_mutex};
     user_.add_dependency(owner, known->epoch);
   }
   return true;
 }
 
-void slow_path::wait_for_streams() {
-  for (stream_state* const each : states_) {
-    std::uint64_t newest = 0;
-    bool is_gone = false;
-    {
-      const state_lock lock{all_.state_mutex_};
-      newest = each->newest();
-      if (each->has_passed(newest)) continue;
-      is_gone = each->is_forgotten();
-    }
-    const auto known = fence_for(*each, newest);
-    if (known) {
-      known->mark->synchronize();
-    } else if (is_gone) {
-      all_.order_.synchronize();
-    } else {
-      continue;
-    }
-    const state_lock lock{all_.state_mutex_};
-    each->note_passed(known ? known->epoch : newest);
-  }
+bool slow_path::is_usable(const block& one) const {
+  if (one.state != block_state::free) return false;
+  const stream_state& owner = owner_of(one);
+  if (&owner == &user_ || owner.is_idle()) return true;
+  if (all_.reuse.follow_event_dependencies && user_.thread() == 0 &&
+      user_.depends_on(owner, one.epoch))
+    return true;
+  if (!all_.reuse.allow_internal_dependencies) return false;
+  return is_in_order(one) ||
+         (owner.is_stream() && !is_without_fence(owner) && !is_without_fence(user_));
+}
+
+bool slow_path::may_move(const block& one) const {
+  const stream_state& owner = owner_of(one);
+  return owner.has_passed(one.epoch) ||
+         (owner.is_stream() && !is_without_fence(owner) && !is_without_fence(user_));
+}
+
+bool slow_path::is_in_order(const block& one) const {
+  const stream_state& owner = owner_of(one);
+  return &owner == &user_ || owner.has_passed(one.epoch) || user_.depends_on(owner, one.epoch);
+}
+
+bool slow_path::is_without_fence(const stream_state& whose) const {
+  return std::find(without_fence_.begin(), without_fence_.end(), &whose) != without_fence_.end();
+}
+
+std::size_t slow_path::hand_to_user(block& first, std::size_t end, pool_source counted) noexcept {
+  block& taken = all_.index.make_used(first, end, user_, user_.epoch());
+  all_.count_served(counted);
+  return taken.offset;
+}
+
+chunk_rules slow_path::rules() const {
+  const memory_backend& memory = all_.memory;
+  return {memory.granularity(),  memory.least_slab(),       memory.most_chunks(),
+          memory.moves_chunks(), memory.has_equal_chunks(), all_.limit,
+          all_.growths_in_a_row};
 }
 
 }  // namespace hipvmm::mr::pool

@@ -17,72 +17,84 @@
 
 namespace hipvmm::mr::pool {
 
-/// What the pool knows of one stream: the memory given back in it, and how far it has come. Time in
-/// a stream is counted in stamps: what is given back carries the present one, and each mark ends
-/// one, so that a mark that has passed covers for all memory with its epoch or an older one. No
-/// HIP call is made, and no event exists, before somebody else wants the memory. Guarded by the
-/// pool's lock, but for the fences, which the lock of misses guards.
-class stream_state {
+/// What the pool knows of one stream: the memory freed in it, and how far it has come. Time in a
+/// stream is counted in epochs: what is freed carries the present one, and each fence ends one, so
+/// that a fence that is done covers all memory with its epoch or an older one. No HIP call is made,
+/// and no event exists, before another stream needs the memory. Guarded by the state lock, but for
+/// the fences, which the slow-path lock guards.
+class stream_state : public block_owner {
  public:
-  /// `thread` tells the per-thread default streams apart, which have one name; 0 for others.
-  stream_state(stream_ref stream, std::size_t index, std::uint64_t thread = 0)
-      : stream_{stream}, index_{index}, thread_{thread} {}
+  enum class kind {
+    stream,
+    idle,        ///< memory that nothing uses: its epoch is 0, which has passed
+    all_streams  ///< memory freed without a stream: work of any stream may use it
+  };
+
+  /// `thread` tells the per-thread default streams apart, which have one name; 0 for others. `id`
+  /// tells the streams apart that use this state one after the other.
+  stream_state(kind what, stream_ref stream, std::size_t index, std::size_t id,
+               std::uint64_t thread = 0)
+      : block_owner{what == kind::stream},
+        kind_{what},
+        stream_{stream},
+        index_{index},
+        id_{id},
+        thread_{thread} {}
   ~stream_state() {
-    free_.clear();
     for_each_cache([](thread_cache& cache) { delete &cache; });
   }
-  stream_state(const stream_state&) = delete;
-  stream_state& operator=(const stream_state&) = delete;
 
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
   [[nodiscard]] std::uint64_t thread() const noexcept { return thread_; }
   [[nodiscard]] std::size_t index() const noexcept { return index_; }
-  /// The state of what is idle: its memory was given back without a stream.
-  [[nodiscard]] bool is_idle() const noexcept { return index_ == 0; }
-  [[nodiscard]] free_tree& free() noexcept { return free_; }
+  [[nodiscard]] std::size_t id() const noexcept { return id_; }
+  [[nodiscard]] bool is_idle() const noexcept { return kind_ == kind::idle; }
+  [[nodiscard]] bool is_all_streams() const noexcept { return kind_ == kind::all_streams; }
+  [[nodiscard]] bool is_stream() const noexcept { return kind_ == kind::stream; }
 
-  [[nodiscard]] std::uint64_t now() const noexcept { return now_; }
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   /// Ends the present epoch and returns it.
-  std::uint64_t advance_epoch() noexcept { return now_++; }
-  /// The epoch of what is given back now.
-  std::uint64_t epoch() noexcept { return newest_ = is_idle() ? 0 : now_; }
-  /// The epoch of what was given back last; 0 when nothing was.
+  std::uint64_t advance_epoch() noexcept { return epoch_++; }
+  /// The epoch of what is freed now.
+  std::uint64_t note_free() noexcept { return newest_ = is_idle() ? 0 : epoch_; }
+  /// The epoch of what was freed last; 0 when nothing was.
   [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
-  /// Whether something was given back that no mark covers for yet.
+  /// Whether something was freed that no fence covers yet.
   [[nodiscard]] bool lacks_fence() const noexcept {
     return newest_ > (fences_.empty() ? passed_ : fences_.back().epoch);
   }
 
-  /// Whether all that was given back until `epoch` is known to be over.
+  /// Whether all that was freed up to `epoch` is known to be no longer in use.
   [[nodiscard]] bool has_passed(std::uint64_t epoch) const noexcept { return passed_ >= epoch; }
   void note_passed(std::uint64_t epoch) noexcept { passed_ = std::max(passed_, epoch); }
   /// Whether it has passed more since what it had passed became idle.
   [[nodiscard]] bool has_news() const noexcept { return passed_ != collected_; }
   void note_collected() noexcept { collected_ = passed_; }
 
-  /// Whether this stream's work comes behind all that was given back in `other` until `epoch`.
-  [[nodiscard]] bool follows(const stream_state& other, std::uint64_t epoch) const noexcept {
-    return other.index_ < followed_.size() && followed_[other.index_] >= epoch;
+  /// Whether this stream's work is ordered behind all that was freed in `other` up to `epoch`.
+  [[nodiscard]] bool depends_on(const stream_state& other, std::uint64_t epoch) const noexcept {
+    return other.index_ < dependencies_.size() && dependencies_[other.index_] >= epoch;
   }
   void add_dependency(const stream_state& other, std::uint64_t epoch) {
-    if (followed_.size() <= other.index_) followed_.resize(other.index_ + 1);
-    followed_[other.index_] = std::max(followed_[other.index_], epoch);
+    if (dependencies_.size() <= other.index_) dependencies_.resize(other.index_ + 1);
+    dependencies_[other.index_] = std::max(dependencies_[other.index_], epoch);
   }
-  /// What `other` comes behind, this stream comes behind too, once it comes behind `other`.
+  /// What `other` is ordered behind, this stream is too, once it is ordered behind `other`.
   void merge_dependencies(const stream_state& other) {
-    if (followed_.size() < other.followed_.size()) followed_.resize(other.followed_.size());
-    for (std::size_t i = 0; i < other.followed_.size(); ++i)
-      followed_[i] = std::max(followed_[i], other.followed_[i]);
+    if (dependencies_.size() < other.dependencies_.size())
+      dependencies_.resize(other.dependencies_.size());
+    for (std::size_t i = 0; i < other.dependencies_.size(); ++i)
+      dependencies_[i] = std::max(dependencies_[i], other.dependencies_[i]);
   }
 
   struct recorded_fence {
-    std::shared_ptr<const fence> mark;
+    std::shared_ptr<const fence> point;
     std::uint64_t epoch;
   };
   /// Oldest first.
   [[nodiscard]] std::deque<recorded_fence>& fences() noexcept { return fences_; }
 
-  /// The cache of pieces that this thread uses, as do those whose number is alike. Thread-safe.
+  /// The cache that this thread uses, as do those whose number is alike. Thread-safe.
   /// Throws: std::bad_alloc.
   [[nodiscard]] thread_cache& cache_of(std::uint64_t thread) {
     std::atomic<thread_cache*>& place = caches_[thread % caches_.size()];
@@ -100,38 +112,52 @@ class stream_state {
     }
   }
 
+  // A state is in use, then forgotten, then vacant, then in use by another stream.
   enum class stage {
     in_use,
-    forgotten,  ///< the stream may be gone: no mark can be made in it any more
-    vacant,     ///< nothing is left of it: another stream may have the state
+    forgotten,  ///< the stream may be gone: no fence can be made in it any more
+    vacant,     ///< nothing is left of it
   };
   [[nodiscard]] bool is_in_use() const noexcept { return stage_ == stage::in_use; }
   [[nodiscard]] bool is_vacant() const noexcept { return stage_ == stage::vacant; }
   [[nodiscard]] bool is_forgotten() const noexcept { return stage_ == stage::forgotten; }
   void forget() noexcept { stage_ = stage::forgotten; }
-  void retire() noexcept { stage_ = stage::vacant; }
-  /// Begins anew for another stream. Stamps go on: what others know of the old ones covers for
-  /// none that come. Pre: is_vacant().
-  void begin_anew(stream_ref stream, std::uint64_t thread) noexcept {
+  void vacate() noexcept { stage_ = stage::vacant; }
+  /// Begins anew for another stream. Epochs go on: what others know of the old ones covers nothing
+  /// of the new one.
+  void begin_anew(stream_ref stream, std::size_t id, std::uint64_t thread) noexcept {
     stream_ = stream;
+    id_ = id;
     thread_ = thread;
-    followed_.clear();
+    dependencies_.clear();
+    first_epoch_ = ++epoch_;
     stage_ = stage::in_use;
+  }
+  /// Whether what was allocated in `epoch` was allocated in the stream that this state is for now.
+  [[nodiscard]] bool is_of_this_stream(std::uint64_t epoch) const noexcept {
+    return epoch >= first_epoch_;
   }
 
  private:
+  kind kind_;
   stream_ref stream_;
   std::size_t index_;
+  std::size_t id_;
   std::uint64_t thread_;
-  free_tree free_;
-  std::uint64_t now_ = 1;
+  std::uint64_t epoch_ = 1;
+  std::uint64_t first_epoch_ = 0;
   std::uint64_t newest_ = 0;
   std::uint64_t passed_ = 0;
   std::uint64_t collected_ = 0;
-  std::vector<std::uint64_t> followed_;  // by index
+  std::vector<std::uint64_t> dependencies_;  // by index
   std::deque<recorded_fence> fences_;
   stage stage_ = stage::in_use;
   std::array<std::atomic<thread_cache*>, 16> caches_{};
 };
+
+/// Whose a block is. Pre: it has an owner, as all free and used blocks have.
+[[nodiscard]] inline stream_state& owner_of(const block& one) noexcept {
+  return static_cast<stream_state&>(*one.owner);
+}
 
 }  // namespace hipvmm::mr::pool

@@ -9,6 +9,17 @@
 #include "core/check.hpp"
 
 namespace hipvmm::mr::pool {
+namespace {
+
+struct detached_upstream_slab final : detached {
+  [[nodiscard]] bool release() noexcept override {
+    memory.reset();
+    return true;
+  }
+  upstream_slab memory;
+};
+
+}  // namespace
 
 // Captures go on while the upstream is called, for slabs are no part of them.
 
@@ -59,19 +70,21 @@ void upstream_backend::create(std::size_t offset, std::size_t bytes) {
   slabs_.add(offset, *brought, reinterpret_cast<std::uintptr_t>(brought->get()), bytes);
 }
 
-void upstream_backend::lift(std::size_t offset, std::size_t) {
-  auto lifted = slabs_.take(offset);
-  const std::lock_guard lock{mutex_};
-  detached_.insert(std::move(lifted));
+void upstream_backend::set_aside(std::size_t, std::size_t) {
+  throw unsupported{"a slab of an upstream resource stays where it is"};
 }
 
-void upstream_backend::release_detached_unlocked() noexcept {
-  decltype(detached_) going;  // back when the lock is open
-  const std::lock_guard lock{mutex_};
-  going.swap(detached_);
+std::unique_ptr<detached> upstream_backend::detach(std::size_t offset, std::size_t) {
+  auto one = std::make_unique<detached_upstream_slab>();
+  one->memory = std::move(slabs_.take(offset).mapped().memory);
+  return one;
 }
 
 void upstream_backend::alias(std::size_t, std::size_t, std::size_t) {
+  throw unsupported{"a slab of an upstream resource has one address"};
+}
+
+std::unique_ptr<detached> upstream_backend::detach_old_address(std::size_t) {
   throw unsupported{"a slab of an upstream resource has one address"};
 }
 

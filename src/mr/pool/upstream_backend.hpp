@@ -3,9 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -80,16 +78,14 @@ class upstream_backend final : public addressed_backend {
   [[nodiscard]] bool has_aliases() const override { return false; }
   /// Throws: slab_wanted.
   void create(std::size_t offset, std::size_t bytes) override;
-  void lift(std::size_t offset, std::size_t bytes) override;
-  void release_detached() noexcept override {}
-  void release_detached_unlocked() noexcept override;
+  void set_aside(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
-  bool end_alias(std::size_t, std::size_t) noexcept override { return false; }
+  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
 
   [[nodiscard]] std::string explain() const override;
   /// What an upstream has nobody can ask.
   [[nodiscard]] std::size_t available_bytes() const override { return address_bytes_; }
-  [[nodiscard]] std::uintptr_t base() const noexcept override { return 0; }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return slabs_.address_of(offset);
   }
@@ -98,15 +94,10 @@ class upstream_backend final : public addressed_backend {
   }
 
  private:
-  using slab = slab_table<upstream_slab>::slab;
-
   memory_resource& upstream_;
   std::size_t address_bytes_;
   std::size_t least_slab_;
   slab_table<upstream_slab> slabs_;
-  std::mutex mutex_;
-  // By where they were, of which another slab may be there now.
-  std::multimap<std::size_t, slab> detached_;
 };
 
 }  // namespace hipvmm::mr::pool

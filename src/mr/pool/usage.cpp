@@ -1,35 +1,40 @@
 // SPDX-License-Identifier: MIT
-#include "mr/pool/block_allocator.hpp"
+#include "mr/pool/usage.hpp"
+
+#include <algorithm>
 
 namespace hipvmm::mr::pool {
 
-usage block_allocator::usage_snapshot() {
-  const state_lock lock{state_mutex_};
+usage usage_snapshot(allocator_state& all) {
+  const allocator_state::state_lock lock{all.state_mutex};
+  const block_index& index = all.index;
   usage seen;
-  seen.address_bytes = memory_.address_bytes();
-  seen.physical_bytes = counters_.physical_bytes;
-  seen.used_bytes = counters_.used_bytes;
-  seen.blocks = space_.blocks();
-  seen.states = states_.size();
-  std::vector<std::size_t> shares(states_.size());  // what is free, by the states' index
-  std::size_t whole_chunks = 0;                     // that lie idle
-  std::size_t largest_whole_chunks = 0;             // of the longest stretch
+  seen.address_bytes = index.address_bytes();
+  seen.physical_bytes = index.physical_bytes();
+  seen.used_bytes = index.used_bytes();
+  seen.blocks = index.block_count();
+  seen.states = all.streams.states().size();
+  std::vector<std::size_t> shares(seen.states);  // what is free, by the states' index
+  std::size_t whole_chunks = 0;                  // that lie idle
+  std::size_t largest_whole_chunks = 0;          // of the longest run
   const block* run = nullptr;
-  for (const block* at = &space_.front();; at = at->next) {
-    std::size_t whose = block_map::nobody;
-    if (at != nullptr && at->state == block_state::free) whose = at->owner->index();
+  for (const block* at = &index.front();; at = at->next) {
+    const stream_state* whose = nullptr;
+    if (at != nullptr && at->state == block_state::free) whose = &owner_of(*at);
     if (at != nullptr && at->state == block_state::used) {
-      whose = small_blocks_.cached_by(at->offset);
-      if (whose != block_map::nobody) seen.used_bytes -= at->bytes;
+      const std::size_t cached_by = all.small_blocks.cached_by(at->offset);
+      if (cached_by != block_map::nobody) {
+        whose = all.streams.with_id(cached_by);
+        seen.used_bytes -= at->bytes;
+      }
     }
-    const bool is_free = whose != block_map::nobody;
-    if (is_free) shares[whose] += at->bytes;
-    if (is_free && run == nullptr) run = at;
-    if (!is_free && run != nullptr) {
+    if (whose != nullptr) shares[whose->index()] += at->bytes;
+    if (whose != nullptr && run == nullptr) run = at;
+    if (whose == nullptr && run != nullptr) {
       const std::size_t end = at == nullptr ? seen.address_bytes : at->offset;
       std::size_t here = 0;
-      for (auto each = chunks_.lower_bound(run->offset);
-           each != chunks_.end() && each->first + each->second.bytes <= end; ++each)
+      for (auto each = index.chunks().lower_bound(run->offset);
+           each != index.chunks().end() && each->first + each->second.bytes <= end; ++each)
         here += each->second.bytes;
       whole_chunks += here;
       if (end - run->offset > seen.largest_run) {
@@ -41,12 +46,15 @@ usage block_allocator::usage_snapshot() {
     if (at == nullptr) break;
     if (at->state != block_state::unmapped) seen.mapped_bytes += at->bytes;
   }
-  for (const stream_state& each : states_) {
+  // What was freed without a stream counts as idle: it waits for work, not for a stream.
+  shares.front() += shares[all.streams.all_streams().index()];
+  for (const stream_state& each : all.streams.states()) {
+    if (each.is_all_streams()) continue;
     const std::size_t share = shares[each.index()];
     if (each.is_idle() || share != 0) seen.streams.push_back({each.stream(), share});
   }
   seen.largest_moved = seen.largest_run;
-  if (memory_.moves_chunks()) seen.largest_moved += whole_chunks - largest_whole_chunks;
+  if (all.memory.moves_chunks()) seen.largest_moved += whole_chunks - largest_whole_chunks;
   return seen;
 }
 

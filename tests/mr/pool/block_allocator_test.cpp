@@ -222,7 +222,8 @@ TEST_CASE("pool: what an event outside has shown needs no mark") {
   pool.take(0, 2 * MiB);  // neighbours would become one, given back behind the point
   const std::size_t behind = pool.take(0, 2 * MiB);
   pool.give(0, before, 2 * MiB);
-  const block_allocator::point reached = pool.all.reach(hand_driven_streams::name(0));
+  const block_allocator::stream_epoch reached =
+      pool.all.current_epoch(hand_driven_streams::name(0));
   REQUIRE(reached.state == &pool.state(0));
   pool.give(0, behind, 2 * MiB);
   SUBCASE("that the stream has passed") {
@@ -245,15 +246,15 @@ TEST_CASE("pool: what an event outside has shown needs no mark") {
 
 TEST_CASE("pool: a stream without memory under way has no point to wait for") {
   pool_of pool;
-  CHECK(pool.all.reach(hand_driven_streams::name(0)).state == nullptr);
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
   const std::size_t at = pool.take(0, 2 * MiB);
-  CHECK(pool.all.reach(hand_driven_streams::name(0)).state == nullptr);
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
   pool.give(0, at, 2 * MiB);
-  const block_allocator::point first = pool.all.reach(hand_driven_streams::name(0));
-  const block_allocator::point second = pool.all.reach(hand_driven_streams::name(0));
+  const block_allocator::stream_epoch first = pool.all.current_epoch(hand_driven_streams::name(0));
+  const block_allocator::stream_epoch second = pool.all.current_epoch(hand_driven_streams::name(0));
   CHECK(first.epoch == second.epoch);
   pool.all.note_passed(second);
-  CHECK(pool.all.reach(hand_driven_streams::name(0)).state == nullptr);
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
 }
 
 TEST_CASE(
@@ -290,7 +291,7 @@ TEST_CASE(
   pool.take(1, 4 * MiB);
 }
 
-TEST_CASE("pool: the books of streams that were forgotten serve others") {
+TEST_CASE("pool: the states of streams that were forgotten serve others") {
   pool_of pool;
   pool.take(1, 1 * MiB);
   for (int i = 0; i < 100; ++i) {
@@ -300,12 +301,13 @@ TEST_CASE("pool: the books of streams that were forgotten serve others") {
     pool.all.forget(hand_driven_streams::name(0));
     pool.streams.finish_all();
   }
-  // One whose last work is under way beside the next one, and those of idle memory and stream 1.
-  CHECK(pool.all.usage_snapshot().states <= 4);
+  // One whose last work is in flight beside the next one, that of stream 1, and the two of memory
+  // without a stream.
+  CHECK(pool.all.usage_snapshot().states <= 5);
   CHECK(pool.memory.held() <= 10 * MiB);
 }
 
-TEST_CASE("pool: what is known of a stream that was forgotten vouches for none after it") {
+TEST_CASE("pool: what is known of a stream that was forgotten covers nothing of the next one") {
   pool_of pool;
   pool.all.set_reuse({true, false, false});
   pool.give(0, pool.take(0, 2 * MiB), 2 * MiB);
@@ -324,7 +326,7 @@ TEST_CASE("pool: nobody is told as the user of what a forgotten stream had taken
   pool_of pool;
   const std::size_t block = pool.take(0, 2 * MiB);
   const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
-  const auto piece = pool.all.allocate_small_block(*user.state, *user.cache, classes.of(1000));
+  const auto piece = pool.all.allocate_small_block(user, classes.of(1000));
   REQUIRE(piece);
   for (const std::size_t at : {block, *piece}) {
     const auto found = pool.all.find(at);
@@ -380,12 +382,16 @@ TEST_CASE("pool: old addresses end when somebody looks and their work has passed
 TEST_CASE("pool: old addresses that the device does not let go end later, and are not used") {
   pool_amid_moves pool;
   pool.streams.finish_all();
-  pool.memory.keeps_aliases = true;
+  pool.memory.keeps_mappings = true;
   pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 9);
   CHECK(pool.all.usage_snapshot().mapped_bytes == 18 * MiB);
   pool.take(0, 32 * MiB);
+  CHECK(pool.memory.mappings() == 9 + 1);
+  CHECK(pool.all.has_old_addresses());
+  pool.all.unmap_old_addresses();
   CHECK(pool.memory.mappings() == 8 + 1);
+  CHECK_FALSE(pool.all.has_old_addresses());
 }
 
 TEST_CASE("pool: memory that goes leaves its old addresses too, known to have passed or not") {

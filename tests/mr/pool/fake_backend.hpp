@@ -92,6 +92,12 @@ class hand_driven_streams final : public mr::pool::fence_source {
     return std::make_shared<point_fence>(*this, now, streams_[index].behind);
   }
 
+  [[nodiscard]] std::shared_ptr<const mr::pool::fence> fence_for_all() override {
+    ++marks;
+    std::vector<stream_point> points;
+    for (std::size_t i = 0; i < streams_.size(); ++i) points.push_back({i, streams_[i].submitted});
+    return std::make_shared<all_points_fence>(*this, std::move(points));
+  }
   void synchronize() override {
     ++host_waits;
     finish_all();
@@ -153,6 +159,24 @@ class hand_driven_streams final : public mr::pool::fence_source {
     clock behind;
   };
 
+  struct all_points_fence final : mr::pool::fence {
+    all_points_fence(hand_driven_streams& all, std::vector<stream_point> at)
+        : streams{all}, points{std::move(at)} {}
+    [[nodiscard]] bool is_done() const override {
+      return std::all_of(points.begin(), points.end(),
+                         [this](const stream_point& each) { return streams.is_done(each); });
+    }
+    void synchronize() const override {
+      ++streams.host_waits;
+      for (const stream_point& each : points) streams.advance(each.stream, each.position);
+      streams.when_waited();
+    }
+    [[nodiscard]] bool orders_streams() const override { return false; }
+    [[nodiscard]] bool make_stream_wait(stream_ref) const override { return false; }
+    hand_driven_streams& streams;
+    std::vector<stream_point> points;
+  };
+
   void make_stream_wait(std::size_t waiter, stream_point what, const clock& behind) {
     one_stream& it = streams_[waiter];
     it.waits.push_back({it.submitted, what});
@@ -180,12 +204,12 @@ class watched_memory final : public mr::pool::memory_backend {
   void create(std::size_t offset, std::size_t bytes) override {
     may_fail();
     require_free(offset, bytes);
-    const auto kept = std::find_if(detached_.begin(), detached_.end(), [bytes](const auto& one) {
+    const auto kept = std::find_if(set_aside_.begin(), set_aside_.end(), [bytes](const auto& one) {
       return one->size() == bytes / piece;
     });
-    if (kept != detached_.end()) {
+    if (kept != set_aside_.end()) {
       mapped_.emplace(offset, mapping_of{*kept, {}});
-      detached_.erase(kept);
+      set_aside_.erase(kept);
       return;
     }
     if (held_ + bytes > capacity)
@@ -194,17 +218,24 @@ class watched_memory final : public mr::pool::memory_backend {
     held_ += bytes;
     ++created;
   }
-  void lift(std::size_t offset, std::size_t bytes) override {
+  void set_aside(std::size_t offset, std::size_t bytes) override {
     may_fail();
     const auto at = require_mapped(offset, bytes);
     require_unused(*at->second.memory);
     REQUIRE_MESSAGE(at->second.memory.use_count() == 1, "memory is taken that has two addresses");
-    detached_.push_back(at->second.memory);
+    set_aside_.push_back(at->second.memory);
     mapped_.erase(at);
   }
-  void release_detached() noexcept override {
-    for (const auto& each : detached_) held_ -= each->size() * piece;
-    detached_.clear();
+  void release_set_aside() noexcept override {
+    for (const auto& each : set_aside_) held_ -= each->size() * piece;
+    set_aside_.clear();
+  }
+  [[nodiscard]] std::unique_ptr<mr::pool::detached> detach(std::size_t offset,
+                                                           std::size_t bytes) override {
+    may_fail();
+    const auto at = require_mapped(offset, bytes);
+    require_unused(*at->second.memory);
+    return std::make_unique<detached_memory>(*this, offset, bytes);
   }
   void alias(std::size_t from, std::size_t to, std::size_t bytes) override {
     may_fail();
@@ -213,13 +244,12 @@ class watched_memory final : public mr::pool::memory_backend {
     const auto at = require_mapped(from, bytes);
     mapped_.emplace(to, mapping_of{at->second.memory, {}});
   }
-  bool end_alias(std::size_t from, std::size_t bytes) noexcept override {
-    if (std::exchange(keeps_aliases, false)) return false;
-    const auto at = require_mapped(from, bytes);
-    // Work under way may go on through another address, not through this one.
+  [[nodiscard]] std::unique_ptr<mr::pool::detached> detach_old_address(std::size_t from) override {
+    const auto at = mapped_.find(from);
+    REQUIRE(at != mapped_.end());
+    // Work in flight may go on through another address, not through this one.
     for (const stream_point& use : at->second.uses) REQUIRE(streams_.is_done(use));
-    mapped_.erase(at);
-    return true;
+    return std::make_unique<detached_memory>(*this, from, 0);
   }
 
   /// Work of `stream` uses the memory: it comes behind the use before, whoever made that.
@@ -244,10 +274,23 @@ class watched_memory final : public mr::pool::memory_backend {
   std::uint64_t created = 0;
   /// The call, from 1, that fails next; 0: none.
   std::uint64_t fails_at = 0;
-  /// The next end of an alias fails.
-  bool keeps_aliases = false;
+  /// The next unmap of what was detached fails.
+  bool keeps_mappings = false;
 
  private:
+  struct detached_memory final : mr::pool::detached {
+    detached_memory(watched_memory& memory, std::size_t at, std::size_t chunk_bytes)
+        : all{memory}, offset{at}, bytes{chunk_bytes} {}
+    [[nodiscard]] bool release() noexcept override {
+      if (std::exchange(all.keeps_mappings, false)) return false;
+      all.held_ -= bytes;
+      all.mapped_.erase(offset);
+      return true;
+    }
+    watched_memory& all;
+    std::size_t offset;
+    std::size_t bytes;  // 0: an old address
+  };
   using chunk = std::vector<stream_point>;  // by piece, who used it last
   struct mapping_of {
     std::shared_ptr<chunk> memory;
@@ -295,7 +338,7 @@ class watched_memory final : public mr::pool::memory_backend {
   std::size_t address_bytes_;
   std::size_t held_ = 0;
   mappings_by_offset mapped_;
-  std::vector<std::shared_ptr<chunk>> detached_;
+  std::vector<std::shared_ptr<chunk>> set_aside_;
 };
 
 }  // namespace hipvmm::test

@@ -37,9 +37,9 @@ class costly_memory final : public memory_backend {
   [[nodiscard]] bool has_aliases() const override { return aliases_; }
   void create(std::size_t, std::size_t bytes) override {
     microseconds += map_cost;
-    const auto kept = detached_.find(bytes);
-    if (kept != detached_.end()) {
-      detached_.erase(kept);
+    const auto kept = set_aside_.find(bytes);
+    if (kept != set_aside_.end()) {
+      set_aside_.erase(kept);
       return;
     }
     ++created;
@@ -52,31 +52,44 @@ class costly_memory final : public memory_backend {
     if (ahead_) ready_ = bytes;
     held_high = std::max(held_high, held_ + ready_);
   }
-  void lift(std::size_t, std::size_t bytes) override {
+  void set_aside(std::size_t, std::size_t bytes) override {
     microseconds += unmap_cost;
     ++moved;
-    detached_.insert(bytes);
+    set_aside_.insert(bytes);
   }
-  void release_detached() noexcept override {
-    for (const std::size_t each : detached_) held_ -= each;
-    detached_.clear();
+  void release_set_aside() noexcept override {
+    for (const std::size_t each : set_aside_) held_ -= each;
+    set_aside_.clear();
   }
   void alias(std::size_t, std::size_t, std::size_t) override {
     microseconds += map_cost;
     ++moved;
   }
-  bool end_alias(std::size_t, std::size_t) noexcept override {
-    microseconds += unmap_cost;
-    return true;
+  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t, std::size_t bytes) override {
+    return std::make_unique<detached_chunk>(*this, bytes);
+  }
+  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t) override {
+    return std::make_unique<detached_chunk>(*this, 0);
   }
 
-  double microseconds = 0;
+  double microseconds = 0;             ///< of requests
+  double background_microseconds = 0;  ///< of unmapping
   std::uint64_t created = 0;
   std::uint64_t moved = 0;
   std::uint64_t found_ready = 0;
   std::size_t held_high = 0;  ///< with what is ready
 
  private:
+  struct detached_chunk final : detached {
+    detached_chunk(costly_memory& memory, std::size_t held) : all{memory}, bytes{held} {}
+    [[nodiscard]] bool release() noexcept override {
+      all.background_microseconds += unmap_cost;
+      all.held_ -= bytes;
+      return true;
+    }
+    costly_memory& all;
+    std::size_t bytes;  // 0: an old address
+  };
   static constexpr double create_cost = 15;
   static constexpr double map_cost = 34;
   static constexpr double unmap_cost = 21;
@@ -84,7 +97,7 @@ class costly_memory final : public memory_backend {
   bool ahead_;
   std::size_t held_ = 0;
   std::size_t ready_ = 0;
-  std::multiset<std::size_t> detached_;
+  std::multiset<std::size_t> set_aside_;
 };
 
 /// Streams that pass a mark some time after it was made.
@@ -94,6 +107,9 @@ class late_streams final : public fence_source {
   [[nodiscard]] std::shared_ptr<const fence> fence_for(hipvmm::stream_ref) override {
     ++marks;
     return std::make_shared<late_mark>(*this, now + lag_);
+  }
+  [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override {
+    return fence_for(hipvmm::stream_ref::legacy_default());
   }
   void synchronize() override {}
   std::uint64_t marks = 0;
@@ -177,6 +193,8 @@ class driver {
       now = begin + events_[i].time;
       if (events_[i].allocates) {
         times.push_back(allocate(i));
+        // A pool leaves that to a thread of its own.
+        if (pool_.has_old_addresses()) pool_.unmap_old_addresses();
       } else {
         deallocate(i, events_[i].name);
       }
@@ -206,10 +224,9 @@ class driver {
     const bool is_small = bytes <= largest_small_block;
     const std::size_t cached = is_small ? pool_.cached_small_block(user, classes.of(bytes))
                                         : pool_.cached_block(user, bytes);
-    const auto offset =
-        cached != thread_cache::npos ? cached
-        : is_small ? pool_.allocate_small_block(*user.state, *user.cache, classes.of(bytes))
-                   : pool_.allocate_block(*user.state, *user.cache, bytes);
+    const auto offset = cached != thread_cache::npos ? cached
+                        : is_small ? pool_.allocate_small_block(user, classes.of(bytes))
+                                   : pool_.allocate_block(user, bytes);
     const double time = since(start);
     if (!offset) throw std::runtime_error{"out of memory at event " + std::to_string(which)};
     offsets_[which] = *offset;
@@ -222,11 +239,10 @@ class driver {
     const std::size_t offset = offsets_[which];
     const auto start = clock::now();
     const auto user = pool_.small_user_of(hipvmm::stream_ref{events_[by].stream});
-    const bool taken =
-        bytes <= largest_small_block
-            ? pool_.deallocate_small_block(*user.state, *user.cache, classes.of(bytes), offset)
-            : pool_.deallocate_block(*user.state, *user.cache, offset, bytes) ||
-                  pool_.deallocate(*user.state, offset, bytes);
+    const bool taken = bytes <= largest_small_block
+                           ? pool_.deallocate_small_block(user, classes.of(bytes), offset)
+                           : pool_.deallocate_block(user, offset, bytes) ||
+                                 pool_.deallocate(*user.state, offset, bytes);
     deallocate_ns += since(start);
     if (!taken) throw std::runtime_error{"the pool refuses what it gave"};
     requested_ -= events_[which].bytes;
@@ -247,6 +263,7 @@ int simulate(const options& chosen) {
   std::printf("%s\n", chosen.trace.c_str());
   for (int epoch = 0; epoch < chosen.epochs; ++epoch) {
     const double before = memory.microseconds;
+    const double unmapped = memory.background_microseconds;
     const std::uint64_t created = memory.created;
     const std::uint64_t moved = memory.moved;
     const std::uint64_t marks = streams.marks;
@@ -261,11 +278,12 @@ int simulate(const options& chosen) {
     };
     std::printf(
         "  epoch %d: peak physical / peak requested %.4f, HIP's calls %.1f ms, %.2f %% of the "
-        "time; "
+        "time, unmapping in the background %.1f ms; "
         "%llu chunks created, %llu moved, %llu marks, %llu waits; this code: allocate %.1f ms, p50 "
         "%.0f ns, p99 %.0f ns, longest %.0f us, deallocate %.1f ms\n",
         epoch + 1, static_cast<double>(memory.held_high) / static_cast<double>(program.peak),
         (memory.microseconds - before) / 1000, 100 * (memory.microseconds - before) / (now - began),
+        (memory.background_microseconds - unmapped) / 1000,
         static_cast<unsigned long long>(memory.created - created),
         static_cast<unsigned long long>(memory.moved - moved),
         static_cast<unsigned long long>(streams.marks - marks),

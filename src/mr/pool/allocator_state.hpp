@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include <hipvmm/mr/pool_reuse.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
+#include "core/check.hpp"
+#include "core/ranked_mutex.hpp"
+#include "mr/pool/backend.hpp"
+#include "mr/pool/block_index.hpp"
+#include "mr/pool/small_blocks.hpp"
+#include "mr/pool/stream_timeline.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// What the paths of a block allocator share. Two locks, in this order:
+///
+/// - `slow_path_mutex` guards `memory`, the fences of states, and both lists of what is to be
+///   unmapped. It is held for planning and for HIP calls that do not wait for the GPU.
+/// - `state_mutex` guards `index`, `streams` but for their fences, and the numbers behind them. It
+///   is held for steps in trees.
+///
+/// Work that takes long, or waits, holds neither: what it works on is busy, which no other thread
+/// touches.
+struct allocator_state {
+  using state_lock = stream_timeline::state_lock;
+
+  /// An old address of a chunk that has moved, which work submitted before may still use.
+  struct old_address {
+    block* addresses;     // busy
+    std::uint64_t order;  // of the chunk
+    stream_state* owner;  // unmapped when this one has passed `epoch`
+    std::uint64_t epoch;
+  };
+  /// What has left the backend and is still mapped.
+  struct unmapping {
+    std::unique_ptr<detached> what;
+    block* addresses;         // busy
+    std::size_t chunk_bytes;  // 0: an old address, whose chunk stays
+    bool is_released = false;
+  };
+
+  allocator_state(memory_backend& backend, fence_source& fences, std::uintptr_t base)
+      : memory{backend},
+        start{base},
+        small_blocks{backend.address_bytes()},
+        streams{fences, state_mutex},
+        index{backend.address_bytes(), base, streams.idle()} {}
+  /// The trees let go of the blocks, which end first.
+  ~allocator_state() {
+    for (stream_state& each : streams.states()) each.free().clear();
+  }
+  allocator_state(const allocator_state&) = delete;
+  allocator_state& operator=(const allocator_state&) = delete;
+
+  memory_backend& memory;
+  std::atomic<std::uintptr_t> start;  // the address of offset 0; changes only while none is used
+  block_map small_blocks;             // atomic by itself
+
+  detail::ranked_mutex slow_path_mutex{detail::lock_rank::pool_slow_path};
+  // Requests that wait for that lock: maintenance lets them go first, which the lock does not.
+  std::atomic<int> waiting_slow_paths{0};
+  std::list<old_address> old_addresses;
+  std::list<unmapping> refused;             // by HIP: tried again
+  std::atomic<std::size_t> left_mapped{0};  // elements of both lists
+
+  detail::ranked_mutex state_mutex{detail::lock_rank::pool_state};
+  stream_timeline streams;
+  block_index index;
+  std::size_t limit = static_cast<std::size_t>(-1);
+  pool_reuse reuse;
+  unsigned growths_in_a_row = 0;  // with nothing freed between them
+  std::array<std::uint64_t, pool_source_count> served{};
+  std::uint64_t chunks_created = 0;
+  std::uint64_t chunks_moved = 0;
+
+  void count_served(pool_source by) noexcept { ++served[static_cast<std::size_t>(by)]; }
+};
+
+/// One thread's turn on the slow path. What fails meanwhile is reported afterwards, for an error
+/// handler may use the pool.
+class slow_path_turn {
+ public:
+  explicit slow_path_turn(allocator_state& all)
+      : all_{all}, redirect_{reports_}, lock_{all.slow_path_mutex, std::defer_lock} {
+    ++all_.waiting_slow_paths;
+    lock_.lock();
+    --all_.waiting_slow_paths;
+  }
+
+  /// Runs `work`, which may wait for the GPU, while others have their turns.
+  template <typename Work>
+  void without_lock(Work work) {
+    lock_.unlock();
+    const relock again{lock_};
+    work();
+  }
+
+ private:
+  struct relock {
+    std::unique_lock<detail::ranked_mutex>& lock;
+    explicit relock(std::unique_lock<detail::ranked_mutex>& one) : lock{one} {}
+    ~relock() { lock.lock(); }
+    relock(const relock&) = delete;
+    relock& operator=(const relock&) = delete;
+  };
+
+  allocator_state& all_;
+  detail::held_reports reports_;
+  detail::reports_wait redirect_;
+  std::unique_lock<detail::ranked_mutex> lock_;
+};
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "core/ranked_mutex.hpp"
+#include "mr/pool/backend.hpp"
+#include "mr/pool/stream_state.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// A number of the calling thread, never 0.
+[[nodiscard]] std::uint64_t this_thread_number() noexcept;
+
+/// The states of all streams that a pool serves, and the fences that tell how far they have come.
+class stream_timeline {
+ public:
+  using state_lock = std::unique_lock<detail::ranked_mutex>;
+  using state_list = std::vector<stream_state*>;
+
+  /// `state_mutex` guards the states.
+  stream_timeline(fence_source& source, detail::ranked_mutex& state_mutex);
+
+  /// What nothing uses belongs to this one.
+  [[nodiscard]] stream_state& idle() noexcept { return idle_; }
+  /// What work of any stream may use that was submitted before it was freed.
+  [[nodiscard]] stream_state& all_streams() noexcept { return all_streams_; }
+
+  // Called without the state lock.
+  /// The state of `stream`, made at first use; `thread` as for stream_state.
+  /// Throws: std::bad_alloc, std::length_error.
+  [[nodiscard]] stream_state& state_of(stream_ref stream, std::uint64_t thread);
+  /// That of `stream` for the calling thread; nullptr when there is none.
+  [[nodiscard]] stream_state* find(stream_ref stream);
+  /// All that are in use or forgotten. Throws: std::bad_alloc.
+  [[nodiscard]] state_list all();
+
+  // Called with the slow-path lock and without the state lock.
+  /// A fence that covers `epoch` of `whose`; nullopt while the stream is captured, or when it ended
+  /// without a fence.
+  [[nodiscard]] std::optional<stream_state::recorded_fence> fence_for(stream_state& whose,
+                                                                      std::uint64_t epoch);
+  /// Makes a fence for each state that lacks one. Streams that cannot have one are added to
+  /// `without`.
+  void record_missing_fences(const state_list& states, std::vector<const stream_state*>& without);
+  /// Notes what has passed.
+  void poll(stream_state& whose);
+  /// Makes no fence in `whose` from now on. With `recorded`, that covers all that was freed in it.
+  void forget(stream_state& whose, std::shared_ptr<const fence> recorded);
+  [[nodiscard]] fence_source& source() noexcept { return source_; }
+
+  // Called with the state lock.
+  [[nodiscard]] std::deque<stream_state>& states() noexcept { return states_; }
+  /// The state of the stream with that id; nullptr when it is gone.
+  [[nodiscard]] stream_state* with_id(std::size_t id) noexcept;
+
+ private:
+  [[nodiscard]] std::size_t next_id() noexcept;
+
+  fence_source& source_;
+  detail::ranked_mutex& state_mutex_;
+  std::deque<stream_state> states_;
+  std::size_t last_id_ = 0;
+  stream_state& idle_;
+  stream_state& all_streams_;
+};
+
+}  // namespace hipvmm::mr::pool

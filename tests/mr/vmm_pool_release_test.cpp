@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "core/background_task.hpp"
+#include "mr/held_while_used.hpp"
+#include "mr/pool_limit.hpp"
+#include "support/devices.hpp"
+
+// When memory that a pool holds serves others again, and when it goes back to the device.
+namespace hipvmm::mr {
+
+using test::at_most;
+using test::first_device;
+
+TEST_CASE("vmm_pool_resource: memory without a stream is nobody's before its last use is over") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  void* one = pool.allocate_sync(MiB);
+  test::check_held_while_used(pool, one, MiB, [&] { pool.deallocate(one); });
+  one = pool.allocate_sync(MiB);
+  test::check_held_while_used(pool, one, MiB, [&] { pool.deallocate_sync(one, MiB); });
+  CHECK(pool.statistics().used_current == 0);
+  // Then it is everybody's.
+  const stream other{first_device};
+  const std::size_t most = pool.maximum_bytes();
+  if (!test::on_fallback()) pool.deallocate(other, pool.allocate(other, most), most);
+}
+
+TEST_CASE("vmm_pool_resource: pairs without a stream use one block again and again") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  for (int i = 0; i < 100; ++i) pool.deallocate_sync(pool.allocate_sync(5 * MiB), 5 * MiB);
+  CHECK(pool.statistics().reserved_high <= 16 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: trim gives back what lies idle, down to what is to stay" *
+          test::needs_virtual_memory) {
+  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
+  const stream used{first_device};
+  // What is allocated at once may be one chunk, which goes as a whole.
+  void* low[4];
+  for (void*& each : low) each = pool.allocate(used, 8 * MiB);
+  void* const high = pool.allocate(used, 32 * MiB);
+  CHECK(pool.trim_to(0) == 0);
+  for (void* const each : low) pool.deallocate(used, each, 8 * MiB);
+  used.synchronize();
+  const std::size_t part = test::returns_chunks() ? 16 * MiB : 0;
+  CHECK(pool.trim_to(48 * MiB) == part);
+  CHECK(pool.trim_to(0) == part);
+  CHECK(pool.statistics().reserved_current == 64 * MiB - 2 * part);
+  void* const again = pool.allocate(used, 32 * MiB);
+  fill_async(used, again, 1, 32 * MiB);
+  used.synchronize();
+  pool.deallocate(used, again, 32 * MiB);
+  pool.deallocate(used, high, 32 * MiB);
+  used.synchronize();
+  pool.trim_to(16 * MiB);
+  CHECK(pool.statistics().reserved_current == (test::returns_chunks() ? 32 * MiB : 16 * MiB));
+  pool.trim_to(0);
+  CHECK(pool.statistics().reserved_current == 0);
+}
+
+TEST_CASE("vmm_pool_resource: memory beyond the release threshold does not stay" *
+          test::needs_virtual_memory) {
+  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
+  const stream used{first_device};
+  void* blocks[4];
+  for (void*& each : blocks) each = pool.allocate(used, 8 * MiB);
+  for (void* const each : blocks) pool.deallocate(used, each, 8 * MiB);
+  CHECK(pool.statistics().reserved_current == 32 * MiB);
+  used.synchronize();
+  pool.set_release_threshold(8 * MiB);
+  hipvmm::detail::wait_for_background_tasks();
+  CHECK(pool.statistics().reserved_current == 8 * MiB);
+  for (void*& each : blocks) each = pool.allocate_sync(8 * MiB);
+  for (void* const each : blocks) pool.deallocate_sync(each, 8 * MiB);
+  hipvmm::detail::wait_for_background_tasks();
+  CHECK(pool.statistics().reserved_current == 8 * MiB);
+}
+
+}  // namespace hipvmm::mr
