@@ -241,8 +241,10 @@ void retirement::wait_while_any(Predicate matters) {
     return item.number <= newest && matters(item);
   };
   if (wait_until_left(lock, 0, counts)) return;
-  throw hip_error{hipErrorStreamCaptureUnsupported, "hipDeviceSynchronize",
-                  stuck_text(bytes_of(counts)), __FILE__, __LINE__};
+  const std::size_t stuck = bytes_of(counts);
+  lock.unlock();
+  throw hip_error{hipErrorStreamCaptureUnsupported, "hipDeviceSynchronize", stuck_text(stuck),
+                  __FILE__, __LINE__};
 }
 
 bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
@@ -256,10 +258,12 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
   const std::size_t before = count(relieves);
   if (before == 0) return given_back_count != seen;
   if (wait_until_left(lock, before - 1, relieves)) return true;
-  throw out_of_memory{shortage, stuck_text(bytes_of(relieves))};
+  const std::size_t stuck = bytes_of(relieves);
+  lock.unlock();
+  throw out_of_memory{shortage, stuck_text(stuck)};
 }
 
-// The lock is open meanwhile.
+// The lock is open while HIP and error handlers run, so that handlers may use the library.
 void retirement::give_back(lane& own, retired_list::iterator item, lock_type& lock) {
   const bool is_memory = item->token == nullptr;
   lock.unlock();
@@ -362,7 +366,10 @@ void retirement::close() {
 }  // namespace
 
 void retired_chunks::give_back() noexcept {
-  hipvmm::give_back(backings, cache);
+  {
+    chunk_cache cache{std::move(cache_state)};
+    hipvmm::give_back(backings, cache);
+  }
   addresses.reset();
   allocation = {};
   mark.reset();

@@ -26,7 +26,7 @@ struct retired_chunks {
   retired_chunks(std::shared_ptr<address_range> around, const chunk_cache& destination,
                  std::optional<event> passed, device_list using_devices)
       : addresses{std::move(around)},
-        cache{destination.state_},
+        cache_state{destination.state_},
         mark{std::move(passed)},
         devices{std::move(using_devices)} {}
 
@@ -35,13 +35,15 @@ struct retired_chunks {
       : retired_chunks{nullptr, chunk_cache::shared(), std::move(passed),
                        std::move(using_devices)} {}
 
-  /// Unmaps, releases and frees; what HIP refuses is reported.
+  /// Unmaps, releases and frees; what HIP refuses is reported. Nothing but host memory is left
+  /// then.
   void give_back() noexcept;
 
   std::shared_ptr<address_range> addresses;
   backing_map backings;
   device_allocation allocation;
-  chunk_cache cache;
+  // Of a cache that may be gone, which then releases its chunks with the last that refers to it.
+  std::shared_ptr<chunk_cache::state> cache_state;
   std::optional<event> mark;
   device_list devices;
   // Instead of memory: destroyed when the work has finished.

@@ -372,5 +372,29 @@ TEST_CASE("retirement: an error handler that drains does not wait for itself" *
   CHECK(fault.struck());
 }
 
+std::size_t waiting_when_told = 0;
+void ask_what_waits(const char*, int, const char*) noexcept {
+  waiting_when_told = retired_memory().waiting;
+}
+
+TEST_CASE("retirement: the chunks of a cache that is gone are released under no lock" *
+          needs_virtual_memory) {
+  auto cache = std::make_unique<chunk_cache>(GiB);
+  region_options options;
+  options.cache = cache.get();
+  region_in_use subject{first_device, options};
+  subject.region.retire();
+  cache.reset();
+  waiting_when_told = 0;
+  const error_handler previous = set_error_handler(ask_what_waits);
+  const planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};
+  subject.stream.release();
+  drain_retired_memory();
+  set_error_handler(previous);
+  CHECK(fault.struck());
+  // The memory counts as waiting until the last chunk is released.
+  CHECK(waiting_when_told == 1);
+}
+
 }  // namespace
 }  // namespace hipvmm::test::retirement_host_test
