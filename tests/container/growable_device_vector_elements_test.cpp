@@ -2,9 +2,12 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "support/devices.hpp"
 #include "support/element.hpp"
@@ -172,6 +175,35 @@ TEST_CASE("growable_device_vector: span and iterators name exactly the elements"
   CHECK(vector.end() - vector.begin() == 100);
   CHECK(constant.cend() - constant.cbegin() == 100);
   CHECK(constant.begin() == vector.data());
+}
+
+TEST_CASE("growable_device_vector: values that are captured need not outlive the call") {
+  using value = element<12>;
+  const stream stream;
+  growable_device_vector<value> vector;
+  vector.reserve(10'000);
+  vector.resize(2, stream);
+  REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+  auto gone = std::make_unique<value>(numbered<value>(1));
+  vector.assign({*gone, numbered<value>(2)}, stream);
+  vector.resize(5000, *gone, stream);
+  vector.push_back(*gone, stream);
+  vector.append({numbered<value>(3), *gone}, stream);
+  vector.set_element(7, numbered<value>(4), stream);
+  *gone = value{};
+  gone.reset();
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
+  hipGraphExec_t runnable = nullptr;
+  REQUIRE(hipGraphInstantiate(&runnable, graph, nullptr, nullptr, 0) == hipSuccess);
+  CHECK(hipGraphLaunch(runnable, stream.get()) == hipSuccess);
+  std::vector<value> expected(5003, numbered<value>(1));
+  expected[1] = numbered<value>(2);
+  expected[7] = numbered<value>(4);
+  expected[5001] = numbered<value>(3);
+  CHECK(vector.copy_to_host(stream) == expected);
+  CHECK(hipGraphExecDestroy(runnable) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
 }
 
 }  // namespace

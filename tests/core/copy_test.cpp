@@ -2,6 +2,7 @@
 #include <hipvmm/core/copy.hpp>
 
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <algorithm>
 #include <array>
@@ -132,6 +133,47 @@ TEST_CASE("fill_pattern_async: elements that repeat two or four bytes") {
 TEST_CASE("fill_pattern_async: any address will do") {
   for (const std::size_t offset : {61, 62, 63})
     for (const std::size_t size : {2, 4, 8, 12}) check_fill(pattern(size, 9), 1000, offset);
+}
+
+/// What `submit(stream)` submits, captured and launched when `end()` has run.
+template <typename Submit, typename End>
+void run_as_graph(const stream& stream, Submit submit, End end) {
+  REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+  submit();
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
+  hipGraphExec_t runnable = nullptr;
+  REQUIRE(hipGraphInstantiate(&runnable, graph, nullptr, nullptr, 0) == hipSuccess);
+  end();
+  CHECK(hipGraphLaunch(runnable, stream.get()) == hipSuccess);
+  stream.synchronize();
+  CHECK(hipGraphExecDestroy(runnable) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+}
+
+TEST_CASE("fill_pattern_async: what is captured needs the pattern no more when it returns") {
+  constexpr std::size_t margin = 64;
+  const stream stream;
+  for (const std::size_t size : element_sizes)
+    for (const std::size_t count : {1, 3, 1000})
+      for (const std::size_t offset : {64, 63}) {
+        CAPTURE(size);
+        CAPTURE(count);
+        CAPTURE(offset);
+        const std::size_t bytes = size * count;
+        const device_memory memory{bytes + 2 * margin};
+        fill_async(stream, memory.get(), untouched, bytes + 2 * margin);
+        byte_vector element = pattern(size, static_cast<std::uint32_t>(size));
+        // Words that follow each other and are equal.
+        if (size == 100) std::fill_n(element.begin() + 8, 16, element[8]);
+        byte_vector expected(bytes + 2 * margin, untouched);
+        for (std::size_t i = 0; i < bytes; ++i) expected[offset + i] = element[i % size];
+        run_as_graph(
+            stream,
+            [&] { fill_pattern_async(stream, memory.get() + offset, element.data(), size, count); },
+            [&] { element.assign(size, 0); });
+        CHECK(read_bytes(stream, memory.get(), expected.size()) == expected);
+      }
 }
 
 }  // namespace

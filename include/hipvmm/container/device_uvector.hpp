@@ -60,12 +60,12 @@ class device_uvector {
   [[nodiscard]] pointer element_ptr(size_type index) { return data() + checked(index); }
   [[nodiscard]] const_pointer element_ptr(size_type index) const { return data() + checked(index); }
   /// Writes one element in the order of `stream`. `value` has been read when the call returns,
-  /// unless it lies in pinned memory or the stream is captured: then it must outlive the copy.
+  /// unless it lies in pinned memory and no capture is under way: then it must outlive the copy.
   /// Throws: std::out_of_range; hip_error.
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     fill_pattern_async(stream, element_ptr(index), &value, sizeof(T), 1);
   }
-  // What ends with the statement would be gone when a captured copy is launched.
+  // As hipMM, whose copies read the value later.
   void set_element_async(size_type index, const T&& value, stream_ref stream) = delete;
   /// Writes zero bytes into one element, in the order of `stream`. Throws: as set_element_async().
   void set_element_to_zero_async(size_type index, stream_ref stream) {

@@ -125,7 +125,8 @@ class growable_device_vector {
   }
 
   /// Appends `count` elements from host memory at `source`; pinned memory must stay as it is until
-  /// `stream` has passed. Cost: at most one chunk. Throws: as reserve, hip_error.
+  /// `stream` has passed. While `stream` is captured, each launch of the graph reads `source`.
+  /// Cost: at most one chunk. Throws: as reserve, hip_error.
   void append(const T* source, size_type count, stream_ref stream) {
     if (count == 0) return;
     require_source(source, count);
@@ -139,8 +140,9 @@ class growable_device_vector {
   void append(const Range& source, stream_ref stream) {
     append(std::data(source), std::size(source), stream);
   }
+  /// The elements have been read when the call returns, also while `stream` is captured.
   void append(std::initializer_list<T> source, stream_ref stream) {
-    append(source.begin(), source.size(), stream);
+    insert_at_end(source.size(), [&](T* end) { write_list(end, source, stream); });
   }
   /// A device span goes to append_from_device.
   void append(device_span<const T> source, stream_ref stream) {
@@ -192,7 +194,9 @@ class growable_device_vector {
     assign(std::data(source), std::size(source), stream);
   }
   void assign(std::initializer_list<T> source, stream_ref stream) {
-    assign(source.begin(), source.size(), stream);
+    storage_.grow(checked_bytes(source.size()));
+    write_list(data(), source, stream);
+    size_ = source.size();
   }
   /// Replaces the contents by `count` copies of `value`. Throws: as append; should HIP take some of
   /// the copies and then refuse one, the old elements are partly overwritten and the size stays.
@@ -286,6 +290,12 @@ class growable_device_vector {
     if (source == nullptr)
       throw std::invalid_argument{"growable_device_vector: the source of " + std::to_string(count) +
                                   " elements is null"};
+  }
+
+  // A list ends with the statement, before a captured copy would read it.
+  static void write_list(T* at, std::initializer_list<T> source, stream_ref stream) {
+    if (source.size() != 0)
+      fill_pattern_async(stream, at, source.begin(), source.size() * sizeof(T), 1);
   }
 
   /// Grows by `count`, lets `write` submit their contents, and only then changes the size.
