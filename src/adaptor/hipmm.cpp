@@ -12,6 +12,7 @@
 #include <hipvmm/mr/per_device_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include "core/check.hpp"
+#include "mr/set_resource.hpp"
 #include "mr/stream_wait.hpp"
 
 namespace hipvmm::hipmm {
@@ -78,6 +79,18 @@ device_memory_resource* with_hipmm_interface(memory_resource* resource) {
   static auto& wrapped = *new std::map<memory_resource*, named_resource>;
   const std::lock_guard guard{lock};
   return &wrapped.try_emplace(resource, *resource).first->second;
+}
+
+// What was set here may have ended, as RMM allows, and is known without being followed.
+device_memory_resource* with_hipmm_interface(hipvmm::detail::set_resource set) {
+  if (set.adapted != nullptr) return static_cast<device_memory_resource*>(set.adapted);
+  return with_hipmm_interface(set.resource);
+}
+
+hipvmm::detail::set_resource set_with_interface(cuda_device_id device, memory_resource* resource) {
+  device_memory_resource* const adapted =
+      resource != nullptr ? with_hipmm_interface(resource) : nullptr;
+  return hipvmm::detail::exchange_resource(device, {resource, adapted});
 }
 
 }  // namespace
@@ -193,13 +206,13 @@ pool_memory_resource<cuda_memory_resource>::pool_memory_resource(
       upstream_{upstream} {}
 
 device_memory_resource* get_per_device_resource(cuda_device_id device) {
-  return with_hipmm_interface(hipvmm::mr::get_per_device_resource(device));
+  return with_hipmm_interface(hipvmm::detail::resource_set_for(device));
 }
 
 device_memory_resource* set_per_device_resource(cuda_device_id device, memory_resource* resource) {
   // Made first, for nothing may fail behind the change; another thread may change it in between.
-  with_hipmm_interface(hipvmm::mr::get_per_device_resource(device));
-  return with_hipmm_interface(hipvmm::mr::set_per_device_resource(device, resource));
+  with_hipmm_interface(hipvmm::detail::resource_set_for(device));
+  return with_hipmm_interface(set_with_interface(device, resource));
 }
 
 device_async_resource_ref get_per_device_resource_ref(cuda_device_id device) {
@@ -208,7 +221,7 @@ device_async_resource_ref get_per_device_resource_ref(cuda_device_id device) {
 
 device_async_resource_ref set_per_device_resource_ref(cuda_device_id device,
                                                       device_async_resource_ref resource) {
-  return hipvmm::mr::set_per_device_resource(device, resource);
+  return set_with_interface(device, resource).resource;
 }
 
 device_async_resource_ref reset_per_device_resource_ref(cuda_device_id device) {

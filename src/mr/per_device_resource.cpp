@@ -5,13 +5,16 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include "core/check.hpp"
+#include "mr/set_resource.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -20,7 +23,9 @@ struct device_default {
   explicit device_default(device_ref device) : initial{device} {}
 
   hip_resource initial;
-  std::atomic<memory_resource*> current{&initial};
+  std::atomic<memory_resource*> current{&initial};  // written with the lock, read without
+  std::mutex lock;
+  void* adapted = nullptr;  // belongs to `current`
 };
 
 device_default& default_of(device_ref device) {
@@ -41,14 +46,7 @@ device_default& default_of(device_ref device) {
 memory_resource* get_per_device_resource(device_ref device) { return default_of(device).current; }
 
 memory_resource* set_per_device_resource(device_ref device, memory_resource* resource) {
-  device_default& chosen = default_of(device);
-  if (resource == nullptr) return chosen.current.exchange(&chosen.initial);
-  if (const auto other = resource->device(); other && *other != device)
-    throw std::invalid_argument{"set_per_device_resource: the resource gives memory of device " +
-                                std::to_string(other->ordinal()) + ", not of device " +
-                                std::to_string(device.ordinal()) +
-                                "; set it for its own device, or make one for this device"};
-  return chosen.current.exchange(resource);
+  return detail::exchange_resource(device, {resource, nullptr}).resource;
 }
 
 memory_resource* get_current_device_resource() {
@@ -81,3 +79,27 @@ void deallocate_under(device_ref device, memory_resource* resource, stream_ref s
 }
 
 }  // namespace hipvmm::mr
+
+namespace hipvmm::detail {
+
+set_resource resource_set_for(device_ref device) {
+  mr::device_default& chosen = mr::default_of(device);
+  const std::lock_guard guard{chosen.lock};
+  return {chosen.current, chosen.adapted};
+}
+
+set_resource exchange_resource(device_ref device, set_resource next) {
+  mr::device_default& chosen = mr::default_of(device);
+  if (next.resource == nullptr) {
+    next.resource = &chosen.initial;
+  } else if (const auto other = next.resource->device(); other && *other != device) {
+    throw std::invalid_argument{"set_per_device_resource: the resource gives memory of device " +
+                                std::to_string(other->ordinal()) + ", not of device " +
+                                std::to_string(device.ordinal()) +
+                                "; set it for its own device, or make one for this device"};
+  }
+  const std::lock_guard guard{chosen.lock};
+  return {chosen.current.exchange(next.resource), std::exchange(chosen.adapted, next.adapted)};
+}
+
+}  // namespace hipvmm::detail

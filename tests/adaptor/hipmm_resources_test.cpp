@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -295,6 +296,76 @@ TEST_CASE("hipmm: a resource set by hipvmm's own functions is told with hipMM's 
   void* const pointer = mr->allocate(100);
   CHECK(pointer != nullptr);
   mr->deallocate(pointer, 100);
+}
+
+/// A resource in memory of its own, which is overwritten when it ends.
+template <typename Resource>
+class ending_resource {
+ public:
+  template <typename... Arguments>
+  explicit ending_resource(Arguments... arguments)
+      : resource_{::new (room_.data()) Resource{arguments...}} {}
+  ~ending_resource() { end(); }
+  ending_resource(const ending_resource&) = delete;
+  ending_resource& operator=(const ending_resource&) = delete;
+  void end() {
+    if (Resource* const ended = std::exchange(resource_, nullptr)) {
+      std::destroy_at(ended);
+      room_.fill(std::byte{0x41});
+    }
+  }
+  [[nodiscard]] Resource* get() const { return resource_; }
+
+ private:
+  alignas(Resource) std::array<std::byte, sizeof(Resource)> room_{};
+  Resource* resource_;
+};
+
+TEST_CASE("hipmm: a default resource that has ended is replaced and not followed") {
+  const default_resource_restored restored;
+  rmm::mr::cuda_memory_resource next;
+  SUBCASE("of hipvmm") {
+    ending_resource<hipvmm::mr::hip_resource> plain{first_device};
+    rmm::mr::set_current_device_resource(plain.get());
+    const auto* const known = rmm::mr::get_current_device_resource();
+    plain.end();
+    CHECK(rmm::mr::get_current_device_resource() == known);
+    CHECK(rmm::mr::set_current_device_resource(&next) == known);
+  }
+  SUBCASE("with hipMM's interface") {
+    ending_resource<rmm::mr::cuda_memory_resource> same;
+    const auto* const known = same.get();
+    rmm::mr::set_current_device_resource(same.get());
+    same.end();
+    CHECK(rmm::mr::get_current_device_resource() == known);
+    CHECK(rmm::mr::set_current_device_resource(&next) == known);
+  }
+  SUBCASE("by reference") {
+    ending_resource<hipvmm::mr::hip_resource> plain{first_device};
+    rmm::mr::set_current_device_resource_ref(plain.get());
+    plain.end();
+    CHECK(rmm::mr::set_current_device_resource(&next) != nullptr);
+  }
+  CHECK(rmm::mr::get_current_device_resource() == &next);
+}
+
+TEST_CASE("hipmm: a resource at the address of one that has ended is told as what it is") {
+  const default_resource_restored restored;
+  ending_resource<rmm::mr::cuda_memory_resource> room;
+  rmm::mr::cuda_memory_resource* const first = room.get();
+  rmm::mr::set_current_device_resource(first);
+  room.end();
+  // By hipvmm's own function, which knows nothing of hipMM's interface.
+  static_assert(sizeof(hipvmm::mr::hip_resource) <= sizeof(rmm::mr::cuda_memory_resource));
+  auto* const plain = ::new (static_cast<void*>(first)) hipvmm::mr::hip_resource{first_device};
+  hipvmm::mr::set_current_device_resource(plain);
+  rmm::mr::device_memory_resource* const mr = rmm::mr::get_current_device_resource();
+  CHECK(static_cast<void*>(mr) != plain);
+  void* const pointer = mr->allocate(100);
+  CHECK(pointer != nullptr);
+  mr->deallocate(pointer, 100);
+  rmm::mr::set_current_device_resource(nullptr);
+  std::destroy_at(plain);
 }
 
 }  // namespace

@@ -204,7 +204,8 @@ class pinned_host_memory_resource final : public resource_of<hipvmm::mr::pinned_
 };
 
 /// As those of hipvmm::mr. A resource that does not have hipMM's interface, such as the one from
-/// the start, is told as one that forwards to it and lives as long as the process.
+/// the start, is named by one that forwards to it and lives as long as the process. A resource that
+/// was set by these functions may end before another one is set: it is returned and not followed.
 [[nodiscard]] device_memory_resource* get_per_device_resource(cuda_device_id device);
 device_memory_resource* set_per_device_resource(cuda_device_id device,
                                                 hipvmm::mr::memory_resource* resource);
