@@ -77,6 +77,13 @@ bool is_not_ready(hipError_t result) noexcept;
 void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
                      std::source_location where = std::source_location::current());
 
+/// Bytes of `device` that were given up and come back to it when work under way is done.
+using retired_bytes_function = std::size_t (*)(device_ref device);
+
+/// Sets who is asked for the retired bytes that the message of out_of_memory names: the layer that
+/// retires memory, when it first does.
+void set_retired_bytes_function(retired_bytes_function function) noexcept;
+
 /// As check, for a call that takes `bytes` of the host's memory.
 void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
                        std::source_location where = std::source_location::current());

@@ -62,6 +62,17 @@ void write_to_stderr(const char* call, int code, const char* message) noexcept {
 
 std::atomic<error_handler> current_handler{write_to_stderr};
 
+std::atomic<detail::retired_bytes_function> retired_bytes_of{nullptr};
+
+std::string describe_retired(device_ref device) {
+  const detail::retired_bytes_function function = retired_bytes_of.load();
+  const std::size_t bytes = function != nullptr ? function(device) : 0;
+  if (bytes == 0) return {};
+  return format_bytes(bytes) +
+         " more are retired and come back when the work that may use them is done; "
+         "drain_retired_memory() waits for that";
+}
+
 // Where what this thread has for the handler waits.
 thread_local detail::held_reports* waiting_place = nullptr;
 
@@ -197,6 +208,10 @@ void report_exceptions_of(void (*body)(void*), void* argument) noexcept {
   }
 }
 
+void set_retired_bytes_function(retired_bytes_function function) noexcept {
+  retired_bytes_of = function;
+}
+
 void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
                      std::source_location where) {
   if (result == hipSuccess) return;
@@ -211,8 +226,8 @@ void check_resources(hipError_t result, const char* call, device_ref device, std
            format_bytes(bytes) + " of device " + std::to_string(device.ordinal());
   });
   if (left == enough)
-    throw out_of_memory{
-        exhausted::device_memory, device.ordinal(), bytes, device.free_memory(), {}};
+    throw out_of_memory{exhausted::device_memory, device.ordinal(), bytes, device.free_memory(),
+                        describe_retired(device)};
   throw out_of_memory{exhausted::descriptors, device.ordinal(), bytes, device.free_memory(),
                       std::string{call} + " returned " + hipGetErrorName(result) + " while " +
                           std::to_string(limit - left) + " of the " + std::to_string(limit) +

@@ -9,6 +9,7 @@
 #include "core/check.hpp"
 #include "mr/host_memory.hpp"
 #include "mr/misaligned.hpp"
+#include "vmm/retirement.hpp"
 
 namespace hipvmm::mr {
 
@@ -36,11 +37,13 @@ void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size
 void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
   const scoped_device scope{device_};
   detail::require_possible(bytes, "hipMallocManaged");
-  void* pointer = nullptr;
   const unsigned flags = first_ == attachment::host ? hipMemAttachHost : hipMemAttachGlobal;
-  detail::check_host_memory(hipMallocManaged(&pointer, bytes, flags), "hipMallocManaged", bytes);
-  device_allocation memory{pointer, device_, bytes};
-  if (!detail::is_aligned(pointer, alignment))
+  device_allocation memory = detail::make_with_reclaim([&] {
+    void* pointer = nullptr;
+    detail::check_host_memory(hipMallocManaged(&pointer, bytes, flags), "hipMallocManaged", bytes);
+    return device_allocation{pointer, device_, bytes};
+  });
+  if (!detail::is_aligned(memory.get(), alignment))
     detail::throw_misaligned("managed_resource", "hipMallocManaged", alignment);
   return memory.release();
 }

@@ -75,7 +75,13 @@ class retirement {
     return only;
   }
 
+  retirement() {
+    set_retired_bytes_function(
+        [](device_ref device) { return instance().waiting_bytes_of(device); });
+  }
+
   bool add(retired_list& one) noexcept;
+  std::size_t waiting_bytes_of(device_ref device) const;
   retirement_statistics statistics() {
     const std::lock_guard lock{mutex_};
     return statistics_;
@@ -121,7 +127,7 @@ class retirement {
   void give_back(lane& own, retired_list::iterator item, lock_type& lock);
   void close();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   lane events_{[this](const std::stop_token& stop) { poll_events(stop); }};
   std::list<device_lane> devices_;
@@ -211,6 +217,12 @@ std::size_t retirement::bytes_of(Predicate matters) const {
   std::size_t result = 0;
   visit_items([&](const retired_chunks& each) { result += matters(each) ? each.bytes : 0; });
   return result;
+}
+
+std::size_t retirement::waiting_bytes_of(device_ref device) const {
+  if (::getpid() != process_) return 0;
+  const std::lock_guard lock{mutex_};
+  return bytes_of([device](const retired_chunks& each) { return each.owner == device; });
 }
 
 template <typename Predicate>

@@ -10,7 +10,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
+#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/device.hpp>
@@ -21,6 +23,7 @@
 #include <hipvmm/mr/pinned_host_resource.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/system_resource.hpp>
+#include <hipvmm/vmm/retirement.hpp>
 #include "mr/adaptor_kinds.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
@@ -48,6 +51,23 @@ TEST_CASE("host resource: each HIP call that fails leaves nothing behind") {
   mr::pinned_host_resource pinned;
   fault_sweep{"managed_resource"}.run([&] { use(managed); });
   fault_sweep{"pinned_host_resource"}.run([&] { use(pinned); });
+}
+
+TEST_CASE("managed_resource: retired memory is waited for before a refusal") {
+  drain_retired_memory();
+  mr::managed_resource managed{device_ref{0}};
+  blocked_stream busy{device_ref{0}};
+  {
+    growable_device_vector<std::byte> ends{device_ref{0}};
+    ends.resize(MiB, busy);
+  }
+  const planned_fault fault{"hipMallocManaged", 1, hipErrorOutOfMemory};
+  auto allocated = std::async(std::launch::async, [&] { return managed.allocate_sync(100); });
+  while (!fault.struck()) std::this_thread::yield();
+  busy.release();
+  void* memory = nullptr;
+  CHECK_NOTHROW(memory = allocated.get());
+  if (memory != nullptr) managed.deallocate_sync(memory, 100);
 }
 
 TEST_CASE("host resource: what comes back in a stream stays until the stream has passed") {

@@ -6,9 +6,11 @@
 
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -261,6 +263,27 @@ TEST_CASE("retirement: memory of destroyed regions is waited for where the devic
     CHECK_NOTHROW(each.commit(0, half + half / 2));
     each.retire();
   }
+}
+
+TEST_CASE("retirement: out_of_memory tells how much is on its way") {
+  drain_retired_memory();
+  const std::size_t most = align_down(first_device.free_memory() / 4 * 3, granule());
+  const blocked_stream stream{first_device};
+  const auto message = [&] {
+    try {
+      const device_allocation refused{first_device, most};
+    } catch (const out_of_memory& error) {
+      CHECK(error.resource() == exhausted::device_memory);
+      return std::string{error.what()};
+    }
+    return std::string{"nothing was refused"};
+  };
+  region held{first_device, 2 * most};
+  held.commit(0, most);
+  CHECK(message().find("retired") == std::string::npos);
+  fill_async(stream, held.base(), 1, granule());
+  held.retire();
+  CHECK(message().find(format_bytes(most) + " more are retired") != std::string::npos);
 }
 
 TEST_CASE("retirement: no other device's memory is waited for where a device is full" *
