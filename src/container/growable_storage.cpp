@@ -13,6 +13,7 @@
 #include <hipvmm/vmm/capability.hpp>
 #include "core/descriptors.hpp"
 #include "core/log.hpp"
+#include "core/peer_copies.hpp"
 #include "core/pointer_memory.hpp"
 #include "vmm/region_allocation.hpp"
 
@@ -269,15 +270,19 @@ std::size_t growable_storage::step_limit() const {
 
 void growable_storage::require_copies_from(const void* source) const {
   if (device_count() < 2) return;
-  const capability known = capability_of(device_);
-  if (known.path() == memory_path::fallback || known.has(trait::peer_copies)) return;
   const std::optional<device_ref> owner = detail::device_of_memory(source);
-  if (!owner || *owner == device_ || access(*owner) == access_right::read_write) return;
-  const std::string from = "device " + std::to_string(owner->ordinal());
-  throw unsupported{"a copy from memory of " + from + " into a vector of device " +
-                    std::to_string(device_.ordinal()) + ": the engine of " + from +
-                    " makes it, and may not write there (" + known.reason(trait::peer_copies) +
-                    "); grant " + from + " read_write access to the vector first"};
+  if (!owner || *owner == device_) return;
+  const capability known = capability_of(device_);
+  if (known.path() != memory_path::fallback && !known.has(trait::peer_copies) &&
+      access(*owner) != access_right::read_write) {
+    const std::string from = "device " + std::to_string(owner->ordinal());
+    throw unsupported{"a copy from memory of " + from + " into a vector of device " +
+                      std::to_string(device_.ordinal()) + ": the engine of " + from +
+                      " makes it, and may not write there (" + known.reason(trait::peer_copies) +
+                      "); grant " + from + " read_write access to the vector first"};
+  }
+  // The stream may belong to either device, and AMD's runtime asks for no right.
+  detail::note_peer_copy(*owner, device_);
 }
 
 void growable_storage::shrink(std::size_t bytes, stream_ref stream, straddling_chunk straddling) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/peer_copies.hpp"
 
 namespace hipvmm {
 
@@ -84,6 +85,7 @@ void copy_peer_async(stream_ref stream, void* destination, device_ref destinatio
   check(hipMemcpyPeerAsync(destination, destination_device.ordinal(), source,
                            source_device.ordinal(), bytes, stream.get()),
         "hipMemcpyPeerAsync");
+  detail::note_peer_copy(destination_device, source_device);
 }
 
 void fill_async(stream_ref stream, void* destination, unsigned char value, std::size_t bytes) {

@@ -14,7 +14,8 @@ namespace hipvmm::detail {
 
 using device_list = std::vector<device_ref>;
 
-/// Every device with a right.
+/// Every device whose work may use the memory: those with a right, then those that the library
+/// copied between and the owner, which needs no right.
 [[nodiscard]] device_list devices_of(const access_map& rights);
 
 /// An event of one of `devices` recorded in `stream`, which belongs to that device; none when it
@@ -25,8 +26,11 @@ using device_list = std::vector<device_ref>;
 /// Waits for all work of `devices`; what fails is reported and waited for no longer. Returns false
 /// where a capture forbids the wait: later it may be allowed.
 [[nodiscard]] bool wait_for(const device_list& devices) noexcept;
-/// The same for every device with a right.
+/// The same for devices_of(rights).
 [[nodiscard]] bool wait_for(const access_map& rights) noexcept;
+/// Waits for all work of devices_of(rights). Throws: hip_error, among others where a capture
+/// forbids the wait.
+void wait_for_users(const access_map& rights);
 
 /// How long callers wait for captures to end that forbid to wait for devices.
 inline constexpr std::chrono::milliseconds capture_patience{100};

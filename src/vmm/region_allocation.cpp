@@ -11,7 +11,7 @@
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "core/device_wait.hpp"
+#include "vmm/device_work.hpp"
 #include "vmm/retirement.hpp"
 
 namespace hipvmm {
@@ -35,7 +35,7 @@ void region::allocated::commit(std::size_t offset, std::size_t bytes) {
     try {
       const stream own{device};
       // Work in flight may write to the old bytes.
-      for (const access_desc& entry : rights.entries()) detail::wait_for_device(entry.device);
+      detail::wait_for_users(rights);
       carry_over(larger, committed, own);
     } catch (...) {
       detail::give_back(std::move(larger), detail::devices_of(rights));

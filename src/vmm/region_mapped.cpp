@@ -12,8 +12,8 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
-#include "core/device_wait.hpp"
 #include "vmm/detached_chunk.hpp"
+#include "vmm/device_work.hpp"
 #include "vmm/region_state.hpp"
 #include "vmm/retirement.hpp"
 
@@ -221,7 +221,7 @@ bool region::mapped::extend(std::size_t max_bytes, std::size_t commit_bytes) {
       detail::make_with_reclaim([max_bytes] { return address_reservation{max_bytes}; }));
   mapping_list moved = map_all_in(*larger);
   backing_map made = make_missing_or_explain(*larger, 0, commit_bytes);
-  for (const access_desc& entry : rights.entries()) detail::wait_for_device(entry.device);
+  detail::wait_for_users(rights);
 
   move_to(larger, moved);
   merge(made);

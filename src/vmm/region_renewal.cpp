@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/check.hpp"
-#include "core/device_wait.hpp"
+#include "vmm/device_work.hpp"
 #include "vmm/region_state.hpp"
 #include "vmm/retirement.hpp"
 
@@ -41,8 +41,7 @@ void region::mapped::renew_addresses() noexcept {
     detail::finish_retired(*addresses, 0, bytes);
     // Not so in an error handler, which may be part of what would be waited for.
     if (addresses.use_count() > 1) return;
-    if (!backings.empty() || frees_late_records())
-      for (const access_desc& entry : rights.entries()) detail::wait_for_device(entry.device);
+    if (!backings.empty() || frees_late_records()) detail::wait_for_users(rights);
     // Whole at other addresses first, so that the region is never without any.
     change_to(address_reservation{bytes});
     address_reservation same{bytes, 0, base};

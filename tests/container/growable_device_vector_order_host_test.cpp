@@ -9,11 +9,13 @@
 
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/error_recorder.hpp"
 #include "support/fallback.hpp"
+#include "support/happens.hpp"
 #include "support/host_provider.hpp"
 
 namespace hipvmm::test::growable_device_vector_order_host_test {
@@ -177,6 +179,47 @@ TEST_CASE("growable_device_vector: work submitted before growth past the maximum
   CHECK_NOTHROW(stream.synchronize());
   CHECK(vector.statistics().base_moves == 1);
   CHECK(std::vector(result.get(), result.get() + MiB) == byte_vector(MiB, 0x42));
+}
+
+// Device 2 reaches no other.
+TEST_CASE("growable_device_vector: its end waits for a device without access that copies from it") {
+  drain_retired_memory();
+  constexpr device_ref owner{1};
+  constexpr device_ref reader{2};
+  const stream own{owner};
+  const device_memory copy{MiB, reader};
+  auto vector = std::make_unique<device_vector>(owner);
+  vector->resize(MiB / sizeof(value), numbered<value>(1), own);
+  own.synchronize();
+  blocked_stream reading{reader};
+  copy_peer_async(reading, copy.get(), reader, vector->data(), owner, MiB);
+  vector.reset();
+  CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
+  reading.release();
+  static_cast<stream_ref>(reading).synchronize();
+  const byte_vector read = read_bytes(reading, copy.get(), MiB);
+  CHECK(byte_vector(read.end() - sizeof(value), read.end()) == pattern(sizeof(value), 3));
+}
+
+// Virtual memory without a right is out of reach for such a stream here, though not on AMD.
+TEST_CASE("growable_device_vector: its end waits for a device without access that appends to it" *
+          needs_fallback) {
+  drain_retired_memory();
+  constexpr device_ref owner{2};
+  constexpr device_ref writer{0};
+  const stream filling{writer};
+  const device_memory source{MiB, writer};
+  fill_async(filling, source.get(), 0x42, MiB);
+  filling.synchronize();
+  auto vector = std::make_unique<device_vector>(owner);
+  vector->reserve(MiB / sizeof(value));
+  blocked_stream writing{writer};
+  vector->append_from_device({reinterpret_cast<const value*>(source.get()), MiB / sizeof(value)},
+                             writing);
+  vector.reset();
+  CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
+  writing.release();
+  CHECK_NOTHROW(static_cast<stream_ref>(writing).synchronize());
 }
 
 }  // namespace

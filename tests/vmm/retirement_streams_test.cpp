@@ -13,21 +13,12 @@
 #include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
+#include "support/happens.hpp"
 
 namespace hipvmm::test::retirement_streams_test {
 namespace {
 
 void wait_for_gate(void* gate) { static_cast<std::promise<void>*>(gate)->get_future().wait(); }
-
-/// Gives other threads every chance to go wrong. Returns whether `goes_wrong()` came true.
-template <typename Predicate>
-bool happens(Predicate goes_wrong) {
-  for (int i = 0; i < 300; ++i) {
-    if (goes_wrong()) return true;
-    std::thread{[] {}}.join();
-  }
-  return false;
-}
 
 /// A region that a stream of its own will fill once the gate opens.
 struct region_in_use {

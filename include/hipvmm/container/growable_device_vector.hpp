@@ -52,8 +52,9 @@ class growable_device_vector {
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : storage_{device, options} {}
   /// Gives the memory back when all work that the devices with access have now is done, and does
-  /// not wait for that: drain_retired_memory() does. Note: the wait behind it ends a stream capture
-  /// under way on these devices with an error; clear() and shrink_to_fit(stream) before avoid it.
+  /// not wait for that: drain_retired_memory() does. Pre: as region::retire for other devices.
+  /// Note: the wait behind it ends a stream capture under way on these devices with an error;
+  /// clear() and shrink_to_fit(stream) before avoid it.
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.
   growable_device_vector(growable_device_vector&& other) noexcept

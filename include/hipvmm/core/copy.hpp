@@ -17,7 +17,9 @@ void copy_async(stream_ref stream, void* destination, const void* source, std::s
 /// Copies as copy_async does and waits for the stream.
 void copy(stream_ref stream, void* destination, const void* source, std::size_t bytes);
 
-/// Copies between two devices in the order of `stream`; each side is reached by its own device.
+/// Copies between two devices in the order of `stream`; each side is reached by its own device, so
+/// that neither needs a right to the other's memory. From then on regions and vectors of either
+/// device wait at their end for the work of both. Pre: `stream` belongs to one of the two.
 void copy_peer_async(stream_ref stream, void* destination, device_ref destination_device,
                      const void* source, device_ref source_device, std::size_t bytes);
 

@@ -135,8 +135,9 @@ class region {
   [[nodiscard]] const access_map& rights() const;
 
   /// Gives back the chunks from byte `bytes` on when `stream` has passed this point, and returns
-  /// their bytes. Waits for nothing, but for `stream` where it belongs to no device with access or
-  /// where `straddling` says replace: then a chunk that reaches across is replaced too, at the same
+  /// their bytes. Waits for nothing, but for `stream` where it belongs to a device that neither has
+  /// access nor was named by copy_peer_async() together with this one, or where `straddling` says
+  /// replace: then a chunk that reaches across is replaced too, at the same
   /// address, if that frees more than an eighth of what stays and memory for it is to be had.
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error; on any
@@ -147,6 +148,8 @@ class region {
   /// Gives everything back when all work that the devices with access have now is done, and leaves
   /// the region as moved from. Waits for nothing, but for these devices while the process exits or
   /// where no thread is to be had. What then fails is reported. See drain_retired_memory().
+  /// Pre: other devices' work that uses the bytes is done, or was submitted by copy_peer_async();
+  /// where it is neither, trim(0, stream) in its stream before.
   /// Note: the wait behind it is HIP's for a whole device, which ends a stream capture under way
   /// there with an error; trim(0, stream) before leaves nothing to wait for.
   void retire() noexcept;
