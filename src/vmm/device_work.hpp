@@ -14,8 +14,8 @@ namespace hipvmm::detail {
 
 using device_list = std::vector<device_ref>;
 
-/// Every device whose work may use the memory: those with a right, then those that the library
-/// copied between and the owner, which needs no right.
+/// Every device whose work may use the memory: those with a right, then those without that the
+/// library copied to or from the owner, see core/peer_copies.hpp.
 [[nodiscard]] device_list devices_of(const access_map& rights);
 
 /// An event of one of `devices` recorded in `stream`, which belongs to that device; none when it

@@ -135,10 +135,10 @@ class region {
   [[nodiscard]] const access_map& rights() const;
 
   /// Gives back the chunks from byte `bytes` on when `stream` has passed this point, and returns
-  /// their bytes. Waits for nothing, but for `stream` where it belongs to a device that neither has
-  /// access nor was named by copy_peer_async() together with this one, or where `straddling` says
-  /// replace: then a chunk that reaches across is replaced too, at the same
-  /// address, if that frees more than an eighth of what stays and memory for it is to be had.
+  /// their bytes. Waits for `stream` where its device neither has access nor was named together
+  /// with this one by copy_peer_async(), and where `straddling` says replace: then a chunk that
+  /// reaches across is replaced too, at the same address, if that frees more than an eighth of what
+  /// stays and memory for it is to be had.
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error; on any
   /// exception all bytes before `bytes` are as they were. See drain_retired_memory().
