@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/kept_chunks.hpp"
+
+#include <algorithm>
+
+namespace hipvmm::detail {
+
+std::unique_ptr<kept_chunk> kept_chunks::take(std::size_t bytes, handle_type shareable) {
+  const std::lock_guard lock{mutex};
+  const auto at = chunks_.lower_bound(kept_position{shareable, bytes, 0});
+  if (at == chunks_.end() || at->chunk.bytes() != bytes || at->chunk.shareable() != shareable) {
+    ++statistics.misses;
+    return nullptr;
+  }
+  ++statistics.hits;
+  return std::unique_ptr<kept_chunk>{&take_out(*at)};
+}
+
+bool kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const std::atomic<std::size_t>& limit,
+                       const descriptor_budget& budget, departing_chunks& out) {
+  const std::lock_guard lock{mutex};
+  // Read under the lock: who lowers it trims afterwards, and must not miss this chunk.
+  const std::size_t byte_limit = limit;
+  if (kept->chunk.bytes() > byte_limit) {
+    ++statistics.dropped;
+    out.add(*kept.release());
+    return false;
+  }
+  statistics.bytes += kept->chunk.bytes();
+  ++statistics.chunks;
+  chunks_.insert(*kept);
+  ages_.push_back(*kept.release());
+  while (statistics.bytes > byte_limit) drop(ages_.front(), out);
+  statistics.peak_bytes = std::max(statistics.peak_bytes, statistics.bytes);
+  statistics.peak_chunks = std::max(statistics.peak_chunks, statistics.chunks);
+  if (budget.share != share_) share_ = harmless_ = budget.share;
+  return statistics.chunks > harmless_;
+}
+
+void kept_chunks::drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out) {
+  const std::size_t open = budget.limit - free_descriptors(budget.limit, budget.limit);
+  const std::lock_guard lock{mutex};
+  if (open < budget.limit / 2) {
+    // Even if each chunk more costs one, and other devices do the same, half stays the bound.
+    harmless_ = statistics.chunks + (budget.limit / 2 - open) / budget.devices;
+    return;
+  }
+  harmless_ = budget.share;
+  // An eighth more than need be, so that not every recycled chunk leads to a count.
+  while (statistics.chunks > budget.share - budget.share / 8) drop(ages_.front(), out);
+}
+
+std::size_t kept_chunks::drop_down_to(std::size_t bytes_to_keep, departing_chunks& out) {
+  const std::lock_guard lock{mutex};
+  const std::size_t before = statistics.bytes;
+  while (statistics.bytes > bytes_to_keep) drop(ages_.front(), out);
+  return before - statistics.bytes;
+}
+
+void kept_chunks::count(std::size_t chunk_cache_statistics::*what) {
+  const std::lock_guard lock{mutex};
+  ++(statistics.*what);
+}
+
+kept_chunk& kept_chunks::take_out(kept_chunk& kept) {
+  chunks_.erase(chunks_.iterator_to(kept));
+  ages_.erase(ages_.iterator_to(kept));
+  statistics.bytes -= kept.chunk.bytes();
+  --statistics.chunks;
+  return kept;
+}
+
+void kept_chunks::drop(kept_chunk& kept, departing_chunks& out) {
+  out.add(take_out(kept));
+  ++statistics.dropped;
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/set.hpp>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "core/descriptors.hpp"
+
+namespace hipvmm::detail {
+
+/// Where a kept chunk of a device stands: by what it is, then in the order of creation.
+struct kept_position {
+  handle_type shareable;
+  std::size_t bytes;
+  std::uint64_t creation_index;
+
+  friend auto operator<=>(const kept_position&, const kept_position&) = default;
+};
+
+struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_base_hook<> {
+  explicit kept_chunk(physical_chunk&& kept) noexcept : chunk{std::move(kept)} {}
+  physical_chunk chunk;
+};
+
+/// Chunks on their way back to the driver: released when it dies, which must be outside the lock.
+class departing_chunks {
+ public:
+  departing_chunks() = default;
+  departing_chunks(const departing_chunks&) = delete;
+  departing_chunks& operator=(const departing_chunks&) = delete;
+  ~departing_chunks() { chunks_.clear_and_dispose(std::default_delete<kept_chunk>{}); }
+  void add(kept_chunk& kept) { chunks_.push_back(kept); }
+
+ private:
+  boost::intrusive::list<kept_chunk> chunks_;
+};
+
+/// Kept chunks may spend half of the process's descriptors, if they cost any; the other half is for
+/// chunks in use and for the program's own files, which fail less gracefully. Each device has an
+/// equal share, so that none pushes out what another holds.
+struct descriptor_budget {
+  std::size_t devices;
+  std::size_t limit = descriptor_limit();
+  std::size_t share = limit / 2 / devices;
+};
+
+/// What a chunk_cache holds of one device. What follows the mutex is guarded by it; what precedes
+/// it never changes, and stands apart so that threads of other devices can pass by without waiting
+/// for it.
+struct kept_chunks {
+  kept_chunks(device_ref owner, kept_chunks* following) noexcept : device{owner}, next{following} {}
+
+  /// A chunk of these properties, or null.
+  std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable);
+  /// Returns whether what is held now may cost more descriptors than the budget has.
+  bool keep(std::unique_ptr<kept_chunk> kept, const std::atomic<std::size_t>& limit,
+            const descriptor_budget& budget, departing_chunks& out);
+  /// Counts the process's descriptors, and drops what exceeds the device's share if half are open.
+  void drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out);
+  /// Drops what exceeds `bytes_to_keep`, those kept longest first; returns its bytes.
+  std::size_t drop_down_to(std::size_t bytes_to_keep, departing_chunks& out);
+  void count(std::size_t chunk_cache_statistics::*what);
+
+  const device_ref device;
+  kept_chunks* const next;
+  alignas(64) mutable std::mutex mutex;  // a cache line of its own
+  chunk_cache_statistics statistics{};
+
+ private:
+  struct position_of {
+    using type = kept_position;
+    kept_position operator()(const kept_chunk& kept) const {
+      const physical_chunk& chunk = kept.chunk;
+      return {chunk.shareable(), chunk.bytes(), chunk.creation_index()};
+    }
+  };
+  kept_chunk& take_out(kept_chunk& kept);
+  void drop(kept_chunk& kept, departing_chunks& out);
+
+  boost::intrusive::set<kept_chunk, boost::intrusive::key_of_value<position_of>> chunks_;
+  boost::intrusive::list<kept_chunk> ages_;  // those recycled first go first
+  std::size_t share_ = 0;                    // of the budget, when it was last looked at
+  std::size_t harmless_ = 0;                 // so many chunks are known not to spend it
+};
+
+}  // namespace hipvmm::detail
