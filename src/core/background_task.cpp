@@ -31,6 +31,8 @@ class background_worker {
         task.due_ = clock::now();
       } else if (task.stage_ == background_task::stage::idle) {
         queue(task, clock::now());
+      } else {
+        task.due_ = std::min(task.due_, clock::now());
       }
     }
     wanted_.notify_one();
@@ -117,6 +119,8 @@ bool background_task::request() noexcept {
   if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
   return submit();
 }
+
+bool background_task::request_now() noexcept { return submit(); }
 
 void background_task::run_again_in(std::chrono::microseconds delay) noexcept {
   background_worker::instance().run_again(*this, background_worker::clock::now() + delay);

@@ -11,8 +11,8 @@ namespace hipvmm::detail {
 
 /// Work that its owner hands, again and again, to the one background worker of the process, which
 /// takes tasks in the order they were submitted. One thread at a time uses a task, but for
-/// request(). What the body writes belongs to the worker while pending(), and to the owner else.
-/// Submitting and settling allocate nothing; the body runs outside locks.
+/// request() and request_now(). What the body writes belongs to the worker while pending(), and to
+/// the owner else. Submitting and settling allocate nothing; the body runs outside locks.
 class background_task : public boost::intrusive::list_base_hook<> {
  public:
   /// `body` runs in the worker, for which background_thread's rules hold: it must not throw.
@@ -28,6 +28,8 @@ class background_task : public boost::intrusive::list_base_hook<> {
   /// Sees to it that the body runs once more from now on, whether it is pending or not; false as
   /// submit(). Thread-safe.
   bool request() noexcept;
+  /// As request(), and the body runs now where run_again_in() has put that off. Thread-safe.
+  bool request_now() noexcept;
   /// For the body: it runs again when `delay` has passed, unless the task is settled before.
   void run_again_in(std::chrono::microseconds delay) noexcept;
   /// Takes the task back if it has not begun, and waits for its end if it has.

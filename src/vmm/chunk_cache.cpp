@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/chunk_cache.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 
 #include <hipvmm/core/error.hpp>
+#include "core/background_task.hpp"
 #include "vmm/kept_chunks.hpp"
+#include "vmm/kept_memory.hpp"
 
 namespace hipvmm {
 
 using detail::departing_chunks;
 using detail::kept_chunks;
+using clock = std::chrono::steady_clock;
 
 namespace {
 
@@ -19,15 +28,25 @@ void add_up(chunk_cache_statistics& sum, const chunk_cache_statistics& each) {
   using figures = chunk_cache_statistics;
   for (const auto figure :
        {&figures::bytes, &figures::chunks, &figures::peak_bytes, &figures::peak_chunks,
-        &figures::hits, &figures::misses, &figures::refused, &figures::dropped})
+        &figures::hits, &figures::misses, &figures::refused, &figures::dropped, &figures::expired})
     sum.*figure += each.*figure;
+}
+
+/// In units of the clock, which hold fewer milliseconds.
+clock::duration age_of(std::chrono::milliseconds retention) noexcept {
+  constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365 * 100};
+  if (retention == chunk_cache::forever) return clock::duration::max();
+  return std::clamp(retention, std::chrono::milliseconds::zero(), longest);
 }
 
 }  // namespace
 
 struct chunk_cache::state {
-  explicit state(std::size_t limit) noexcept : byte_limit{limit} {}
+  enum class lifetime { of_owner, of_process };
+  state(std::size_t limit, std::chrono::milliseconds retention, lifetime ends) noexcept
+      : ends_with{ends}, bounds{limit, age_of(retention)} {}
   ~state() {
+    decay.settle();
     departing_chunks out;
     for_each([&](kept_chunks& each) { each.drop_down_to(0, out); });
     for (kept_chunks* each = first; each != nullptr;) delete std::exchange(each, each->next);
@@ -65,39 +84,102 @@ struct chunk_cache::state {
     if (kept_chunks* const added = find_or_add(device)) return *added;
     throw std::bad_alloc{};
   }
-  /// Gives back to the driver what `wanting` lacks; returns whether anything came back to it since
-  /// `seen`, by this thread or another: the same creation may then succeed.
-  bool give_back(exhausted resource, const kept_chunks& wanting, std::uint64_t seen) {
-    // A thread that finds nothing left to give back waits here for those that are giving it back.
-    const std::lock_guard one_at_a_time{giving_back};
+  /// Releases what `choose(kept_chunks&, departing_chunks&)` drops of each device; returns the sum
+  /// of the bytes that it returns. A thread that finds nothing left to release waits here for those
+  /// that are releasing.
+  template <typename Choose>
+  std::size_t release(Choose choose) {
+    const std::lock_guard one_at_a_time{releasing};
     std::size_t bytes = 0;
     {
       departing_chunks out;
-      for_each([&](kept_chunks& each) {
-        if (&each == &wanting || resource == exhausted::descriptors)
-          bytes += each.drop_down_to(0, out);
-      });
+      for_each([&](kept_chunks& each) { bytes += choose(each, out); });
     }
-    if (bytes != 0) ++times_given_back;
-    return times_given_back != seen;
+    if (bytes != 0) ++times_released;
+    return bytes;
+  }
+  /// Releases what is kept of `device`, or of all devices where the process lacks something.
+  /// Returns whether anything was released since `seen`, by this thread or another.
+  bool release_for(exhausted resource, int device, std::uint64_t seen) {
+    release([&](kept_chunks& each, departing_chunks& out) {
+      const bool helps = resource != exhausted::device_memory || each.device.ordinal() == device;
+      return helps ? each.drop_down_to(0, out) : 0;
+    });
+    return times_released != seen;
+  }
+  void release_expired(clock::time_point now, std::size_t most) {
+    if (!bounds.expire()) return;
+    const clock::time_point limit = now - bounds.age.load();
+    release([&](kept_chunks& each, departing_chunks& out) {
+      return each.drop_expired(limit, most, out);
+    });
+  }
+  /// When the chunk that has been kept longest expires; nothing when none does.
+  [[nodiscard]] std::optional<clock::time_point> next_expiry() const {
+    std::optional<clock::time_point> first_since;
+    for_each([&](const kept_chunks& each) {
+      const auto since = each.oldest();
+      if (since && (!first_since || *since < *first_since)) first_since = since;
+    });
+    if (!first_since || !bounds.expire()) return std::nullopt;
+    return *first_since + bounds.age.load();
+  }
+  /// The body of `decay`: a few chunks at a time, for others wait for the worker too.
+  void release_some_expired() {
+    constexpr std::size_t most_of_each_device = 16;
+    constexpr int wakes_per_retention = 8;
+    release_expired(clock::now(), most_of_each_device);
+    const auto next = next_expiry();
+    if (!next) return;
+    const clock::duration left = *next - clock::now();
+    const clock::duration delay =
+        left <= left.zero() ? left.zero() : std::max(left, bounds.age.load() / wakes_per_retention);
+    decay.run_again_in(std::chrono::ceil<std::chrono::microseconds>(delay));
+  }
+  /// Sees to it that what was kept before this call expires; where no thread can do that, releases
+  /// all of it.
+  void start_decay() {
+    if (!bounds.expire() || decay.request()) return;
+    release([](kept_chunks& each, departing_chunks& out) { return each.drop_down_to(0, out); });
   }
 
+  const lifetime ends_with;
   std::atomic<kept_chunks*> first{nullptr};  // the newest; none is removed
   std::atomic<std::size_t> devices{0};
-  std::atomic<std::size_t> byte_limit;
-  std::atomic<std::uint64_t> times_given_back{0};
+  detail::kept_bounds bounds;
+  std::atomic<std::uint64_t> times_released{0};
   std::mutex adding;
-  // Recursive: a release that fails tells the error handler, which may acquire.
-  std::recursive_mutex giving_back;
+  // Recursive: a release that fails calls the error handler, which may acquire.
+  std::recursive_mutex releasing;
+  detail::background_task decay{[this] { release_some_expired(); }};
 };
+
+namespace {
+
+/// Has the shared cache release everything when the process exits, before HIP ends. Returns false
+/// when that cannot be: then it must keep nothing.
+bool ends_at_exit() {
+  // A child of fork() has this handler and must not call HIP.
+  static const ::pid_t process = ::getpid();
+  static const bool registered = std::atexit([] {
+                                   if (::getpid() == process)
+                                     chunk_cache::shared().set_byte_limit(0);
+                                 }) == 0;
+  return registered;
+}
+
+}  // namespace
 
 chunk_cache& chunk_cache::shared() {
   // Never destroyed: regions of static storage may return chunks while the process exits.
-  static auto& cache = *new chunk_cache{};
+  static auto& cache = *new chunk_cache{
+      std::make_shared<state>(std::numeric_limits<std::size_t>::max(), std::chrono::seconds{1},
+                              state::lifetime::of_process)};
   return cache;
 }
 
-chunk_cache::chunk_cache(std::size_t byte_limit) : state_{std::make_shared<state>(byte_limit)} {}
+chunk_cache::chunk_cache(std::size_t byte_limit, std::chrono::milliseconds retention)
+    : state_{std::make_shared<state>(byte_limit, retention, state::lifetime::of_owner)} {}
 
 chunk_cache::chunk_cache(std::shared_ptr<state> shared) noexcept : state_{std::move(shared)} {}
 
@@ -107,11 +189,11 @@ physical_chunk chunk_cache::acquire(device_ref device, std::size_t bytes, handle
   kept_chunks& cache = state_->of(device);
   if (const auto kept = cache.take(bytes, shareable)) return std::move(kept->chunk);
   while (true) {
-    const std::uint64_t seen = state_->times_given_back;
+    const std::uint64_t seen = state_->times_released;
     try {
       return physical_chunk{device, bytes, shareable};
     } catch (const out_of_memory& error) {
-      if (state_->give_back(error.resource(), cache, seen)) continue;
+      if (state_->release_for(error.resource(), device.ordinal(), seen)) continue;
       cache.count(&chunk_cache_statistics::refused);
       throw;
     }
@@ -129,30 +211,47 @@ void chunk_cache::recycle(physical_chunk chunk) noexcept {
   auto kept =
       std::unique_ptr<detail::kept_chunk>{new (std::nothrow) detail::kept_chunk{std::move(chunk)}};
   if (!kept) return;
-  departing_chunks out;
-  const detail::descriptor_budget budget{state_->devices};
-  if (cache->keep(std::move(kept), state_->byte_limit, budget, out))
-    cache->drop_unless_harmless(budget, out);
+  if (state_->ends_with == state::lifetime::of_process && !ends_at_exit()) return;
+  {
+    departing_chunks out;
+    const detail::descriptor_budget budget{state_->devices};
+    if (cache->keep(std::move(kept), state_->bounds, budget, out))
+      cache->drop_unless_harmless(budget, out);
+  }
+  state_->start_decay();
 }
 
 std::size_t chunk_cache::trim(std::size_t bytes_to_keep) noexcept {
-  departing_chunks out;
-  std::size_t bytes = 0;
-  state_->for_each([&](kept_chunks& each) { bytes += each.drop_down_to(bytes_to_keep, out); });
-  return bytes;
+  return state_->release([&](kept_chunks& each, departing_chunks& out) {
+    return each.drop_down_to(bytes_to_keep, out);
+  });
 }
 
 std::size_t chunk_cache::trim(device_ref device, std::size_t bytes_to_keep) {
-  departing_chunks out;
-  return state_->of(device).drop_down_to(bytes_to_keep, out);
+  const kept_chunks& wanted = state_->of(device);
+  return state_->release([&](kept_chunks& each, departing_chunks& out) {
+    return &each == &wanted ? each.drop_down_to(bytes_to_keep, out) : 0;
+  });
 }
 
 void chunk_cache::set_byte_limit(std::size_t byte_limit) noexcept {
-  state_->byte_limit = byte_limit;
+  state_->bounds.bytes = byte_limit;
   trim(byte_limit);
 }
 
-std::size_t chunk_cache::byte_limit() const noexcept { return state_->byte_limit; }
+std::size_t chunk_cache::byte_limit() const noexcept { return state_->bounds.bytes; }
+
+void chunk_cache::set_retention(std::chrono::milliseconds retention) noexcept {
+  state_->bounds.age = age_of(retention);
+  state_->release_expired(clock::now(), std::numeric_limits<std::size_t>::max());
+  // It may be asleep until what was kept by the former retention expires.
+  if (state_->bounds.expire() && !state_->decay.request_now()) trim();
+}
+
+std::chrono::milliseconds chunk_cache::retention() const noexcept {
+  if (!state_->bounds.expire()) return forever;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(state_->bounds.age.load());
+}
 
 chunk_cache_statistics chunk_cache::statistics() const noexcept {
   chunk_cache_statistics sum{};
@@ -169,4 +268,19 @@ chunk_cache_statistics chunk_cache::statistics(device_ref device) const {
   return cache.statistics;
 }
 
+namespace detail {
+
+std::uint64_t kept_memory::times_released() noexcept {
+  return chunk_cache::shared().state_->times_released;
+}
+
+bool kept_memory::release_for(const out_of_memory& shortage, std::uint64_t seen) noexcept {
+  return chunk_cache::shared().state_->release_for(shortage.resource(), shortage.device(), seen);
+}
+
+void kept_memory::release_expired(chunk_cache& cache, clock::time_point now) noexcept {
+  cache.state_->release_expired(now, std::numeric_limits<std::size_t>::max());
+}
+
+}  // namespace detail
 }  // namespace hipvmm

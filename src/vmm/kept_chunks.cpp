@@ -16,11 +16,11 @@ std::unique_ptr<kept_chunk> kept_chunks::take(std::size_t bytes, handle_type sha
   return std::unique_ptr<kept_chunk>{&take_out(*at)};
 }
 
-bool kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const std::atomic<std::size_t>& limit,
+bool kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
                        const descriptor_budget& budget, departing_chunks& out) {
   const std::lock_guard lock{mutex};
   // Read under the lock: who lowers it trims afterwards, and must not miss this chunk.
-  const std::size_t byte_limit = limit;
+  const std::size_t byte_limit = bounds.byte_limit();
   if (kept->chunk.bytes() > byte_limit) {
     ++statistics.dropped;
     out.add(*kept.release());
@@ -28,6 +28,7 @@ bool kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const std::atomic<std::
   }
   statistics.bytes += kept->chunk.bytes();
   ++statistics.chunks;
+  kept->since = std::chrono::steady_clock::now();
   chunks_.insert(*kept);
   ages_.push_back(*kept.release());
   while (statistics.bytes > byte_limit) drop(ages_.front(), out);
@@ -55,6 +56,23 @@ std::size_t kept_chunks::drop_down_to(std::size_t bytes_to_keep, departing_chunk
   const std::size_t before = statistics.bytes;
   while (statistics.bytes > bytes_to_keep) drop(ages_.front(), out);
   return before - statistics.bytes;
+}
+
+std::size_t kept_chunks::drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
+                                      departing_chunks& out) {
+  const std::lock_guard lock{mutex};
+  const std::size_t before = statistics.bytes;
+  for (; most != 0 && !ages_.empty() && ages_.front().since <= limit; --most) {
+    drop(ages_.front(), out);
+    ++statistics.expired;
+  }
+  return before - statistics.bytes;
+}
+
+std::optional<std::chrono::steady_clock::time_point> kept_chunks::oldest() const {
+  const std::lock_guard lock{mutex};
+  if (ages_.empty()) return std::nullopt;
+  return ages_.front().since;
 }
 
 void kept_chunks::count(std::size_t chunk_cache_statistics::*what) {

@@ -4,11 +4,13 @@
 #include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
+#include <chrono>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -28,6 +30,22 @@ struct kept_position {
 struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_base_hook<> {
   explicit kept_chunk(physical_chunk&& kept) noexcept : chunk{std::move(kept)} {}
   physical_chunk chunk;
+  std::chrono::steady_clock::time_point since;  // when it was recycled
+};
+
+/// How much a chunk_cache keeps of each device, and for how long. Whoever lowers a bound drops
+/// afterwards what exceeds it.
+struct kept_bounds {
+  using duration = std::chrono::steady_clock::duration;
+
+  std::atomic<std::size_t> bytes;
+  std::atomic<duration> age;  // duration::max(): for ever
+
+  /// Most bytes that may be kept now.
+  [[nodiscard]] std::size_t byte_limit() const noexcept {
+    return age.load() > duration::zero() ? bytes.load() : 0;
+  }
+  [[nodiscard]] bool expire() const noexcept { return age.load() != duration::max(); }
 };
 
 /// Chunks on their way back to the driver: released when it dies, which must be outside the lock.
@@ -61,12 +79,18 @@ struct kept_chunks {
   /// A chunk of these properties, or null.
   std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable);
   /// Returns whether what is held now may cost more descriptors than the budget has.
-  bool keep(std::unique_ptr<kept_chunk> kept, const std::atomic<std::size_t>& limit,
+  bool keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
             const descriptor_budget& budget, departing_chunks& out);
   /// Counts the process's descriptors, and drops what exceeds the device's share if half are open.
   void drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out);
   /// Drops what exceeds `bytes_to_keep`, those kept longest first; returns its bytes.
   std::size_t drop_down_to(std::size_t bytes_to_keep, departing_chunks& out);
+  /// Drops at most `most` chunks that were recycled before `limit`, oldest first; returns its
+  /// bytes.
+  std::size_t drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
+                           departing_chunks& out);
+  /// When the chunk was recycled that has been kept longest; nothing when none is kept.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> oldest() const;
   void count(std::size_t chunk_cache_statistics::*what);
 
   const device_ref device;

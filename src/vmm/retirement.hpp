@@ -14,6 +14,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include "vmm/device_work.hpp"
+#include "vmm/kept_memory.hpp"
 #include "vmm/region_state.hpp"
 
 namespace hipvmm::detail {
@@ -102,14 +103,17 @@ class without_reclaim {
 };
 
 /// The result of `make`, which is repeated as long as it runs out of memory, addresses or
-/// descriptors and retired memory comes back.
+/// descriptors and memory comes back: first what chunk_cache::shared() keeps, which costs no wait,
+/// then what is retired.
 template <typename Make>
 auto make_with_reclaim(Make make) -> decltype(make()) {
   for (;;) {
+    const std::uint64_t released = kept_memory::times_released();
     const std::uint64_t seen = retired_so_far();
     try {
       return make();
     } catch (const out_of_memory& shortage) {
+      if (kept_memory::release_for(shortage, released)) continue;
       if (!reclaim_retired(shortage, seen)) throw;
     }
   }

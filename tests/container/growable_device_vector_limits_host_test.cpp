@@ -15,6 +15,7 @@
 #include "support/element.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
+#include "support/shared_cache.hpp"
 
 namespace hipvmm::test::growable_device_vector_limits_host_test {
 namespace {
@@ -120,6 +121,37 @@ TEST_CASE("growable_device_vector: destruction gives all memory and addresses ba
   drain_retired_memory();
   chunk_cache::shared().trim();
   CHECK(live_objects() == before);
+}
+
+TEST_CASE("growable_device_vector: the second that grows alike creates no chunk" *
+          needs_virtual_memory) {
+  const shared_cache_keeps keeps;
+  const auto double_up = [] {
+    device_vector vector;
+    for (std::size_t size = 1; size <= 32; size *= 2) vector.resize_uninitialized(size);
+  };
+  double_up();
+  drain_retired_memory();
+  const call_counter creates{"hipMemCreate"};
+  double_up();
+  CHECK(creates.count() == 0);
+}
+
+TEST_CASE("growable_device_vector: gets what the shared cache keeps when the device is full" *
+          needs_virtual_memory) {
+  const shared_cache_keeps keeps;
+  {
+    device_vector vector;
+    vector.reserve(30);
+  }
+  drain_retired_memory();
+  device_vector vector;
+  vector.reserve(3);
+  CHECK(chunk_cache::shared().statistics().bytes == 30 * 2 * MiB);
+  const physical_chunk rest = leave_free(10);
+  vector.reserve(3 + 35);
+  CHECK(vector.capacity() >= 38);
+  CHECK(chunk_cache::shared().statistics().bytes == 0);
 }
 
 TEST_CASE("growable_device_vector: chunks come from and return to the cache it was given" *

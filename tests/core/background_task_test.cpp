@@ -41,6 +41,26 @@ TEST_CASE("background_task: is pending until its body has ended") {
   }
 }
 
+TEST_CASE("background_task: request_now runs what was put off, request does not") {
+  std::atomic<int> runs{0};
+  std::atomic<bool> again{true};
+  background_task task{[&] {
+    ++runs;
+    if (again) task.run_again_in(std::chrono::hours{1});
+  }};
+  REQUIRE(task.submit());
+  while (runs < 1) std::this_thread::yield();
+  // Whoever comes after it in the queue sees it put off.
+  { const held_worker held; }
+  CHECK(task.request());
+  { const held_worker held; }
+  CHECK(runs == 1);
+  again = false;
+  CHECK(task.request_now());
+  detail::wait_for_background_tasks();
+  CHECK(runs == 2);
+}
+
 TEST_CASE("background_task: settling before it began takes it back") {
   bool ran = false;
   background_task task{[&] { ran = true; }};

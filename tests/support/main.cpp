@@ -12,6 +12,7 @@
 
 #include <hipvmm/core/device.hpp>
 #include <hipvmm/vmm/capability.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 
 namespace {
@@ -21,6 +22,7 @@ struct drain_after_each_case : doctest::IReporter {
   explicit drain_after_each_case(const doctest::ContextOptions&) {}
   void test_case_end(const doctest::CurrentTestCaseStats&) override {
     hipvmm::drain_retired_memory();
+    hipvmm::chunk_cache::shared().trim();
   }
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
@@ -45,6 +47,10 @@ int main(int argc, char** argv) {
     return argument.find("list-test-cases") != std::string_view::npos;
   });
   doctest::Context context{argc, argv};
+  // What a case releases is released, so that it can count what there is. Cases about what is kept
+  // out of the box are run by name, in processes that begin without this.
+  if (std::getenv("HIPVMM_TESTS_KEEP_CHUNKS") == nullptr)
+    hipvmm::chunk_cache::shared().set_byte_limit(0);
   if (!only_lists) {
     try {
       const hipvmm::device_ref device = hipvmm::device_ref::current();

@@ -23,7 +23,8 @@ class device_ref {
   [[nodiscard]] std::string name() const;
   /// Total memory of the device in bytes.
   [[nodiscard]] std::size_t total_memory() const;
-  /// Free memory of the device in bytes at this moment, as hipMemGetInfo reports it.
+  /// Free memory of the device in bytes at this moment, as hipMemGetInfo reports it: what
+  /// chunk_cache::shared() keeps is not free.
   [[nodiscard]] std::size_t free_memory() const;
   /// Tells whether this device can reach `peer`'s memory; a device reaches itself.
   [[nodiscard]] bool can_access_peer(device_ref peer) const;

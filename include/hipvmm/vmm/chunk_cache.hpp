@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 
@@ -9,11 +10,13 @@
 namespace hipvmm {
 
 namespace detail {
+struct kept_memory;
 struct retired_chunks;
-}
+}  // namespace detail
 
 /// What a chunk_cache holds and did. It helps as far as `hits` exceed `misses`; where `dropped`
-/// grows as fast as `misses`, its limit is too low for what the program gives back and wants again.
+/// grows as fast as `misses`, its limit is too low for what the program gives back and wants again,
+/// or, where `expired` does too, its retention too short.
 struct chunk_cache_statistics {
   std::size_t bytes;        ///< bytes held now
   std::size_t chunks;       ///< chunks held now
@@ -22,8 +25,10 @@ struct chunk_cache_statistics {
   std::size_t hits;         ///< acquisitions served from the cache
   std::size_t misses;       ///< acquisitions that had to create a chunk
   std::size_t refused;      ///< of these: for which memory or descriptors were lacking to the end
-  std::size_t dropped;      ///< chunks given back to the driver: shared with another process, over
-                            ///< the byte limit or the descriptor budget, by trim, by a full device
+  std::size_t dropped;      ///< chunks released to the driver: shared with another process, over
+                            ///< the byte limit or the descriptor budget, by trim, by a full device,
+                            ///< expired
+  std::size_t expired;      ///< of these: kept for the retention without being acquired
 };
 
 /// Keeps unmapped chunks for reuse, by device, bytes and handle type, and hands them out in the
@@ -33,11 +38,17 @@ struct chunk_cache_statistics {
 /// about half of the process's limit (`ulimit -n`). Thread-safe; HIP is called outside these locks.
 class chunk_cache {
  public:
-  /// The cache every region of this process uses.
+  /// Keeps chunks until something else than time releases them.
+  static constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
+
+  /// The cache every region of this process uses. It keeps all bytes for one second: free memory of
+  /// the device, which other processes and hipMalloc see, may lack what was released since then.
+  /// `set_byte_limit(0)` turns it off. What the library allocates gets the memory at once.
   [[nodiscard]] static chunk_cache& shared();
 
-  /// A cache of its own that holds at most `byte_limit` bytes of each device; zero keeps nothing.
-  explicit chunk_cache(std::size_t byte_limit = 0);
+  /// A cache of its own that holds at most `byte_limit` bytes of each device, none for longer than
+  /// `retention` without a use; zero for either keeps nothing.
+  explicit chunk_cache(std::size_t byte_limit = 0, std::chrono::milliseconds retention = forever);
   ~chunk_cache();
   chunk_cache(const chunk_cache&) = delete;
   chunk_cache& operator=(const chunk_cache&) = delete;
@@ -61,6 +72,11 @@ class chunk_cache {
   void set_byte_limit(std::size_t byte_limit) noexcept;
   /// Most bytes held of each device.
   [[nodiscard]] std::size_t byte_limit() const noexcept;
+  /// Changes how long a chunk is kept that nobody acquires, of those held too. A thread of the
+  /// library releases a chunk when that time has passed, and at most an eighth of it later.
+  void set_retention(std::chrono::milliseconds retention) noexcept;
+  /// How long a chunk is kept that nobody acquires; `forever` without such a bound.
+  [[nodiscard]] std::chrono::milliseconds retention() const noexcept;
   /// The sums over all devices.
   [[nodiscard]] chunk_cache_statistics statistics() const noexcept;
   /// Those of one device. Throws: std::invalid_argument when there is no such device.
@@ -69,6 +85,7 @@ class chunk_cache {
  private:
   // Memory that was retired may come back after the program's cache is gone.
   friend struct detail::retired_chunks;
+  friend struct detail::kept_memory;
   struct state;
   explicit chunk_cache(std::shared_ptr<state> shared) noexcept;
 
