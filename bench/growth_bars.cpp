@@ -74,6 +74,9 @@ std::vector<bar> judge(const std::vector<measurement>& rows, const settings& cho
       bars.push_back(at_most(each + ": copies by " + method, 0, "", found.copies(each, method)));
   bars.push_back(at_least(std::string{scenario::doubling} + ": vector faster than copy", 20,
                           " times", found.times(scenario::doubling, name::copy, name::vector)));
+  bars.push_back(at_least(std::string{scenario::doubling} + ": vector again faster than copy", 20,
+                          " times",
+                          found.times(scenario::doubling, name::copy, name::vector_again)));
   bars.push_back(at_most(std::string{scenario::doubling} + ": peak of vector beside final size",
                          1.002, " times", found.peak(scenario::doubling, name::vector)));
   bars.push_back(at_least(steps + ": vector exact faster than copy", 200, " times",

@@ -44,6 +44,7 @@ inline constexpr const char* exact_vector = "vector exact";
 inline constexpr const char* vector = "vector";
 inline constexpr const char* cached_region = "region cached";
 inline constexpr const char* cached_vector = "vector exact cached";
+inline constexpr const char* vector_again = "vector again";
 inline constexpr const char* ahead = "vector ahead";
 inline constexpr const char* ahead_no_pause = "vector ahead no pause";
 inline constexpr const char* copy = "copy";

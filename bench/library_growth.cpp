@@ -43,23 +43,30 @@ class grown_vector final : public grower {
   hipvmm::growable_device_vector<unsigned char> vector_;
 };
 
+void grow_through(grower& growing, const std::vector<std::size_t>& sizes) {
+  for (const std::size_t size : sizes) growing.grow(size);
+}
+
+/// Throws unless `cache` keeps the chunks of a growth to `bytes`, and perhaps slack.
+void require_kept(const hipvmm::chunk_cache& cache, hipvmm::device_ref device, std::size_t bytes) {
+  const std::size_t kept = cache.statistics(device).bytes;
+  if (kept < bytes)
+    throw std::runtime_error{"the chunk cache kept " + hipvmm::format_bytes(kept) + " of " +
+                             hipvmm::format_bytes(bytes) +
+                             ", so that growth would create chunks anew"};
+}
+
 using make_with_cache = std::function<std::unique_ptr<grower>(hipvmm::chunk_cache&)>;
 
 /// Grows once before it is handed out, so that all later chunks are in the cache.
 class grown_again final : public grower {
  public:
-  grown_again(const std::vector<std::size_t>& sizes, const make_with_cache& make)
+  grown_again(hipvmm::device_ref device, const std::vector<std::size_t>& sizes,
+              const make_with_cache& make)
       : cache_{sizes.back()} {
-    {
-      const std::unique_ptr<grower> first = make(cache_);
-      for (const std::size_t size : sizes) first->grow(size);
-    }
+    grow_through(*make(cache_), sizes);
     hipvmm::drain_retired_memory();
-    const std::size_t kept = cache_.statistics().bytes;
-    if (kept != sizes.back())
-      throw std::runtime_error{"the chunk cache kept " + hipvmm::format_bytes(kept) + " of " +
-                               hipvmm::format_bytes(sizes.back()) +
-                               ", so that growth would create chunks anew"};
+    require_kept(cache_, device, sizes.back());
     growing_ = make(cache_);
   }
   void grow(std::size_t bytes) override { growing_->grow(bytes); }
@@ -85,18 +92,26 @@ std::unique_ptr<grower> make_vector(hipvmm::device_ref device,
 
 std::unique_ptr<grower> make_cached_region(hipvmm::device_ref device,
                                            const std::vector<std::size_t>& sizes) {
-  return std::make_unique<grown_again>(sizes, [&](hipvmm::chunk_cache& cache) {
+  return std::make_unique<grown_again>(device, sizes, [&](hipvmm::chunk_cache& cache) {
     return std::make_unique<grown_region>(device, sizes.back(), std::nullopt, &cache);
   });
 }
 
 std::unique_ptr<grower> make_cached_vector(hipvmm::device_ref device,
                                            const std::vector<std::size_t>& sizes) {
-  return std::make_unique<grown_again>(sizes, [&](hipvmm::chunk_cache& cache) {
+  return std::make_unique<grown_again>(device, sizes, [&](hipvmm::chunk_cache& cache) {
     hipvmm::growth_options options = exact_steps();
     options.chunks.cache = &cache;
     return make_vector(device, options);
   });
+}
+
+std::unique_ptr<grower> make_vector_again(hipvmm::device_ref device,
+                                          const std::vector<std::size_t>& sizes) {
+  grow_through(*make_vector(device), sizes);
+  hipvmm::drain_retired_memory();
+  require_kept(hipvmm::chunk_cache::shared(), device, sizes.back());
+  return make_vector(device);
 }
 
 hipvmm::growth_options exact_steps() {

@@ -21,6 +21,12 @@ namespace bench {
                                                   const hipvmm::growth_options& options = {},
                                                   std::optional<hipvmm::device_ref> peer = {});
 
+/// As make_vector without options, in a program that has grown such a vector through `sizes` a
+/// moment ago and set nothing: chunk_cache::shared() keeps what that one released. Throws:
+/// std::runtime_error when the cache did not keep it.
+[[nodiscard]] std::unique_ptr<grower> make_vector_again(hipvmm::device_ref device,
+                                                        const std::vector<std::size_t>& sizes);
+
 /// One chunk of exactly the missing bytes for each step, as the raw calls make theirs.
 [[nodiscard]] hipvmm::growth_options exact_steps();
 

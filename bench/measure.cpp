@@ -9,6 +9,7 @@
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/stream.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 
 namespace bench {
@@ -20,6 +21,7 @@ std::vector<double> run_alone(const method& each, hipvmm::device_ref device, mem
   const hipvmm::scoped_device scope{device};
   std::vector<double> seconds = each.run(probe);
   hipvmm::drain_retired_memory();
+  hipvmm::chunk_cache::shared().trim();
   device.synchronize();
   return seconds;
 }
