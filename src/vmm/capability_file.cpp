@@ -107,11 +107,27 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
-/// Makes the folder and those above it that are missing, for the user alone.
-bool make_folder(const std::filesystem::path& folder) {
-  if (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return true;
-  return errno == ENOENT && folder.has_relative_path() && make_folder(folder.parent_path()) &&
-         (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST);
+/// Why this user must make nothing in a folder; empty where he may. A program that root runs for a
+/// user (sudo) finds that user's folders, and would leave in them what he cannot change.
+std::string why_not_ours(const std::filesystem::path& folder, const struct stat& found) {
+  const bool is_for_everybody = (found.st_mode & S_ISVTX) != 0 && (found.st_mode & S_IWOTH) != 0;
+  if (!S_ISDIR(found.st_mode)) return folder.string() + " is no folder";
+  if (found.st_uid == ::geteuid() || is_for_everybody) return {};
+  return folder.string() + " belongs to user " + std::to_string(found.st_uid) +
+         ", not to this one, " + std::to_string(::geteuid());
+}
+
+/// Makes the folder and at most `above` missing ones over it, for the user alone, in a folder that
+/// is his. Returns why it could not; empty where it is there.
+std::string make_folder(const std::filesystem::path& folder, int above) {
+  struct stat found {};
+  if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);
+  if (errno != ENOENT) return folder.string() + ": " + error_text();
+  if (above < 0) return folder.string() + " does not exist";
+  const std::string why_not = make_folder(folder.parent_path(), above - 1);
+  if (!why_not.empty()) return why_not;
+  if (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return {};
+  return folder.string() + ": " + error_text();
 }
 
 std::string text_of(const capability::record& found) {
@@ -155,9 +171,12 @@ std::optional<capability::record> read_record(const std::string& path, const std
 }
 
 std::string write_record(const std::string& path, const capability::record& found) {
+  // Missing may be the folder for hipvmm and the cache that it is in, and nothing above.
+  constexpr int cache_folder = 1;
+  const std::string no_folder =
+      make_folder(std::filesystem::path{path}.parent_path(), cache_folder);
+  if (!no_folder.empty()) return "its folder cannot be made: " + no_folder;
   std::string temporary = path + ".XXXXXX";
-  if (!make_folder(std::filesystem::path{path}.parent_path()))
-    return "its folder cannot be made: " + error_text();
   // Readable and writable for the user alone.
   const file_descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (file.get() < 0) return "a file beside " + path + " cannot be made: " + error_text();

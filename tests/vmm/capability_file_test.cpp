@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
@@ -149,6 +150,45 @@ TEST_CASE("capability file: neither links nor folders are followed") {
   std::filesystem::remove(kept.path);
   std::filesystem::create_directory(kept.path);
   check_ignored(kept, "it is no regular file");
+}
+
+TEST_CASE("capability file: no folder above the cache's own is made") {
+  const temporary_folder folder;
+  const std::filesystem::path path = folder.path() / "home" / ".cache" / "hipvmm" / "record.txt";
+  const std::string why = write_record(path.string(), some_record());
+  CHECK_MESSAGE(
+      why.find((folder.path() / "home").string() + " does not exist") != std::string::npos, why);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+/// A folder of another user, whatever this one may.
+struct foreign_folder {
+  foreign_folder() {
+    if (::geteuid() != 0) return;
+    REQUIRE(::chown(mine.path().c_str(), 65534, 65534) == 0);
+    path = mine.path();
+  }
+  temporary_folder mine;
+  std::filesystem::path path = "/usr";
+};
+
+TEST_CASE("capability file: nothing is written where the folder belongs to another user") {
+  const foreign_folder foreign;
+  for (const char* below : {"", "hipvmm", ".cache/hipvmm"}) {
+    CAPTURE(below);
+    const std::filesystem::path path = foreign.path / below / "record.txt";
+    const std::string why = write_record(path.string(), some_record());
+    CHECK_MESSAGE(why.find(foreign.path.string() + " belongs to user ") != std::string::npos, why);
+    CHECK_FALSE(std::filesystem::exists(path));
+  }
+  CHECK((foreign.path == "/usr" || std::filesystem::is_empty(foreign.path)));
+}
+
+TEST_CASE("capability file: is written below a folder where everybody may make his own") {
+  const foreign_folder foreign;
+  if (::geteuid() == 0) REQUIRE(::chmod(foreign.path.c_str(), 01777) == 0);
+  const std::filesystem::path shared = ::geteuid() == 0 ? foreign.path : foreign.mine.path();
+  CHECK(write_record((shared / "cache" / "hipvmm" / "record.txt").string(), some_record()) == "");
 }
 
 TEST_CASE("capability file: one that cannot be written is told of, and leaves nothing") {
