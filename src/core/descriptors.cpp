@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
@@ -44,6 +46,19 @@ void require_open_descriptor(int descriptor, const char* what) {
   throw std::invalid_argument{std::string{what} + " from descriptor " + std::to_string(descriptor) +
                               ", which is not open in this process: pass one that was received "
                               "from the exporting process or inherited, before it is closed"};
+}
+
+std::optional<std::size_t> bytes_behind(int descriptor) noexcept {
+  struct stat about {};
+  if (::fstat(descriptor, &about) == 0 && about.st_size > 0)
+    return static_cast<std::size_t>(about.st_size);
+  if (S_ISREG(about.st_mode)) return std::nullopt;
+  // Older kernels give a dma-buf no size but let seek to its end. It has no position to ask for.
+  const ::off_t before = ::lseek(descriptor, 0, SEEK_CUR);
+  const ::off_t end = ::lseek(descriptor, 0, SEEK_END);
+  if (end <= 0) return std::nullopt;
+  ::lseek(descriptor, before > 0 ? before : 0, SEEK_SET);
+  return static_cast<std::size_t>(end);
 }
 
 }  // namespace hipvmm::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 namespace hipvmm::detail {
 
@@ -20,5 +21,10 @@ bool half_of_descriptors_used() noexcept;
 /// Throws std::invalid_argument unless `descriptor` is open in this process. `what` begins the
 /// message, such as "the import of a chunk". ROCm 6.4 crashes on a number that is no descriptor.
 void require_open_descriptor(int descriptor, const char* what);
+
+/// Bytes of the memory or file behind `descriptor`; nothing where the system does not report them.
+/// Linux does for a dma-buf, which AMD's runtime exports, and for a memfd; not for what NVIDIA's
+/// driver exports. Leaves the position in the file as it is.
+std::optional<std::size_t> bytes_behind(int descriptor) noexcept;
 
 }  // namespace hipvmm::detail

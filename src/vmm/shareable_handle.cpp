@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -42,11 +43,25 @@ shareable_handle& shareable_handle::operator=(shareable_handle&& other) noexcept
 }
 
 namespace detail {
+namespace {
+
+/// Whoever maps the chunk maps as many bytes as the sender says.
+void require_bytes_behind(const shareable_handle& handle) {
+  const std::optional<std::size_t> present = bytes_behind(handle.get());
+  if (!present || handle.bytes() <= *present) return;
+  throw std::invalid_argument{"the import of a chunk of " + std::to_string(handle.bytes()) +
+                              " bytes from descriptor " + std::to_string(handle.get()) +
+                              ", behind which are " + std::to_string(*present) +
+                              ": pass the size of the chunk that was exported"};
+}
+
+}  // namespace
 
 physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
                                device_ref device) {
   if (handle.empty()) throw std::invalid_argument{"the import of an empty handle"};
   require_open_descriptor(handle.get(), "the import of a chunk");
+  require_bytes_behind(handle);
   // ROCm gives an imported chunk the calling thread's device.
   const scoped_device scope{device};
   int descriptor = handle.get();

@@ -76,6 +76,32 @@ TEST_CASE("import_chunk: an empty handle throws invalid_argument") {
                   std::invalid_argument);
 }
 
+TEST_CASE("import_chunk: a size beyond what the descriptor holds is refused and named") {
+  physical_chunk chunk = shareable_chunk();
+  shareable_handle exported{chunk};
+  if (::lseek(exported.get(), 0, SEEK_END) <= 0) {
+    MESSAGE("skipped: the system does not report how much memory the descriptor holds");
+    return;
+  }
+  const shareable_handle received{exported.release(), chunk.bytes() + granule()};
+  try {
+    static_cast<void>(import_chunk(received, first_device));
+    FAIL("the import succeeded");
+  } catch (const std::invalid_argument& error) {
+    const std::string what = error.what();
+    CHECK(what.find(std::to_string(chunk.bytes() + granule())) != std::string::npos);
+    CHECK(what.find(std::to_string(chunk.bytes())) != std::string::npos);
+  }
+}
+
+TEST_CASE("import_chunk: leaves the position in the file, which the sender shares, where it was") {
+  physical_chunk chunk = shareable_chunk();
+  const shareable_handle exported{chunk};
+  const ::off_t before = ::lseek(exported.get(), 0, SEEK_CUR);
+  static_cast<void>(import_chunk(exported, first_device));
+  CHECK(::lseek(exported.get(), 0, SEEK_CUR) == before);
+}
+
 TEST_CASE("import_chunk: an unknown device throws invalid_argument") {
   physical_chunk chunk = shareable_chunk();
   const shareable_handle handle{chunk};

@@ -20,7 +20,8 @@ class shareable_handle {
   /// handle_type::posix_fd; out_of_memory when the process has no descriptor left.
   explicit shareable_handle(physical_chunk& chunk);
   /// Takes ownership of a descriptor received from another process; `bytes` is the chunk's size,
-  /// which the sender must say: HIP cannot tell it from the descriptor.
+  /// which the sender must say: HIP cannot tell it from the descriptor. An import refuses more than
+  /// the system knows to be behind the descriptor.
   shareable_handle(int descriptor, std::size_t bytes) noexcept
       : descriptor_{descriptor}, bytes_{bytes} {}
   ~shareable_handle();
@@ -45,8 +46,9 @@ class shareable_handle {
 
 /// Makes the exported memory usable in this process as a chunk of `device`. `handle` stays owned by
 /// the caller and may be closed afterwards.
-/// Throws: std::invalid_argument when `handle` is empty or names no open descriptor; out_of_memory
-/// when the process has no descriptor left; hip_error when HIP refuses it.
+/// Throws: std::invalid_argument when `handle` is empty, names no open descriptor, or claims more
+/// bytes than the system reports behind it (a dma-buf's or memfd's size; NVIDIA's driver gives
+/// none); out_of_memory when the process has no descriptor left; hip_error when HIP refuses it.
 [[nodiscard]] physical_chunk import_chunk(const shareable_handle& handle, device_ref device);
 
 }  // namespace hipvmm
