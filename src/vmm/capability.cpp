@@ -53,6 +53,18 @@ void capability::record::set(trait which, finding what, std::string reason, stan
   standings[index_of(which)] = holds;
 }
 
+void capability::record::set_until(trait which, finding what, std::string reason,
+                                   std::int64_t seconds) {
+  set(which, what, std::move(reason), standing::dated);
+  until[index_of(which)] = seconds;
+}
+
+std::int64_t detail::seconds_now() noexcept {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 bool capability::record::is_open() const noexcept {
   if (findings[index_of(trait::virtual_memory)] == finding::no) return false;
   return std::find(standings.begin(), standings.end(), standing::open) != standings.end();

@@ -8,6 +8,8 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <stdexcept>
 #include <string_view>
@@ -23,6 +25,8 @@ namespace {
 
 constexpr std::string_view header = "hipvmm capability record, format 1\n";
 constexpr std::string_view subject_key = "subject=";
+// Before a line that holds until then: the time in seconds and a space.
+constexpr std::string_view until_mark = "until ";
 // Cut off, a file lacks its last line.
 constexpr std::string_view last_line = "end\n";
 // Some tens of lines; what is larger is none of ours.
@@ -71,6 +75,23 @@ std::string read_all(int descriptor) {
   }
 }
 
+/// What follows the mark in `line`: a finding that counts until its time has passed.
+void read_dated(std::string_view line, capability::record& found) {
+  std::int64_t until = 0;
+  const std::string_view text = line.substr(until_mark.size());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), until);
+  const auto digits = static_cast<std::size_t>(end - text.data());
+  if (error != std::errc{} || digits == text.size() || text[digits] != ' ')
+    throw std::invalid_argument{"\"" + std::string{line.substr(0, 200)} +
+                                "\" holds until no time in seconds"};
+  capability::record dated;
+  read_line(text.substr(digits + 1), keys::all, standing::dated, {}, dated);
+  if (until <= seconds_now()) return;
+  for (std::size_t i = 0; i < trait_count; ++i)
+    if (dated.standings[i] == standing::dated)
+      found.set_until(static_cast<trait>(i), dated.findings[i], dated.reasons[i], until);
+}
+
 /// Throws: std::invalid_argument saying what is wrong with the text.
 capability::record parse(std::string_view text, const std::string& subject) {
   if (!text.starts_with(header))
@@ -88,6 +109,8 @@ capability::record parse(std::string_view text, const std::string& subject) {
       if (found.subject != subject)
         throw std::invalid_argument{"it is about \"" + found.subject + "\", and this is \"" +
                                     subject + "\""};
+    } else if (line.starts_with(until_mark)) {
+      read_dated(line, found);
     } else {
       read_line(line, keys::all, standing::lasting, {}, found);
     }
@@ -133,8 +156,12 @@ std::string make_folder(const std::filesystem::path& folder, int above) {
 std::string text_of(const capability::record& found) {
   std::string text{header};
   text.append(subject_key).append(found.subject).append("\n");
-  for (std::size_t i = 0; i < trait_count; ++i)
-    if (found.standings[i] == standing::lasting) text += line_of(found, static_cast<trait>(i));
+  for (std::size_t i = 0; i < trait_count; ++i) {
+    if (found.standings[i] == standing::dated)
+      text.append(until_mark).append(std::to_string(found.until[i])).append(" ");
+    if (found.standings[i] == standing::dated || found.standings[i] == standing::lasting)
+      text += line_of(found, static_cast<trait>(i));
+  }
   return text.append(number_lines_of(found)).append(last_line);
 }
 

@@ -25,8 +25,8 @@ enum class file_owner {
 std::optional<capability::record> read_record(const std::string& path, const std::string& subject,
                                               file_owner whose);
 
-/// Writes what is lasting in `found`, by a temporary file and a rename, so that readers see a whole
-/// file. Returns why it could not be done; empty where it was.
+/// Writes what is lasting or dated in `found`, by a temporary file and a rename, so that readers
+/// see a whole file. Returns why it could not be done; empty where it was.
 std::string write_record(const std::string& path, const capability::record& found);
 
 }  // namespace hipvmm::detail

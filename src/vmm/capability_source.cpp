@@ -93,7 +93,8 @@ void look_with(const copy_kernel& kernel, device_ref device, record& found) {
 /// What of a record may be kept on disk, to see whether probes have added to it.
 std::size_t lasting_count(const record& found) {
   std::size_t count = found.descriptors_per_chunk >= 0 ? 1 : 0;
-  for (const standing each : found.standings) count += each == standing::lasting ? 1U : 0U;
+  for (const standing each : found.standings)
+    count += each == standing::lasting || each == standing::dated ? 1U : 0U;
   return count;
 }
 
@@ -111,8 +112,8 @@ std::optional<record> read_kept(const capability_request& request, const std::st
   return read_record(path, subject, file_owner::cache);
 }
 
-/// Puts what is lasting on disk. Returns where that was done, or why not, to be added to the
-/// origin.
+/// Puts what is lasting or dated on disk. Returns where that was done, or why not, to be added to
+/// the origin.
 std::string keep(const record& found) {
   if (found.from_named_file)
     return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";

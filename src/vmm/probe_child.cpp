@@ -2,11 +2,15 @@
 #include "vmm/probe_child.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "vmm/capability_subject.hpp"
 #include "vmm/capability_text.hpp"
@@ -21,6 +25,7 @@ constexpr std::string_view subject_mark = "subject ";
 constexpr std::string_view begin_mark = "begin ";
 constexpr std::string_view end_mark = "end";
 constexpr std::string_view open_mark = "open ";
+constexpr std::string_view ended_mark = "ended ";
 
 const probe* probe_named(std::string_view name) {
   for (const probe& each : all_probes())
@@ -38,9 +43,9 @@ class conversation {
  public:
   conversation(device_ref device, capability::record& found, const std::string& program,
                const std::string& without)
-      : found_{found}, child_{program, {std::to_string(device.ordinal()), "--without", without}} {}
+      : found_{found}, child_{program, arguments(device, without)} {}
 
-  enum class result { done, broke_in_probe, ended_from_outside, useless };
+  enum class result { done, broke_in_probe, silent_in_probe, ended_from_outside, useless };
   result hold(std::chrono::milliseconds patience) {
     std::string line;
     for (;;) {
@@ -50,13 +55,14 @@ class conversation {
         if (done_) return result::done;
         continue;
       }
-      const probe_process::ending how = child_.end();
+      const probe_process::ending seen = child_.end();
+      const probe_process::ending how = said_end_.value_or(seen);
       what_ = how.how;
-      if (got == probe_process::reading::late)
-        what_ = "did nothing for " + std::to_string(patience.count()) + " ms";
+      const bool is_late = got == probe_process::reading::late;
+      if (is_late) what_ = "did nothing for " + std::to_string(patience.count()) + " ms";
       if (begun_ == nullptr) return result::useless;
-      return got == probe_process::reading::end && how.from_outside ? result::ended_from_outside
-                                                                    : result::broke_in_probe;
+      if (is_late) return result::silent_in_probe;
+      return how.from_outside ? result::ended_from_outside : result::broke_in_probe;
     }
   }
   [[nodiscard]] const probe* begun() const noexcept { return begun_; }
@@ -64,6 +70,11 @@ class conversation {
   [[nodiscard]] const std::string& what() const noexcept { return what_; }
 
  private:
+  static std::vector<std::string> arguments(device_ref device, const std::string& without) {
+    std::vector<std::string> result{std::to_string(device.ordinal()), "--without", without};
+    if (!probe_process::sees_ends()) result.emplace_back(watch_option);
+    return result;
+  }
   bool take(std::string_view line) {
     const auto after = [line](std::string_view mark) { return line.substr(mark.size()); };
     if (line.starts_with(subject_mark)) {
@@ -75,6 +86,11 @@ class conversation {
       begun_ = probe_named(after(begin_mark));
     } else if (line == end_mark) {
       done_ = true;
+    } else if (line.starts_with(ended_mark)) {
+      int status = 0;
+      const std::string_view text = after(ended_mark);
+      std::from_chars(text.data(), text.data() + text.size(), status);
+      said_end_ = probe_process::ending_of(status);
     } else if (line.starts_with(open_mark)) {
       read_line(after(open_mark), keys::all, standing::open, {}, found_);
     } else {
@@ -90,18 +106,22 @@ class conversation {
   probe_process child_;
   const probe* begun_ = nullptr;
   bool done_ = false;
+  std::optional<probe_process::ending> said_end_;
   std::string what_;
 };
 
 /// What was killed from outside has said nothing about the device: it is not asked again while this
-/// process lives, and by the next one.
+/// process lives, and by the next one. What was silent may hang, or be starved by a busy machine.
 void note_broken(const probe& broken, capability::record& found, const std::string& how,
-                 bool from_outside) {
+                 conversation::result came) {
+  constexpr std::int64_t hour = 3600;
   const std::string what = "the process that probed it " + how;
   for (std::size_t i = 0; i < broken.count; ++i) {
     const auto which = static_cast<trait>(index_of(broken.first) + i);
-    if (from_outside) {
+    if (came == conversation::result::ended_from_outside) {
       found.set(which, finding::unknown, "not found out: " + what, standing::passing);
+    } else if (came == conversation::result::silent_in_probe) {
+      found.set_until(which, finding::no, what, seconds_now() + hour);
     } else {
       found.set(which, finding::no, what, standing::lasting);
     }
@@ -116,16 +136,29 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
   std::string asked = ",";
   for (const probe& each : all_probes())
     if (!each.is_open(found)) asked.append(each.name).append(",");
-  for (int children = 1; children <= most_children; ++children) {
+  const probe* silent = nullptr;  // to be asked once more
+  std::string before;
+  for (int broke = 0; broke < most_children;) {
     try {
       conversation talk{device, found, program, asked};
-      const conversation::result came = talk.hold(patience);
+      const conversation::result came = talk.hold(silent == nullptr ? patience : 2 * patience);
       if (came == conversation::result::done) return {};
       if (came == conversation::result::useless) return program + " " + talk.what();
       const probe& broken = *talk.begun();
+      if (came == conversation::result::silent_in_probe && silent == nullptr) {
+        silent = &broken;
+        before = talk.what();
+        continue;
+      }
+      const bool is_again = came == conversation::result::silent_in_probe && silent == &broken;
+      silent = nullptr;
+      ++broke;
       // Unless it had answered, and the process broke between two probes.
       if (broken.is_open(found))
-        note_broken(broken, found, talk.what(), came == conversation::result::ended_from_outside);
+        note_broken(broken, found,
+                    talk.what() + (is_again ? ", and before" + before.substr(before.find(" for"))
+                                            : std::string{}),
+                    came);
       asked.append(broken.name).append(",");
       for (const probe& each : all_probes())
         if (!each.is_open(found) && !lists(asked, each.name)) asked.append(each.name).append(",");
@@ -144,6 +177,11 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
                     " processes that probed ended one after another",
                 standing::passing);
   return {};
+}
+
+void say_end_of_child(int status) {
+  std::printf("%s%d\n", std::string{ended_mark}.c_str(), status);
+  std::fflush(stdout);
 }
 
 namespace {
@@ -169,6 +207,7 @@ void run_as_child(device_ref device, const std::string& without) {
       case standing::open:
         return say(std::string{open_mark} + line_of(found, which));
       case standing::passing:
+      case standing::dated:
         return say("passing " + line_of(found, which));
       case standing::lasting:
         return say(line_of(found, which));

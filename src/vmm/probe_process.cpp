@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -94,10 +95,11 @@ class descriptor_pair {
   std::array<int, 2> ends_{-1, -1};
 };
 
-/// Those that people, shells and a system that is short of memory send. What a probe does itself
-/// ends in others.
-bool comes_from_outside(int signal) {
-  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+/// What a program brings about itself. People, shells, limits and a system that is short of memory
+/// send others.
+bool is_crash(int signal) {
+  constexpr std::array crashes{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
+  return std::find(crashes.begin(), crashes.end(), signal) != crashes.end();
 }
 
 }  // namespace
@@ -175,11 +177,23 @@ probe_process::ending probe_process::end() {
                                     " hangs in the driver, does not die of SIGKILL and stays");
     return {"hangs in the driver"};
   }
-  // The application may ignore SIGCHLD, or wait for all children: then nobody knows.
-  if (reaped < 0) return {"ended"};
+  if (reaped < 0)
+    return {
+        "ended, nobody knows how, for the application ignores SIGCHLD or waits for all children",
+        true};
+  return ending_of(status);
+}
+
+bool probe_process::sees_ends() noexcept {
+  struct sigaction now {};
+  return ::sigaction(SIGCHLD, nullptr, &now) != 0 ||
+         (now.sa_handler != SIG_IGN && (now.sa_flags & SA_NOCLDWAIT) == 0);
+}
+
+probe_process::ending probe_process::ending_of(int status) {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    const bool outside = comes_from_outside(signal);
+    const bool outside = !is_crash(signal);
     return {std::string{outside ? "was ended from outside" : "crashed"} + " by signal " +
                 std::to_string(signal) + " (" + ::strsignal(signal) + ")",
             outside};

@@ -31,6 +31,10 @@ class probe_process {
   };
   /// Kills the program unless it has ended, and says how it ended.
   ending end();
+  /// How a process ended whose status wait() returned.
+  static ending ending_of(int status);
+  /// Whether the system reports ends of children: not while SIGCHLD is ignored.
+  static bool sees_ends() noexcept;
 
  private:
   pid_t process_ = -1;

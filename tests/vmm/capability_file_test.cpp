@@ -84,6 +84,34 @@ TEST_CASE("capability file: what is lasting is read as it was written") {
   CHECK(read->standings[index_of(trait::peer_access)] == standing::open);
 }
 
+TEST_CASE("capability file: what holds until a time is read until then") {
+  const temporary_folder folder;
+  const std::string path = (folder.path() / "record.txt").string();
+  capability::record written = some_record();
+  const std::int64_t now = detail::seconds_now();
+  written.set_until(trait::host_access, finding::no, "it was silent", now + 3600);
+  written.set_until(trait::peer_copies, finding::no, "it was silent", now - 1);
+  REQUIRE(write_record(path, written).empty());
+  const auto read = read_record(path, subject, file_owner::cache);
+  REQUIRE(read);
+  constexpr std::size_t at = index_of(trait::host_access);
+  CHECK(read->findings[at] == finding::no);
+  CHECK(read->reasons[at] == "it was silent");
+  CHECK(read->standings[at] == standing::dated);
+  CHECK(read->until[at] == now + 3600);
+  // The time has passed: asked again.
+  CHECK(read->standings[index_of(trait::peer_copies)] == standing::open);
+  CHECK(read->findings[index_of(trait::peer_copies)] == finding::unknown);
+}
+
+TEST_CASE("capability file: a time that makes no sense is ignored with a warning") {
+  const kept_record kept;
+  std::string text = content_of(kept.path);
+  text.replace(text.find("virtual_memory=yes"), 0, "until soon ");
+  write_content(kept.path, text);
+  check_ignored(kept, "until soon virtual_memory=yes");
+}
+
 TEST_CASE("capability file: is the user's alone, in folders that are too") {
   const kept_record kept;
   const auto mode_of = [](const std::filesystem::path& path) {
