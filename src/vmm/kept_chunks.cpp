@@ -34,7 +34,10 @@ bool kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& boun
   while (statistics.bytes > byte_limit) drop(ages_.front(), out);
   statistics.peak_bytes = std::max(statistics.peak_bytes, statistics.bytes);
   statistics.peak_chunks = std::max(statistics.peak_chunks, statistics.chunks);
-  if (budget.share != share_) share_ = harmless_ = budget.share;
+  if (budget.share != share_) {
+    share_ = budget.share;
+    harmless_ = budget.first_count();
+  }
   return statistics.chunks > harmless_;
 }
 
@@ -46,9 +49,11 @@ void kept_chunks::drop_unless_harmless(const descriptor_budget& budget, departin
     harmless_ = statistics.chunks + (budget.limit / 2 - open) / budget.devices;
     return;
   }
-  harmless_ = budget.share;
+  const std::size_t others = open - std::min(open, statistics.chunks);
+  const std::size_t most = budget.share_beside(others);
+  harmless_ = std::max(most, budget.uncounted());
   // An eighth more than need be, so that not every recycled chunk leads to a count.
-  while (statistics.chunks > budget.share - budget.share / 8) drop(ages_.front(), out);
+  while (statistics.chunks > most - most / 8) drop(ages_.front(), out);
 }
 
 std::size_t kept_chunks::drop_down_to(std::size_t bytes_to_keep, departing_chunks& out) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
@@ -62,12 +63,22 @@ class departing_chunks {
 };
 
 /// Kept chunks may spend half of the process's descriptors, if they cost any; the other half is for
-/// chunks in use and for the program's own files, which fail less gracefully. Each device has an
-/// equal share, so that none pushes out what another holds.
+/// chunks in use and for the program's own files, which fail less gracefully. Where those need more
+/// than half, kept chunks leave about a quarter free. Each device has an equal share, so that none
+/// pushes out what another holds.
 struct descriptor_budget {
   std::size_t devices;
   std::size_t limit = descriptor_limit();
   std::size_t share = limit / 2 / devices;
+
+  /// What one device may keep where `others` are open that its kept chunks do not cost.
+  [[nodiscard]] std::size_t share_beside(std::size_t others) const noexcept {
+    const std::size_t most_open = limit - limit / 4;
+    return std::min(share, (most_open - std::min(most_open, others)) / devices);
+  }
+  // Counting costs a system call for each descriptor, so few chunks are kept without.
+  [[nodiscard]] std::size_t first_count() const noexcept { return share / 4; }
+  [[nodiscard]] std::size_t uncounted() const noexcept { return share / 16; }
 };
 
 /// What a chunk_cache holds of one device. What follows the mutex is guarded by it; what precedes

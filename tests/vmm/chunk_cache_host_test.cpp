@@ -10,6 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "core/descriptors.hpp"
 #include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
@@ -178,6 +179,19 @@ TEST_CASE("chunk_cache: a limit of descriptors that the program lowers holds fro
   cache.recycle(cache.acquire(first_device, 2 * granule(), handle_type::none));
   CHECK(cache.statistics().chunks <= 40);
   CHECK(cache.statistics().chunks > 20);
+}
+
+TEST_CASE("chunk_cache: leaves a quarter of the descriptors to a program that has many open") {
+  chunk_cache cache{GiB};
+  const std::size_t most = 4 * (lowest_free_descriptor() + 50);
+  const descriptor_limit limit{most};
+  std::vector<physical_chunk> in_use;
+  while (lowest_free_descriptor() < most * 6 / 10)
+    in_use.push_back(cache.acquire(first_device, granule(), handle_type::posix_fd));
+  fill(cache, first_device, most * 3 / 10, handle_type::posix_fd);
+  CHECK(cache.statistics().chunks > 0);
+  // About a quarter: a 32nd is not counted for each chunk.
+  CHECK(detail::free_descriptors(most, most) >= most / 4 - most / 32);
 }
 
 TEST_CASE("chunk_cache: each device has a share of the descriptors") {
