@@ -8,6 +8,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "core/descriptors.hpp"
 #include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -35,6 +36,11 @@ void check_descriptors_are_named(Operation operation) {
     CHECK(text.find("granule_bytes") != std::string::npos);
   }
   CHECK(live_objects() == before);
+}
+
+TEST_CASE("shareable_handle: the descriptor's size is the chunk's") {
+  physical_chunk chunk{first_device, 3 * granule(), handle_type::posix_fd};
+  CHECK(detail::bytes_behind(shareable_handle{chunk}.get()) == 3 * granule());
 }
 
 TEST_CASE("physical_chunk: a lack of descriptors throws out_of_memory that says so") {
