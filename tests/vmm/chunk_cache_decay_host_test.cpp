@@ -157,22 +157,45 @@ TEST_CASE("chunk_cache: the worker takes other tasks between the chunks that it 
 }
 
 TEST_CASE("chunk_cache: a release in the background that fails is reported, and others go on") {
-  const error_recorder reported;
-  chunk_cache cache{GiB, 1ms};
-  {
-    held_worker held;
-    recycle_granules(cache, 3);
-    const planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};
-    held.release();
+  for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+    CAPTURE(nth);
+    const error_recorder reported;
+    chunk_cache cache{GiB, 1ms};
+    const call_counter releases{"hipMemRelease"};
+    {
+      held_worker held;
+      recycle_granules(cache, 3);
+      const planned_fault fault{"hipMemRelease", nth, hipErrorUnknown};
+      held.release();
+      detail::wait_for_background_tasks();
+      CHECK(fault.struck());
+    }
+    CHECK(releases.count() == 3);
+    CHECK(cache.statistics().chunks == 0);
+    REQUIRE(reported.count() == 1);
+    CHECK(reported.errors().front().call == "hipMemRelease");
+    recycle_granules(cache, 1);
     detail::wait_for_background_tasks();
-    CHECK(fault.struck());
+    CHECK(cache.statistics().expired == 4);
   }
-  CHECK(cache.statistics().chunks == 0);
-  REQUIRE(reported.count() == 1);
-  CHECK(reported.errors().front().call == "hipMemRelease");
-  recycle_granules(cache, 1);
-  detail::wait_for_background_tasks();
-  CHECK(cache.statistics().expired == 4);
+}
+
+TEST_CASE(
+    "chunk_cache: releases for a shortage that fail are reported, and the shortage is thrown") {
+  for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+    CAPTURE(nth);
+    const shared_cache_keeps keeps;
+    const error_recorder reported;
+    recycle_granules(chunk_cache::shared(), 3);
+    const planned_fault fault{"hipMemRelease", nth, hipErrorUnknown};
+    CHECK_THROWS_AS(detail::make_with_reclaim([] {
+                      return physical_chunk{first_device, free_granules() + 4 * granule()};
+                    }),
+                    out_of_memory);
+    CHECK(fault.struck());
+    CHECK(reported.count() == 1);
+    CHECK(chunk_cache::shared().statistics().chunks == 0);
+  }
 }
 
 TEST_CASE("chunk_cache: what expires while a stream is captured costs no capture") {
