@@ -108,38 +108,39 @@ struct chunk_cache::state {
     return times_released != seen;
   }
   void release_expired(clock::time_point now, std::size_t most) {
-    if (!bounds.expire()) return;
-    const clock::time_point limit = now - bounds.age.load();
+    const auto age = bounds.longest();
+    if (!age) return;
+    const clock::time_point limit = now - *age;
     release([&](kept_chunks& each, departing_chunks& out) {
       return each.drop_expired(limit, most, out);
     });
   }
-  /// When the chunk that has been kept longest expires; nothing when none does.
-  [[nodiscard]] std::optional<clock::time_point> next_expiry() const {
+  /// When the chunk was recycled that has been kept longest; nothing when none is kept.
+  [[nodiscard]] std::optional<clock::time_point> oldest() const {
     std::optional<clock::time_point> first_since;
     for_each([&](const kept_chunks& each) {
       const auto since = each.oldest();
       if (since && (!first_since || *since < *first_since)) first_since = since;
     });
-    if (!first_since || !bounds.expire()) return std::nullopt;
-    return *first_since + bounds.age.load();
+    return first_since;
   }
   /// The body of `decay`: a few chunks at a time, for others wait for the worker too.
   void release_some_expired() {
     constexpr std::size_t most_of_each_device = 16;
     constexpr int wakes_per_retention = 8;
     release_expired(clock::now(), most_of_each_device);
-    const auto next = next_expiry();
-    if (!next) return;
-    const clock::duration left = *next - clock::now();
+    const auto since = oldest();
+    const auto age = bounds.longest();
+    if (!since || !age) return;
+    const clock::duration left = *since + *age - clock::now();
     const clock::duration delay =
-        left <= left.zero() ? left.zero() : std::max(left, bounds.age.load() / wakes_per_retention);
+        left <= left.zero() ? left.zero() : std::max(left, *age / wakes_per_retention);
     decay.run_again_in(std::chrono::ceil<std::chrono::microseconds>(delay));
   }
   /// Sees to it that what was kept before this call expires; where no thread can do that, releases
   /// all of it.
   void start_decay() {
-    if (!bounds.expire() || decay.request()) return;
+    if (!bounds.longest() || decay.request()) return;
     release([](kept_chunks& each, departing_chunks& out) { return each.drop_down_to(0, out); });
   }
 
@@ -212,13 +213,12 @@ void chunk_cache::recycle(physical_chunk chunk) noexcept {
       std::unique_ptr<detail::kept_chunk>{new (std::nothrow) detail::kept_chunk{std::move(chunk)}};
   if (!kept) return;
   if (state_->ends_with == state::lifetime::of_process && !ends_at_exit()) return;
-  {
-    departing_chunks out;
-    const detail::descriptor_budget budget{state_->devices};
-    if (cache->keep(std::move(kept), state_->bounds, budget, out))
-      cache->drop_unless_harmless(budget, out);
-  }
-  state_->start_decay();
+  using outcome = kept_chunks::outcome;
+  departing_chunks out;
+  const detail::descriptor_budget budget{state_->devices};
+  const outcome came = cache->keep(std::move(kept), state_->bounds, budget, out);
+  if (came == outcome::kept_uncounted) cache->drop_unless_harmless(budget, out);
+  if (came != outcome::dropped) state_->start_decay();
 }
 
 std::size_t chunk_cache::trim(std::size_t bytes_to_keep) noexcept {
@@ -245,12 +245,12 @@ void chunk_cache::set_retention(std::chrono::milliseconds retention) noexcept {
   state_->bounds.age = age_of(retention);
   state_->release_expired(clock::now(), std::numeric_limits<std::size_t>::max());
   // It may be asleep until what was kept by the former retention expires.
-  if (state_->bounds.expire() && !state_->decay.request_now()) trim();
+  if (state_->bounds.longest() && !state_->decay.request_now()) trim();
 }
 
 std::chrono::milliseconds chunk_cache::retention() const noexcept {
-  if (!state_->bounds.expire()) return forever;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(state_->bounds.age.load());
+  const auto age = state_->bounds.longest();
+  return age ? std::chrono::duration_cast<std::chrono::milliseconds>(*age) : forever;
 }
 
 chunk_cache_statistics chunk_cache::statistics() const noexcept {

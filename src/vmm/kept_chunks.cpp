@@ -16,15 +16,15 @@ std::unique_ptr<kept_chunk> kept_chunks::take(std::size_t bytes, handle_type sha
   return std::unique_ptr<kept_chunk>{&take_out(*at)};
 }
 
-bool kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
-                       const descriptor_budget& budget, departing_chunks& out) {
+kept_chunks::outcome kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
+                                       const descriptor_budget& budget, departing_chunks& out) {
   const std::lock_guard lock{mutex};
   // Read under the lock: who lowers it trims afterwards, and must not miss this chunk.
   const std::size_t byte_limit = bounds.byte_limit();
   if (kept->chunk.bytes() > byte_limit) {
     ++statistics.dropped;
     out.add(*kept.release());
-    return false;
+    return outcome::dropped;
   }
   statistics.bytes += kept->chunk.bytes();
   ++statistics.chunks;
@@ -38,7 +38,7 @@ bool kept_chunks::keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& boun
     share_ = budget.share;
     harmless_ = budget.first_count();
   }
-  return statistics.chunks > harmless_;
+  return statistics.chunks > harmless_ ? outcome::kept_uncounted : outcome::kept;
 }
 
 void kept_chunks::drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out) {

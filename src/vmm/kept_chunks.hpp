@@ -46,7 +46,11 @@ struct kept_bounds {
   [[nodiscard]] std::size_t byte_limit() const noexcept {
     return age.load() > duration::zero() ? bytes.load() : 0;
   }
-  [[nodiscard]] bool expire() const noexcept { return age.load() != duration::max(); }
+  /// How long a chunk is kept; nothing when for ever.
+  [[nodiscard]] std::optional<duration> longest() const noexcept {
+    const duration now = age.load();
+    return now == duration::max() ? std::nullopt : std::optional{now};
+  }
 };
 
 /// Chunks on their way back to the driver: released when it dies, which must be outside the lock.
@@ -89,9 +93,13 @@ struct kept_chunks {
 
   /// A chunk of these properties, or null.
   std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable);
-  /// Returns whether what is held now may cost more descriptors than the budget has.
-  bool keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
-            const descriptor_budget& budget, departing_chunks& out);
+  enum class outcome {
+    dropped,
+    kept,
+    kept_uncounted,  ///< what is held now may cost more descriptors than the budget has
+  };
+  outcome keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
+               const descriptor_budget& budget, departing_chunks& out);
   /// Counts the process's descriptors, and drops what exceeds the device's share if half are open.
   void drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out);
   /// Drops what exceeds `bytes_to_keep`, those kept longest first; returns its bytes.
