@@ -155,6 +155,70 @@ TEST_CASE(
   CHECK(runs == 4);
 }
 
+TEST_CASE("background_task: settling a running one ends it, though it asked to run again") {
+  using namespace std::chrono_literals;
+  // Whether settle() waits already when the body ends is up to the machine: mostly it does.
+  for (int round = 0; round < 20; ++round) {
+    std::promise<void> begun;
+    std::atomic<bool> settling{false};
+    background_task* self = nullptr;
+    int runs = 0;
+    background_task task{[&] {
+      ++runs;
+      self->run_again_in(1h);
+      begun.set_value();
+      settling.wait(false);
+      for (int turn = 0; turn < 1000; ++turn) std::this_thread::yield();
+    }};
+    self = &task;
+    REQUIRE(task.submit());
+    begun.get_future().wait();
+    settling = true;
+    settling.notify_all();
+    task.settle();
+    CHECK_FALSE(task.pending());
+    CHECK(runs == 1);
+  }
+}
+
+TEST_CASE("background_task: of two times to run again the earlier one counts") {
+  using namespace std::chrono_literals;
+  background_task* self = nullptr;
+  std::promise<void> again;
+  int runs = 0;
+  background_task task{[&] {
+    if (++runs > 1) return again.set_value();
+    self->run_again_in(0ms);
+    self->run_again_in(1h);
+  }};
+  self = &task;
+  REQUIRE(task.submit());
+  CHECK(again.get_future().wait_for(20s) == std::future_status::ready);
+  task.settle();
+}
+
+TEST_CASE("background_task: one that is due later does not hold the others up") {
+  using namespace std::chrono_literals;
+  background_task* self = nullptr;
+  std::promise<void> asked;
+  background_task late{[&] {
+    self->run_again_in(1h);
+    asked.set_value();
+  }};
+  self = &late;
+  REQUIRE(late.submit());
+  asked.get_future().wait();
+  // The first makes sure that the late one waits when the second comes.
+  for (int turn = 0; turn < 2; ++turn) {
+    std::promise<void> ran;
+    background_task task{[&] { ran.set_value(); }};
+    REQUIRE(task.submit());
+    CHECK(ran.get_future().wait_for(20s) == std::future_status::ready);
+    task.settle();
+  }
+  late.settle();
+}
+
 TEST_CASE("background_task: many threads submit, settle and destroy their own") {
   std::array<std::thread, 4> threads;
   std::atomic<int> wrong{0};

@@ -130,6 +130,13 @@ TEST_CASE("fill_pattern_async: elements that repeat two or four bytes") {
     }
 }
 
+TEST_CASE("fill_pattern_async: elements that begin with a repetition and go on otherwise") {
+  for (const byte_vector& element :
+       {byte_vector{1, 1, 2, 2}, byte_vector{1, 2, 1, 2, 3, 4}, byte_vector{1, 2, 1, 2, 1, 3},
+        byte_vector{1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 7, 8}})
+    for (const std::size_t count : {1, 3, 1000}) check_fill(element, count, 64);
+}
+
 TEST_CASE("fill_pattern_async: any address will do") {
   for (const std::size_t offset : {61, 62, 63})
     for (const std::size_t size : {2, 4, 8, 12}) check_fill(pattern(size, 9), 1000, offset);

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
 #include "support/error_recorder.hpp"
 
 namespace hipvmm {
@@ -109,6 +110,32 @@ TEST_CASE("set_error_handler: nullptr restores the default") {
       original_default != nullptr && original_default != first_handler;
   CHECK(first_was_set);
   CHECK(default_is_a_handler);
+}
+
+TEST_CASE("reports_wait: an inner one that ends leaves the outer one in force") {
+  const test::error_recorder reported;
+  {
+    detail::held_reports outer;
+    const detail::reports_wait outer_wait{outer};
+    {
+      detail::held_reports inner;
+      const detail::reports_wait inner_wait{inner};
+      detail::warn("inner", "first");
+    }
+    detail::warn("outer", "second");
+    CHECK(reported.count() == 0);
+  }
+  REQUIRE(reported.count() == 2);
+  CHECK(reported.errors()[0].message == "first");
+  CHECK(reported.errors()[1].message == "second");
+}
+
+TEST_CASE("report: what fails because the runtime has shut down is no failure") {
+  const test::error_recorder reported;
+  detail::report(hipErrorDeinitialized, "hipFree");
+  CHECK(reported.count() == 0);
+  detail::report(hipErrorUnknown, "hipFree");
+  CHECK(reported.count() == 1);
 }
 
 }  // namespace

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <chrono>
+#include <future>
+#include <stop_token>
+#include <thread>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
+#include "core/background_thread.hpp"
+#include "core/capture_mode.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
+#include "support/devices.hpp"
 #include "support/host_provider.hpp"
+#include "support/note_taker.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -63,6 +73,72 @@ TEST_CASE("event: elapsed throws while a mark is not reached") {
   CHECK_THROWS_AS(static_cast<void>(event::elapsed(from, to)), hip_error);
   held.release();
   stream.synchronize();
+}
+
+TEST_CASE("stream: work of the default stream waits for blocking ones alone") {
+  const device_memory memory{KiB};
+  const stream_ref all = stream_ref::legacy_default();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+  std::promise<void> gate;
+  const auto wait = [](void* argument) {
+    static_cast<std::promise<void>*>(argument)->get_future().wait();
+  };
+  {
+    const stream apart{first_device, stream_kind::non_blocking};
+    REQUIRE(hipLaunchHostFunc(apart.get(), wait, &gate) == hipSuccess);
+    fill_async(all, memory.get(), 1, KiB);
+    while (!all.is_done() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    CHECK(all.is_done());
+    gate.set_value();
+    apart.synchronize();
+  }
+  gate = {};
+  const stream blocking{first_device, stream_kind::blocking};
+  REQUIRE(hipLaunchHostFunc(blocking.get(), wait, &gate) == hipSuccess);
+  fill_async(all, memory.get(), 2, KiB);
+  CHECK_FALSE(all.is_done());
+  gate.set_value();
+  all.synchronize();
+}
+
+TEST_CASE("stream_watcher: a wait for an event that fails orders nothing") {
+  const stream writer;
+  const stream reader;
+  event written;
+  const note_taker told;
+  written.record(writer);
+  const planned_fault fault{"hipStreamWaitEvent", 1, hipErrorUnknown};
+  CHECK_THROWS_AS(reader.wait(written), hip_error);
+  CHECK(told.follows.empty());
+}
+
+TEST_CASE("is_captured: the null stream counts while a blocking stream is captured") {
+  const stream blocking{first_device, stream_kind::blocking};
+  CHECK_FALSE(detail::is_captured(stream_ref::legacy_default()));
+  REQUIRE(hipStreamBeginCapture(blocking.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  bool captured = false;
+  CHECK_NOTHROW(captured = detail::is_captured(stream_ref::legacy_default()));
+  CHECK(captured);
+  hipGraph_t graph = nullptr;
+  static_cast<void>(hipStreamEndCapture(blocking.get(), &graph));
+  if (graph != nullptr) CHECK(hipGraphDestroy(graph) == hipSuccess);
+  static_cast<void>(hipGetLastError());
+}
+
+TEST_CASE("background_thread: may call what a capture of another thread forbids") {
+  const stream captured;
+  hipError_t answer = hipErrorUnknown;
+  void* memory = nullptr;
+  const auto allocate = [&] { answer = hipMalloc(&memory, KiB); };
+  detail::background_thread thread{[&](const std::stop_token&) { allocate(); }};
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  REQUIRE(thread.start());
+  thread.stop();
+  CHECK(answer == hipSuccess);
+  hipGraph_t graph = nullptr;
+  CHECK(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  CHECK(hipFree(memory) == hipSuccess);
 }
 
 TEST_CASE("stream: wait returns at once and holds the work behind it back") {

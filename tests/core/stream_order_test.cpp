@@ -6,44 +6,20 @@
 
 #include <array>
 #include <atomic>
-#include <functional>
-#include <stdexcept>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <hipvmm/core/event.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/note_taker.hpp"
 
 namespace hipvmm::test {
 namespace {
-
-/// Writes down what it is told. A stream's points are numbered from 1.
-class note_taker final : public detail::stream_watcher {
- public:
-  note_taker() { detail::watch_streams(*this); }
-  ~note_taker() override { detail::end_watch(*this); }
-
-  [[nodiscard]] detail::stream_point point_of(stream_ref stream) override {
-    if (fails) throw std::runtime_error{"no point"};
-    const std::uint64_t point = ++points;
-    if (when_asked) std::exchange(when_asked, nullptr)();
-    return {stream.get(), point};
-  }
-  void note_follows(stream_ref waiter, const detail::stream_point& point) override {
-    follows.emplace_back(waiter, point.count);
-  }
-  void note_passed(const detail::stream_point& point) override { passed.push_back(point.count); }
-  void note_end(stream_ref stream) override { ended.push_back(stream); }
-
-  bool fails = false;
-  std::function<void()> when_asked;  // for a point, the next time
-  std::uint64_t points = 0;
-  std::vector<std::pair<stream_ref, std::uint64_t>> follows;
-  std::vector<std::uint64_t> passed;
-  std::vector<stream_ref> ended;
-};
 
 TEST_CASE("stream_watcher: a stream that waits for an event comes behind its last recording") {
   const stream writer;
@@ -203,6 +179,55 @@ TEST_CASE("stream_watcher: two recordings at once tell nothing, and the next one
   CHECK(told.follows.size() == 1);
 }
 
+TEST_CASE("stream_watcher: of two recordings that overlap the one that ends last tells nothing") {
+  const stream writer;
+  const stream other;
+  const stream reader;
+  const event twice;
+  const note_taker told;
+  std::optional<detail::event_recording> first{std::in_place, twice, writer};
+  std::optional<detail::event_recording> second{std::in_place, twice, other};
+  first->note_success();
+  first.reset();
+  second->note_success();
+  second.reset();
+  reader.wait(twice);
+  CHECK(told.follows.empty());
+}
+
+TEST_CASE("stream_watcher: a recording that reports to nobody replaces the one before it") {
+  const stream writer;
+  const stream reader;
+  event twice;
+  const note_taker told;
+  twice.record(writer);
+  detail::record_untold(twice, writer);
+  reader.wait(twice);
+  twice.synchronize();
+  CHECK(told.points == 1);
+  CHECK(told.follows.empty());
+  CHECK(told.passed.empty());
+}
+
+TEST_CASE("stream_watcher: what is not done has not passed") {
+  blocked_stream busy{first_device};
+  event mark;
+  const note_taker told;
+  mark.record(busy);
+  CHECK_FALSE(mark.is_done());
+  CHECK_FALSE(busy.is_done());
+  CHECK(told.passed.empty());
+}
+
+TEST_CASE("stream_watcher: a stream that ends is still there when that is reported") {
+  note_taker told;
+  hipError_t answer = hipErrorUnknown;
+  told.when_ended = [&](stream_ref ending) { answer = hipStreamQuery(ending.get()); };
+  { const stream ends; }
+  CHECK(told.ended.size() == 1);
+  CHECK(answer == hipSuccess);
+}
+
 TEST_CASE("stream_watcher: a wait tells nothing of an event that is recorded anew meanwhile") {
   const stream writer;
   const stream reader;
@@ -268,7 +293,7 @@ TEST_CASE("stream_watcher: nobody learns of a recording in the place of one that
   CHECK(second.follows.empty());
 }
 
-/// Stays in note_end until it is let go.
+/// Stays in its first note_end until it is let go.
 class slow_watcher final : public detail::stream_watcher {
  public:
   slow_watcher() { detail::watch_streams(*this); }
@@ -276,12 +301,14 @@ class slow_watcher final : public detail::stream_watcher {
   void note_follows(stream_ref, const detail::stream_point&) override {}
   void note_passed(const detail::stream_point&) override {}
   void note_end(stream_ref) override {
+    if (++ends > 1) return;
     is_inside = true;
     is_inside.notify_all();
     may_leave.wait(false);
     was_watching = !has_ended;
   }
 
+  std::atomic<int> ends{0};
   std::atomic<bool> is_inside{false};
   std::atomic<bool> may_leave{false};
   std::atomic<bool> has_ended{false};
@@ -300,11 +327,17 @@ TEST_CASE("stream_watcher: the end of a stream keeps nobody from other watchers 
     written.record(writer);
     reader.wait(written);
     CHECK(told.follows.size() == 1);
-    // Its own end would wait for the slow one as well.
     std::thread watch_ends{[&] {
       detail::end_watch(slow);
       slow.has_ended = true;
     }};
+    // Nothing new reaches the slow one from some time on, and its watch has not ended then.
+    for (int before = 0; before != slow.ends;) {
+      before = slow.ends;
+      const stream ends;
+    }
+    for (int round = 0; round < 100; ++round) const stream ends;
+    CHECK_FALSE(slow.has_ended);
     slow.may_leave = true;
     slow.may_leave.notify_all();
     ending.join();

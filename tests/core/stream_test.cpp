@@ -74,6 +74,16 @@ TEST_CASE("stream: an unknown device throws invalid_argument") {
   CHECK_THROWS_AS(stream{device_ref{device_count()}}, std::invalid_argument);
 }
 
+TEST_CASE("stream: an assigned one has the device of what was assigned") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  stream target{first_device};
+  stream source{peer};
+  ihipStream_t* const value = source.get();
+  target = std::move(source);
+  CHECK(target.get() == value);
+  CHECK(target.device() == peer);
+}
+
 TEST_CASE("stream: a moved-from one never passes as the null stream") {
   stream source;
   const stream target = std::move(source);
