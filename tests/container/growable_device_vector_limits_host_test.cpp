@@ -6,6 +6,7 @@
 #include <string>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/capability.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -203,6 +204,28 @@ TEST_CASE("growable_device_vector: where addresses are scarce, smaller maxima ar
           needs_virtual_memory) {
   const child_result child = run_case_in_child("child: vectors in a small address space",
                                                {"HIPVMM_HOST_ADDRESS_SPACE=510MiB"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("child: a vector that finds no addresses for twice its maximum" * doctest::skip()) {
+  growth_options options;
+  options.max_bytes = 16 * 2 * MiB;
+  device_vector vector{first_device, options};
+  REQUIRE(vector.max_size() == 16);
+  vector.reserve(1);
+  // Of 80 MiB 46 are left, in one piece or not: twice the maximum are 64.
+  const address_reservation behind{2 * MiB, 0, vector.data() + vector.max_size()};
+  vector.reserve(17);
+  CHECK(vector.max_size() >= 17);
+  CHECK(vector.max_size() < 32);
+  CHECK(vector.capacity() >= 17);
+}
+
+TEST_CASE("growable_device_vector: where twice the maximum is refused what is needed is reserved" *
+          needs_virtual_memory) {
+  const child_result child =
+      run_case_in_child("child: a vector that finds no addresses for twice its maximum",
+                        {"HIPVMM_HOST_ADDRESS_SPACE=80MiB", "HIPVMM_HOST_GRANULARITY=2MiB"});
   CHECK_MESSAGE(passed(child), child.output);
 }
 

@@ -139,6 +139,15 @@ TEST_CASE("growable_device_vector: a clone has the device, options and rights") 
   CHECK_THROWS_AS(copied.reserve(copied.max_size() + 1), std::length_error);
 }
 
+TEST_CASE("growable_device_vector: the clone of one whose owner has no right gives it none" *
+          needs_virtual_memory) {
+  const stream stream;
+  device_vector original;
+  original.revoke(first_device);
+  device_vector copied = original.clone(stream);
+  CHECK(copied.access(first_device) == access_right::none);
+}
+
 TEST_CASE("growable_device_vector: the clone of an empty one is empty and backs nothing") {
   const stream stream;
   const device_vector copied = device_vector{}.clone(stream);

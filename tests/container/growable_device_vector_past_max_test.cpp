@@ -84,6 +84,19 @@ TEST_CASE("growable_device_vector: an append of its own elements follows the mov
   CHECK(tail == series<value>(0, 1000));
 }
 
+TEST_CASE("growable_device_vector: an append of its own last element follows the move") {
+  small_vector subject;
+  auto& vector = subject.vector;
+  vector.resize(vector.max_size(), numbered<value>(7), subject.stream);
+  const std::size_t last = vector.size() - 1;
+  vector.set_element(last, numbered<value>(9), subject.stream);
+  vector.append_from_device(vector.span().subspan(last, 1), subject.stream);
+  subject.check_moves(on_fallback() ? 2 : 1);
+  CHECK(vector.size() == last + 2);
+  CHECK(vector.element(last, subject.stream) == numbered<value>(9));
+  CHECK(vector.element(last + 1, subject.stream) == numbered<value>(9));
+}
+
 TEST_CASE("growable_device_vector: every member that grows may pass the maximum") {
   const stream stream;
   const auto check_moves = [&](auto grow) {

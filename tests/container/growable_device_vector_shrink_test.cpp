@@ -98,6 +98,18 @@ TEST_CASE("growable_device_vector: shrink_to_fit works with an element across th
   CHECK(odd.copy_to_host(stream) == series<element<24>>(0, count));
 }
 
+TEST_CASE("growable_device_vector: shrink_to_fit of a full one of no whole number of steps") {
+  const stream stream;
+  growth_options options;
+  options.max_bytes = 8 * granule();
+  options.granule_bytes = 3 * granule();
+  device_vector full{first_device, options};
+  full.resize_uninitialized(full.max_size());
+  CHECK(full.capacity() == full.max_size());
+  CHECK_NOTHROW(full.shrink_to_fit(stream));
+  CHECK(full.capacity() == full.max_size());
+}
+
 TEST_CASE("growable_device_vector: shrink_to_fit of one that was moved from does nothing") {
   const stream stream;
   device_vector source;

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <thread>
 
 #include <hipvmm/core/bytes.hpp>
@@ -11,8 +12,10 @@
 #include "support/child_process.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
+#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 #include "support/region_contents.hpp"
+#include "support/region_with_room.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -37,6 +40,37 @@ TEST_CASE("region: extend copies no byte and takes no more memory than it commit
   CHECK(hipvmm_host_device_bytes(0) == before + 4 * unit);
   // One byte more where the device is waited for by hipFree.
   CHECK(hipvmm_host_peak_device_bytes(0) <= before + 4 * unit + 1);
+}
+
+TEST_CASE("region: extend in place that fails gives the addresses behind back" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(no_tail_access);
+  if (capability_of(first_device).needs(quirk::one_reservation)) {
+    MESSAGE("skipped: copies cannot span two reservations, so the region moves");
+    return;
+  }
+  const std::size_t unit = granule();
+  std::optional<region> found = region_with_room(8 * unit, 8 * unit);
+  if (!found) {
+    MESSAGE("skipped: no region was given free addresses behind it");
+    return;
+  }
+  region& region = *found;
+  region.commit(0, 4 * unit);
+  const void* const base = region.base();
+  const hipvmm_host_counters before = live_objects();
+  for (const char* const call : {"hipMemCreate", "hipMemMap", "hipMemSetAccess"}) {
+    CAPTURE(call);
+    const planned_fault fault{call, 1, hipErrorUnknown};
+    CHECK_THROWS_AS(region.extend(16 * unit, 12 * unit), hip_error);
+    CHECK(fault.struck());
+    CHECK(region.max_bytes() == 8 * unit);
+    CHECK(region.committed_bytes() == 4 * unit);
+    CHECK(live_objects() == before);
+  }
+  CHECK_FALSE(region.extend(16 * unit, 12 * unit));
+  CHECK(region.base() == base);
+  CHECK(region.committed_from(0) == 12 * unit);
 }
 
 TEST_CASE("region: extend that moves gives the old addresses back" * needs_virtual_memory) {

@@ -11,6 +11,7 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "support/devices.hpp"
 #include "support/region_contents.hpp"
+#include "support/region_with_room.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -125,20 +126,6 @@ TEST_CASE_FIXTURE(small_region, "region: extend can follow extend") {
     CHECK(region.committed_from(0) == region.committed_bytes());
     check_contents();
   }
-}
-
-/// A region with free addresses right behind it, where this machine gives any.
-std::optional<region> region_with_room(std::size_t max_bytes, std::size_t room) {
-  std::vector<region> tried;
-  for (int attempt = 0; attempt < 32; ++attempt) {
-    // Addresses are usually given out downwards, so what is freed here lies behind the region.
-    std::optional<address_reservation> placeholder{std::in_place, 4 * room};
-    tried.emplace_back(first_device, max_bytes);
-    placeholder.reset();
-    void* const end = advance(tried.back().base(), max_bytes);
-    if (address_reservation{room, 0, end}.get() == end) return std::move(tried.back());
-  }
-  return std::nullopt;
 }
 
 TEST_CASE("region: extend leaves all bytes within reach of one copy and one fill" *

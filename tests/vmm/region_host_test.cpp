@@ -106,6 +106,23 @@ TEST_CASE("region: destruction that fails is reported and not thrown" * needs_vi
   }
 }
 
+TEST_CASE("region: a chunk that could not be unmapped is not used again" * needs_virtual_memory) {
+  chunk_cache cache{GiB};
+  region_options options;
+  options.cache = &cache;
+  const error_recorder reported;
+  {
+    region region{first_device, 4 * granule(), options};
+    region.commit(0, granule());
+    region.commit(granule(), granule());
+    hipvmm_host_fail_call("hipMemUnmap", 1, hipErrorUnknown);
+  }
+  CHECK(hipvmm_host_fault_struck() != 0);
+  hipvmm_host_fail_call(nullptr, 0, 0);
+  CHECK(reported.count() == 1);
+  CHECK(cache.statistics().chunks == 1);
+}
+
 TEST_CASE("region: commit waits for nothing" * needs_virtual_memory) {
   const stream stream;
   region region{first_device, 4 * granule()};

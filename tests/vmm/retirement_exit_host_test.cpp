@@ -81,6 +81,70 @@ TEST_CASE("child: a fork of a process with memory that waits ends" * doctest::sk
   exiting = true;
 }
 
+/// A region in use by a stream of a peer, given up after the library's exit handler has run:
+/// nothing can be retired then, so that who gives memory up waits for the work itself.
+class given_up_late {
+ public:
+  given_up_late() {
+    // In one step, for growth on hipMalloc retires what it replaces.
+    region_.commit(0, 4 * granule());
+    region_.grant(peer);
+  }
+  given_up_late(const given_up_late&) = delete;
+  given_up_late& operator=(const given_up_late&) = delete;
+  /// Ends the process with status 9 unless the work was waited for.
+  template <typename GiveUp>
+  void give_up(GiveUp how) {
+    REQUIRE(hipLaunchHostFunc(stream_.get(), wait_for_exit, nullptr) == hipSuccess);
+    fill_async(stream_, region_.base(), 1, granule());
+    const calls_of waits{waiting_functions};
+    std::atomic<bool> has_returned{false};
+    std::thread releasing{[&] {
+      while (waits.count() == 0 && !has_returned) std::this_thread::yield();
+      // Work that nobody waits for is still held back when the caller looks at it.
+      if (!has_returned) exiting = true;
+    }};
+    how(region_, stream_);
+    const bool was_waited_for = exiting && stream_.is_done();
+    has_returned = true;
+    releasing.join();
+    if (!was_waited_for) std::_Exit(9);
+  }
+
+ private:
+  static constexpr device_ref peer{1};
+  stream stream_{peer};
+  region region_{first_device, 8 * granule()};
+};
+
+TEST_CASE("child: trims a region in use after the library's exit handler" * doctest::skip()) {
+  struct late : given_up_late {
+    ~late() {
+      give_up([](region& used, stream_ref stream) {
+        used.trim(0, stream);
+        if (used.committed_bytes() != 0 || used.chunk_count() != 0) std::_Exit(8);
+      });
+    }
+  };
+  // Constructed before the library's handler is registered, and so destroyed after it has run.
+  static const late kept;
+  region destroyed = backed_region();
+  destroyed.retire();
+  std::exit(0);
+}
+
+TEST_CASE("child: retires a region in use after the library's exit handler" * doctest::skip()) {
+  struct late : given_up_late {
+    ~late() {
+      give_up([](region& used, stream_ref) { used.retire(); });
+    }
+  };
+  static const late kept;
+  region destroyed = backed_region();
+  destroyed.retire();
+  std::exit(0);
+}
+
 void end_process(const char*, int, const char*) noexcept { std::exit(5); }
 
 TEST_CASE("child: an error handler ends the process in the thread" * doctest::skip()) {
@@ -101,6 +165,18 @@ TEST_CASE("retirement: regions of static storage may end after it") {
   const child_result child =
       run_case_in_child("child: ends with memory that waits and a region that ends after all",
                         {"HIPVMM_HOST_LEAKS=1"});
+  CHECK_MESSAGE(child.status == 0, child.output);
+}
+
+TEST_CASE("retirement: after it a trim waits for the stream itself") {
+  const child_result child =
+      run_case_in_child("child: trims a region in use after the library's exit handler");
+  CHECK_MESSAGE(child.status == 0, child.output);
+}
+
+TEST_CASE("retirement: after it the end of a region waits for the devices itself") {
+  const child_result child =
+      run_case_in_child("child: retires a region in use after the library's exit handler");
   CHECK_MESSAGE(child.status == 0, child.output);
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include "core/descriptors.hpp"
@@ -41,6 +42,16 @@ TEST_CASE("shareable_handle: an export is an open descriptor and knows the chunk
   CHECK(::fcntl(handle.get(), F_GETFD) >= 0);
   CHECK(handle.bytes() == chunk.bytes());
   CHECK(chunk.shared());
+}
+
+TEST_CASE("shareable_handle: a chunk that was exported and moved still says so") {
+  physical_chunk chunk = shareable_chunk();
+  const shareable_handle handle{chunk};
+  physical_chunk constructed{std::move(chunk)};
+  CHECK(constructed.shared());
+  physical_chunk assigned = shareable_chunk();
+  assigned = std::move(constructed);
+  CHECK(assigned.shared());
 }
 
 TEST_CASE("shareable_handle: destruction closes the descriptor") {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/region.hpp>
+#include "support/device_bytes.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+
+/// A region with free addresses right behind it, where this machine gives any.
+inline std::optional<region> region_with_room(std::size_t max_bytes, std::size_t room) {
+  std::vector<region> tried;
+  for (int attempt = 0; attempt < 32; ++attempt) {
+    // Addresses are usually given out downwards, so what is freed here lies behind the region.
+    std::optional<address_reservation> placeholder{std::in_place, 4 * room};
+    tried.emplace_back(first_device, max_bytes);
+    placeholder.reset();
+    void* const end = advance(tried.back().base(), max_bytes);
+    if (address_reservation{room, 0, end}.get() == end) return std::move(tried.back());
+  }
+  return std::nullopt;
+}
+
+}  // namespace hipvmm::test
