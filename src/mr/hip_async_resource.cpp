@@ -218,7 +218,8 @@ void* hip_async_resource::allocate_guarded(stream_ref stream, std::size_t bytes,
   }
   pending_->note_new(pointer);
   if (detail::is_aligned(pointer, alignment)) return pointer;
-  pending_->free_idle(pointer);
+  // In the stream of the allocation: no other stream is ordered behind it.
+  detail::free_async(stream, pointer);
   detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
 }
 

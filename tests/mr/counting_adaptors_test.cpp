@@ -11,6 +11,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/callback_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
@@ -202,6 +203,43 @@ TEST_CASE(
   CHECK(told.errors()[0].message.find("257 bytes came back while 256") != std::string::npos);
   CHECK(limited.get_allocated_bytes() == 0);
   CHECK_THROWS_AS(static_cast<void>(limited.allocate_sync(KiB + 1)), out_of_memory);
+}
+
+TEST_CASE("limiting_resource_adaptor: memory counts until the upstream has it back") {
+  const limiting_resource_adaptor* seen = nullptr;
+  std::vector<std::size_t> counted;
+  hip_resource below{first_device};
+  callback_resource upstream{
+      [&](std::size_t bytes, stream_ref stream, void*) { return below.allocate(stream, bytes); },
+      [&](void* pointer, std::size_t bytes, stream_ref stream, void*) {
+        counted.push_back(seen->get_allocated_bytes());
+        below.deallocate(stream, pointer, bytes);
+      }};
+  limiting_resource_adaptor limited{&upstream, MiB};
+  seen = &limited;
+  const stream used{first_device};
+  limited.deallocate(used, limited.allocate(used, 64 * KiB), 64 * KiB);
+  limited.deallocate_sync(limited.allocate_sync(64 * KiB), 64 * KiB);
+  CHECK(counted == std::vector<std::size_t>(2, 64 * KiB));
+  CHECK(limited.get_allocated_bytes() == 0);
+}
+
+TEST_CASE("statistics_resource_adaptor: memory no longer counts when the upstream gets it") {
+  const statistics_resource_adaptor* seen = nullptr;
+  std::vector<std::int64_t> counted;
+  hip_resource below{first_device};
+  callback_resource upstream{
+      [&](std::size_t bytes, stream_ref stream, void*) { return below.allocate(stream, bytes); },
+      [&](void* pointer, std::size_t bytes, stream_ref stream, void*) {
+        counted.push_back(seen->get_bytes_counter().value);
+        below.deallocate(stream, pointer, bytes);
+      }};
+  statistics_resource_adaptor watched{&upstream};
+  seen = &watched;
+  const stream used{first_device};
+  watched.deallocate(used, watched.allocate(used, 64 * KiB), 64 * KiB);
+  watched.deallocate_sync(watched.allocate_sync(64 * KiB), 64 * KiB);
+  CHECK(counted == std::vector<std::int64_t>(2, 0));
 }
 
 TEST_CASE("limiting_resource_adaptor: threads together never get beyond the limit") {

@@ -24,6 +24,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 #include "support/random_seed.hpp"
 
