@@ -70,6 +70,17 @@ TEST_CASE("imported_pool: each HIP call that fails leaves nothing behind") {
   resource.deallocate_sync(block, MiB);
 }
 
+TEST_CASE("imported_pool: is imported while its device is current") {
+  if (pools_are_missing()) return;
+  constexpr device_ref other{1};
+  mr::hip_async_resource resource{other, shared()};
+  const shareable_handle handle = resource.export_handle();
+  const call_counter changes{"hipSetDevice"};
+  const mr::imported_pool pool{handle, other};
+  CHECK(changes.count() == 2);
+  CHECK(device_ref::current() == device_ref{0});
+}
+
 TEST_CASE("hip_async_resource: switches that cannot be set all stay as they were") {
   if (pools_are_missing()) return;
   const mr::pool_reuse none{false, false, false};
