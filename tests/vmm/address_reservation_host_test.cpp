@@ -46,6 +46,22 @@ TEST_CASE("address_reservation: a lack of addresses throws out_of_memory that sa
   CHECK_MESSAGE(passed(child), child.output);
 }
 
+TEST_CASE("address_reservation: an alignment that HIP ignores costs no addresses") {
+  if (!is_under("rocm-7.1", "virtual_memory=yes", running_case())) return;
+  const hipvmm_host_counters before = live_objects();
+  int refused = 0;
+  // Not all addresses can be multiples of all of these.
+  for (std::size_t alignment = GiB; alignment <= 64 * TiB; alignment *= 2) {
+    try {
+      const address_reservation reservation{granule(), alignment};
+    } catch (const unsupported&) {
+      ++refused;
+    }
+  }
+  CHECK(refused > 0);
+  CHECK(live_objects() == before);
+}
+
 TEST_CASE("address_reservation: on ROCm 6 addresses are freed behind HIP's own thread") {
   if (!is_under("rocm-6.4", "virtual_memory=yes", running_case())) return;
   const error_recorder errors;

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -211,6 +212,35 @@ TEST_CASE("region on hipMalloc: trim of one in use waits for nothing and comes b
   subject.stream.release();
   drain_retired_memory();
   CHECK(live_objects().allocations == 0);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: a grant lets the device reach the memory of the owner" *
+                      needs_fallback) {
+  const call_counter enabled{"hipDeviceEnablePeerAccess"};
+  region.grant(peer);
+  CHECK(enabled.count() == 1);
+  region.grant(first_device);
+  CHECK(enabled.count() == 1);
+}
+
+TEST_CASE("region on hipMalloc: trim waits for a stream of a device without access" *
+          needs_fallback) {
+  region_in_use subject;
+  subject.stream.release();
+  static_cast<stream_ref>(subject.stream).synchronize();
+  blocked_stream stranger{device_ref{2}};
+  const call_counter waits{"hipStreamSynchronize"};
+  std::atomic<bool> has_returned{false};
+  std::thread trimming{[&] {
+    subject.region.trim(0, stranger);
+    has_returned = true;
+  }};
+  while (waits.count() == 0 && !has_returned) std::this_thread::yield();
+  CHECK_FALSE(has_returned);
+  stranger.release();
+  trimming.join();
+  CHECK(subject.region.committed_bytes() == 0);
 }
 
 TEST_CASE("region on hipMalloc: retire of one in use waits for nothing" * needs_fallback) {
