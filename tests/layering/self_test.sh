@@ -31,6 +31,7 @@ versions() { bash "$checks/check_versions.sh" "$tree"; }
 sizes() { bash "$checks/check_sizes.sh" "$tree"; }
 quotes() { bash "$checks/check_quotes.sh" "$tree"; }
 links() { bash "$checks/check_links.sh" "$tree"; }
+mutants() { bash "$checks/check_mutants.sh" "$tree"; }
 symbols() { bash "$checks/check_symbols.sh" "$tree" "$NM" "$LIBRARY" "$OWN_PROVIDER"; }
 targets() {
   sed "s|\"$original/|\"$tree/|" "$COMPILE_COMMANDS" >"$tree/compile_commands.json"
@@ -179,6 +180,16 @@ case $breakage in
   stale_quote)
     sed -i 's/numbers/values/' "$tree/samples/grow_in_place.cpp"
     rejects 'README.md: what it quotes from samples/grow_in_place.cpp does not stand there' quotes
+    ;;
+  stale_mutant)
+    sed -i 's/index % streams_/index + 0 % streams_/' "$tree/src/core/stream_pool.cpp"
+    rejects 'mutant core_stream_pool_wraps: its old lines occur 0 times in src/core/stream_pool.cpp' \
+      mutants
+    ;;
+  mutant_of_no_case)
+    sed -i '/^=== core_stream_pool_wraps$/,/^--- old$/s/^kill: .*/kill: test_core stream_pool: nothing/' \
+      "$tree/tests/mutation/core.mutants"
+    rejects "mutant core_stream_pool_wraps: no test case is called 'stream_pool: nothing'" mutants
     ;;
   *) die "no such case" ;;
 esac

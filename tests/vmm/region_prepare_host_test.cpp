@@ -7,8 +7,10 @@
 #include <memory>
 #include <thread>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/region.hpp>
 #include "core/background_task.hpp"
 #include "support/devices.hpp"
@@ -135,6 +137,24 @@ TEST_CASE("region: a preparation that fails surfaces at no one and is not repeat
     }
   }
   CHECK(reported.count() == 0);
+}
+
+TEST_CASE("region: a prepared chunk that cannot be unmapped is not used again") {
+  const std::size_t unit = granule();
+  chunk_cache cache{GiB};
+  region_options options;
+  options.cache = &cache;
+  region region{first_device, 16 * unit, options};
+  region.prepare(2 * unit, ahead::mapped);
+  wait_for_background_tasks();
+  {
+    const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(region.decommit(0, 16 * unit), hip_error);
+    CHECK(fault.struck());
+  }
+  CHECK(cache.statistics().chunks == 0);
+  region.decommit(0, 16 * unit);
+  CHECK(cache.statistics().chunks == 1);
 }
 
 /// A region whose next two granules are ready, that a peer may read and that extend() must move.
