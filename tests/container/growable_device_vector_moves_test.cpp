@@ -139,6 +139,31 @@ TEST_CASE("growable_device_vector: a clone has the device, options and rights") 
   CHECK_THROWS_AS(copied.reserve(copied.max_size() + 1), std::length_error);
 }
 
+TEST_CASE("growable_device_vector: an assigned one grows in the steps of the other") {
+  growth_options options;
+  options.granule_bytes = 6 * granule();
+  device_vector source{first_device, options};
+  device_vector target;
+  target = std::move(source);
+  target.reserve(1);
+  CHECK(target.capacity() * sizeof(value) == 6 * granule());
+}
+
+TEST_CASE("growable_device_vector: a moved-from one counts from zero") {
+  growth_options options;
+  options.max_bytes = granule();
+  device_vector source{first_device, options};
+  source.reserve(1);
+  source.reserve(source.max_size() + 1);
+  const device_vector target = std::move(source);
+  CHECK(target.statistics().growth_steps == 2);
+  const growth_statistics left = source.statistics();
+  CHECK(left.growth_steps == 0);
+  CHECK(left.base_moves == 0);
+  CHECK(left.peak_bytes == 0);
+  CHECK(left.copied_bytes == 0);
+}
+
 TEST_CASE("growable_device_vector: the clone of one whose owner has no right gives it none" *
           needs_virtual_memory) {
   const stream stream;

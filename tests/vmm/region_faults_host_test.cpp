@@ -156,6 +156,38 @@ TEST_CASE("region: grant that fails leaves every right as it was" * needs_virtua
       });
 }
 
+TEST_CASE("region: grant that fails sets the rights back where it failed too" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(no_tail_access);
+  region region{first_device, 8 * granule()};
+  for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * granule(), granule());
+  const call_counter calls{"hipMemSetAccess"};
+  const planned_fault fault{"hipMemSetAccess", 2, hipErrorUnknown};
+  CHECK_THROWS_AS(region.grant(device_ref{1}), hip_error);
+  // HIP may have applied the first rights of the call that failed.
+  CHECK(calls.count() == 4);
+}
+
+TEST_CASE("region: decommit that fails gives up a chunk that cannot be mapped again" *
+          needs_virtual_memory) {
+  const hipvmm_host_counters before = live_objects();
+  {
+    region region{first_device, 8 * granule()};
+    for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * granule(), granule());
+    const error_recorder reported;
+    REQUIRE(hipvmm_host_set_faults("hipMemUnmap nth=2 error=hipErrorUnknown; "
+                                   "hipMemMap nth=1 error=hipErrorUnknown") == nullptr);
+    CHECK_THROWS_AS(region.decommit(0, 3 * granule()), hip_error);
+    hipvmm_host_set_faults(nullptr);
+    CHECK(reported.count() == 1);
+    CHECK(region.committed_bytes() == 2 * granule());
+    CHECK(region.committed_from(0) == 0);
+    CHECK(region.chunk_count() == 2);
+    CHECK(region.decommit(0, 3 * granule()) == 2 * granule());
+  }
+  CHECK(live_objects() == before);
+}
+
 TEST_CASE("region: revoke that fails leaves every right as it was" * needs_virtual_memory) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"revoke"}.run(

@@ -18,6 +18,7 @@
 #include "support/held_worker.hpp"
 #include "support/host_profile.hpp"
 #include "support/region_contents.hpp"
+#include "support/under_profile.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -155,6 +156,23 @@ TEST_CASE("region: a prepared chunk that cannot be unmapped is not used again") 
   CHECK(cache.statistics().chunks == 0);
   region.decommit(0, 16 * unit);
   CHECK(cache.statistics().chunks == 1);
+}
+
+TEST_CASE(
+    "region: where tail access fails a larger chunk behind one mapped ahead gets its rights") {
+  if (!is_under("rocm-7.1", "tail_access=no,base_access=yes",
+                "region: where tail access fails a larger chunk behind one mapped ahead gets its "
+                "rights"))
+    return;
+  const std::size_t unit = granule();
+  region region{first_device, 16 * unit};
+  region.commit(0, unit);
+  region.commit(unit, unit);
+  region.prepare(unit, ahead::mapped);
+  wait_for_background_tasks();
+  REQUIRE(region.prepared_bytes() == unit);
+  CHECK_NOTHROW(region.commit(3 * unit, 2 * unit));
+  CHECK(get_access(advance(region.base(), 4 * unit), first_device) == access_right::read_write);
 }
 
 /// A region whose next two granules are ready, that a peer may read and that extend() must move.

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// What regions wait for, beside growth that waits for nothing.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/region.hpp>
+#include "support/assumed_capability.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/device_bytes.hpp"
+#include "support/devices.hpp"
+#include "support/host_provider.hpp"
+#include "support/under_profile.hpp"
+
+namespace hipvmm::test::region_waits_host_test {
+namespace {
+
+TEST_CASE("region: addresses are renewed behind all work of devices with access" *
+          needs_virtual_memory) {
+  if (!is_under("rocm-7.2", "returns_memory=no,returns_with_addresses=yes",
+                "region: addresses are renewed behind all work of devices with access"))
+    return;
+  constexpr device_ref peer{1};
+  const std::size_t unit = granule();
+  for (const device_ref busy : {first_device, peer}) {
+    const stream own;
+    region region{first_device, 16 * unit};
+    region.grant(peer);
+    for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * unit, unit);
+    blocked_stream user{busy};
+    fill_async(user, region.base(), 1, unit);
+    const calls_of waits{device_waiting_functions};
+    std::atomic<bool> has_returned{false};
+    std::thread trimming{[&] {
+      region.trim(2 * unit, own, straddling_chunk::replace);
+      has_returned = true;
+    }};
+    while (waits.count() == 0 && !has_returned) std::this_thread::yield();
+    for (int turn = 0; turn < 1000 && !has_returned; ++turn) std::this_thread::yield();
+    CHECK_FALSE(has_returned);
+    user.release();
+    trimming.join();
+    CHECK(region.committed_bytes() == 2 * unit);
+  }
+}
+
+TEST_CASE("region: extend that moves waits for work of a peer" * needs_virtual_memory) {
+  constexpr device_ref peer{1};
+  const std::size_t unit = granule();
+  region region{first_device, 8 * unit};
+  region.grant(peer);
+  region.commit(0, unit);
+  const address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
+  const void* const base = region.base();
+  blocked_stream user{peer};
+  fill_async(user, region.base(), 1, unit);
+  std::atomic<bool> has_returned{false};
+  std::thread growing{[&] {
+    region.extend(64 * unit, 2 * unit);
+    has_returned = true;
+  }};
+  for (int turn = 0; turn < 2000 && !has_returned; ++turn) std::this_thread::yield();
+  CHECK_FALSE(has_returned);
+  user.release();
+  growing.join();
+  CHECK(region.base() != base);
+}
+
+TEST_CASE("region: a chunk moves to retired addresses behind the work that uses them" *
+          needs_virtual_memory) {
+  const std::size_t unit = granule();
+  region_options options;
+  options.when_empty = emptied::keeps_addresses;
+  region region{first_device, 8 * unit, options};
+  if (!region.can_move_chunks()) {
+    MESSAGE("skipped: two addresses of one chunk do not show the same bytes");
+    return;
+  }
+  for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * unit, unit);
+  blocked_stream user{first_device};
+  fill_async(user, advance(region.base(), unit), 1, 2 * unit);
+  region.trim(unit, user);
+  std::atomic<bool> has_returned{false};
+  std::thread moving{[&] {
+    CHECK_NOTHROW(region.move_chunk(0, 2 * unit));
+    has_returned = true;
+  }};
+  for (int turn = 0; turn < 2000 && !has_returned; ++turn) std::this_thread::yield();
+  CHECK_FALSE(has_returned);
+  user.release();
+  moving.join();
+  CHECK(region.committed_from(2 * unit) == unit);
+  CHECK_NOTHROW(region.end_move(0));
+}
+
+TEST_CASE("region: where maps settle, what was there before decides nothing" *
+          needs_virtual_memory) {
+  using namespace std::chrono_literals;
+  const assumed_capability found{"visible_at_once=no,settle_time=30ms"};
+  const std::size_t unit = granule();
+  region region{first_device, 8 * unit};
+  region.commit(0, unit);
+  const auto begin = std::chrono::steady_clock::now();
+  region.commit(0, 2 * unit);
+  CHECK(std::chrono::steady_clock::now() - begin >= 30ms);
+}
+
+TEST_CASE("region: where HIP forgets addresses late their end waits for the device" *
+          needs_virtual_memory) {
+  if (!is_under("rocm-6.4", "virtual_memory=yes",
+                "region: where HIP forgets addresses late their end waits for the device"))
+    return;
+  const std::size_t unit = granule();
+  const calls_of waits{device_waiting_functions};
+  {
+    region region{first_device, 8 * unit};
+    region.commit(0, unit);
+    CHECK(waits.count() == 0);
+  }
+  CHECK(waits.count() > 0);
+  const std::uint64_t before = waits.count();
+  { const region unused{first_device, 8 * unit}; }
+  CHECK(waits.count() == before);
+}
+
+}  // namespace
+}  // namespace hipvmm::test::region_waits_host_test
