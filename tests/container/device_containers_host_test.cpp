@@ -6,7 +6,9 @@
 #include <memory>
 #include <optional>
 
+#include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/device_scalar.hpp>
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/retirement.hpp>
@@ -18,6 +20,7 @@
 #include "support/error_recorder.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/host_provider.hpp"
+#include "support/watched_resource.hpp"
 
 // What device_buffer, device_uvector and device_scalar do when HIP fails, and that they wait for
 // nothing where their resource does not.
@@ -193,6 +196,34 @@ TEST_CASE("device_uvector: elements are set without waiting for the stream") {
   blocked.release();
   CHECK(vector.element(2, stream) == numbered<element<12>>(5));
   CHECK(vector.element(3, stream) == element<12>{});
+}
+
+TEST_CASE("device_buffer: goes back in the stream of its last resize, with all it asked for") {
+  const stream first{first_device};
+  const stream second{first_device};
+  watched_resource resource{first_device};
+  {
+    device_buffer buffer{64 * KiB, first, &resource};
+    buffer.resize(KiB, second);
+    CHECK(resource.deallocations.empty());
+  }
+  REQUIRE(resource.deallocations.size() == 1);
+  CHECK(resource.deallocations.front().stream == second.get());
+  CHECK(resource.deallocations.front().bytes == 64 * KiB);
+}
+
+TEST_CASE("device_buffer: is copied between devices by a call that names both") {
+  constexpr device_ref other{1};
+  const stream used{first_device};
+  watched_resource here{first_device};
+  watched_resource there{other};
+  const device_buffer source{KiB, used, &here};
+  const call_counter copies{"hipMemcpyPeerAsync"};
+  const scoped_device scope{other};
+  const stream own{other};
+  const device_buffer target{source, own, &there};
+  CHECK(copies.count() == 1);
+  own.synchronize();
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/capability.hpp>
@@ -12,7 +14,9 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
+#include "support/host_profile.hpp"
 #include "support/region_contents.hpp"
+#include "vmm/device_work.hpp"
 
 namespace hipvmm::test::retirement_faults_host_test {
 namespace {
@@ -154,6 +158,65 @@ TEST_CASE("retirement: of a region fails in no call that its caller sees" * need
         CHECK(subject->region.base() == nullptr);
         CHECK(retired_memory().waiting == 0);
       });
+}
+
+TEST_CASE("retirement: a refusal that is over does not count against waits for other devices" *
+          needs_virtual_memory) {
+  using namespace std::chrono_literals;
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  const waits_by_synchronize waits;
+  constexpr device_ref peer{1};
+  region first{first_device, 4 * granule()};
+  region second{first_device, 4 * granule()};
+  second.grant(peer);
+  for (region* each : {&first, &second}) each->commit(0, granule());
+  blocked_stream first_user{first_device};
+  blocked_stream second_user{peer};
+  fill_async(first_user, first.base(), 1, granule());
+  fill_async(second_user, second.base(), 1, granule());
+  REQUIRE(hipvmm_host_set_faults("hipDeviceSynchronize error=hipErrorStreamCaptureUnsupported") ==
+          nullptr);
+  first.retire();
+  second.retire();
+  const call_counter refusals{"hipDeviceSynchronize"};
+  while (refusals.count() < 3) std::this_thread::yield();
+  hipvmm_host_set_faults(nullptr);
+  std::thread draining{[] { CHECK_NOTHROW(drain_retired_memory()); }};
+  // Longer than captures may forbid a wait.
+  const auto end = std::chrono::steady_clock::now() + 2 * detail::capture_patience;
+  while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  first_user.release();
+  while (retired_memory().waiting > 1) std::this_thread::yield();
+  second_user.release();
+  draining.join();
+  CHECK(retired_memory().waiting == 0);
+}
+
+TEST_CASE("retirement: what is retired during a wait is not covered by it" * needs_virtual_memory) {
+  using namespace std::chrono_literals;
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  const waits_by_synchronize waits;
+  region first{first_device, 4 * granule()};
+  region second{first_device, 4 * granule()};
+  for (region* each : {&first, &second}) each->commit(0, granule());
+  blocked_stream first_user{first_device};
+  fill_async(first_user, first.base(), 1, granule());
+  const call_counter begun{"hipDeviceSynchronize"};
+  first.retire();
+  while (begun.count() == 0) std::this_thread::yield();
+  for (int turn = 0; turn < 1000; ++turn) std::this_thread::yield();
+  blocked_stream second_user{first_device};
+  fill_async(second_user, second.base(), 1, granule());
+  const void* const base = second.base();
+  second.retire();
+  first_user.release();
+  const auto end = std::chrono::steady_clock::now() + 200ms;
+  while (retired_memory().waiting > 1 && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  CHECK_NOTHROW(static_cast<void>(get_access(base, first_device)));
+  CHECK_FALSE(second_user.is_done());
+  second_user.release();
+  drain_retired_memory();
 }
 
 }  // namespace
