@@ -35,7 +35,7 @@ case_names() {
       }
     }' "$@"
 }
-mapfile -t files < <(find "$root/tests" -name '*.cpp' | sort)
+mapfile -t files < <(cpp_files tests)
 mapfile -t names < <(case_names "${files[@]}")
 
 exists_case() {  # FILTER

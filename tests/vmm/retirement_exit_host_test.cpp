@@ -141,7 +141,9 @@ TEST_CASE("child: retires a region in use after the library's exit handler" * do
     }
   };
   static const late kept;
-  region destroyed = backed_region();
+  // Of another device, so that no thread waits for this one yet.
+  region destroyed{device_ref{1}, granule()};
+  destroyed.commit(0, granule());
   destroyed.retire();
   std::exit(0);
 }
