@@ -179,7 +179,7 @@ TEST_CASE("stream_watcher: two recordings at once tell nothing, and the next one
   CHECK(told.follows.size() == 1);
 }
 
-TEST_CASE("stream_watcher: of two recordings that overlap the one that ends last tells nothing") {
+TEST_CASE("stream_watcher: of two recordings that overlap the one that ends last orders nothing") {
   const stream writer;
   const stream other;
   const stream reader;

@@ -5,7 +5,8 @@
 #
 #   === id
 #   file: src/vmm/region.cpp          the file that is changed
-#   kill: test_vmm region: trim*      the program that must fail, and a doctest filter of its cases
+#   kill: test_vmm region: trim*      the program that must fail, and a doctest filter of its cases,
+#                                     where ? stands for a comma in a name
 #   with: NAME=value...               optional: environment, such as a profile of the host provider
 #   sanitizer: thread                 optional: HIPVMM_SANITIZE of the build that finds it
 #   lives: reason                     optional: nothing fails, and why that is accepted

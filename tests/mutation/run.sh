@@ -44,8 +44,8 @@ done
 mkdir -p "$build"
 build=$(cd "$build" && pwd)
 tree=$build/tree
-# Longer than any program takes; a test that hangs has found the mistake as well.
-time_limit=120
+# Longer than the cases take, or a whole program; one that hangs has found the mistake as well.
+time_limit=$([[ -z $whole ]] && echo 60 || echo 180)
 mutants=$(mktemp -d)
 trap 'rm -rf "$mutants"' EXIT
 

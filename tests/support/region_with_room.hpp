@@ -17,7 +17,7 @@ namespace hipvmm::test {
 inline std::optional<region> region_with_room(std::size_t max_bytes, std::size_t room) {
   std::vector<region> tried;
   for (int attempt = 0; attempt < 32; ++attempt) {
-    // Addresses are usually given out downwards, so what is freed here lies behind the region.
+    // HIP usually takes addresses downwards: those that are freed here are behind the region.
     std::optional<address_reservation> placeholder{std::in_place, 4 * room};
     tried.emplace_back(first_device, max_bytes);
     placeholder.reset();

@@ -98,7 +98,7 @@ TEST_CASE("region: a chunk moves to retired addresses behind the work that uses 
   CHECK_NOTHROW(region.end_move(0));
 }
 
-TEST_CASE("region: where maps settle, what was there before decides nothing" *
+TEST_CASE("region: where mappings are seen late, those from before decide nothing" *
           needs_virtual_memory) {
   using namespace std::chrono_literals;
   const assumed_capability found{"visible_at_once=no,settle_time=30ms"};
