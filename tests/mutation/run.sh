@@ -67,6 +67,7 @@ while read -r id; do
   if is_wanted "$id"; then chosen+=("$id"); fi
 done <"$mutants/ids"
 ((${#chosen[@]} > 0)) || die "no mutant is called that: try --list"
+
 # The copy differs from the tree in nothing, and keeps the times of what has not changed.
 copy_tree() {
   mkdir -p "$tree"
@@ -127,7 +128,8 @@ run_cases() {
   # shellcheck disable=SC2086
   (cd "$binaries" && env HIPVMM_PROVIDER=host HIPVMM_HOST_REUSE_HANDLES=1 "${variables[@]}" \
     XDG_CACHE_HOME="$build/cache" $3 \
-    timeout -s KILL "$time_limit" "${start[@]}" "bin/$1" "${chosen_cases[@]}" --abort-after=1 || exit $?) \
+    timeout -s KILL "$time_limit" "${start[@]}" \
+    "bin/$1" "${chosen_cases[@]}" --abort-after=1 || exit $?) \
     >"$build/run.log" 2>&1 {lock}>&-
 }
 

@@ -3,11 +3,14 @@
 
 #include <memory>
 
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/host_profile.hpp"
 #include "support/mapped_chunk.hpp"
+#include "support/under_profile.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
@@ -106,6 +109,23 @@ TEST_CASE("import_chunk: one that fails leaves nothing and the handle as it was"
       [](shareable_handle& handle) { static_cast<void>(import_chunk(handle, other_device)); },
       [](shareable_handle& handle) { CHECK_FALSE(handle.empty()); },
       [](shareable_handle& handle) { CHECK_FALSE(handle.empty()); });
+}
+
+TEST_CASE("mapping: one that fails unseen is found though the question fails once") {
+  if (!is_under("rocm-6.4", "virtual_memory=yes",
+                "mapping: one that fails unseen is found though the question fails once"))
+    return;
+  const mapped_chunk there{physical_chunk{first_device, granule()}};
+  const physical_chunk chunk{first_device, granule()};
+  const hipvmm_host_counters before = live_objects();
+  for (const bool fails : {false, true}) {
+    CAPTURE(fails);
+    const planned_fault fault{"hipMemGetAccess", fails ? 1U : 0U, hipErrorUnknown};
+    CHECK_THROWS_WITH_AS((mapping{there.reservation, 0, chunk, map_answer::verified}),
+                         doctest::Contains("hipMemMap failed"), hip_error);
+    CHECK(fault.struck() == fails);
+  }
+  CHECK(live_objects() == before);
 }
 
 }  // namespace
