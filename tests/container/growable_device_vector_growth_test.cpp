@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
@@ -142,6 +143,17 @@ TEST_CASE("growable_device_vector: statistics count steps, chunks and the peak" 
   vector.shrink_to_fit(stream);
   CHECK(vector.statistics().chunks == 0);
   CHECK(vector.statistics().peak_bytes == 3 * step);
+}
+
+TEST_CASE(
+    "growable_device_vector: those that have ended leave their share of addresses to others") {
+  const std::size_t alone = growable_device_vector<int>{}.max_size();
+  for (int turn = 0; turn < 100; ++turn) {
+    const growable_device_vector<int> ends;
+    growable_device_vector<int> source;
+    const growable_device_vector<int> moved{std::move(source)};
+  }
+  CHECK(growable_device_vector<int>{}.max_size() == alone);
 }
 
 TEST_CASE_TEMPLATE("growable_device_vector: sizes beyond the address space throw length_error", T,
