@@ -52,7 +52,11 @@ slab_backend::~slab_backend() {
 device_allocation slab_backend::allocate(std::size_t bytes) {
   // Captures elsewhere in the program go on: hipMalloc has no part in them.
   const detail::relaxed_captures relaxed;
-  const auto take = [this](std::size_t size) { return device_allocation{device_, size}; };
+  // The caller waits for retired memory, without a lock.
+  const detail::without_reclaim now;
+  const auto take = [this](std::size_t size) {
+    return detail::make_with_reclaim([&] { return device_allocation{device_, size}; });
+  };
   if (is_aligned_) {
     device_allocation memory = take(bytes);
     if (reinterpret_cast<std::uintptr_t>(memory.get()) % granularity() == 0) return memory;
