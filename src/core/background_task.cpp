@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "core/background_task.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/intrusive/list.hpp>
 #include <condition_variable>
@@ -22,7 +24,11 @@ class background_worker {
   }
 
   bool submit(background_task& task) noexcept {
-    static const bool ends_at_exit = std::atexit([] { instance().thread_.stop(); }) == 0;
+    // A child of fork() has this handler, and not the thread that it would wait for.
+    static const ::pid_t process = ::getpid();
+    static const bool ends_at_exit = std::atexit([] {
+                                       if (::getpid() == process) instance().thread_.stop();
+                                     }) == 0;
     if (!ends_at_exit || !thread_.start()) return false;
     {
       const std::lock_guard lock{mutex_};
