@@ -13,7 +13,9 @@
 
 #include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/capability.hpp>
 #include <hipvmm/vmm/retirement.hpp>
+#include "core/device_wait.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
@@ -222,6 +224,20 @@ TEST_CASE_FIXTURE(sixteen_granules,
   CHECK(enabled.count() == 1);
   region.grant(first_device);
   CHECK(enabled.count() == 1);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region on hipMalloc: growth returns when the bytes are there for every stream" *
+                      needs_fallback) {
+  region.commit(0, 4 * unit);
+  // Else the end of the stream that copies waits as well.
+  detail::set_device_wait_rules({true, false});
+  const call_counter waits{"hipStreamSynchronize"};
+  region.commit(4 * unit, 4 * unit);
+  CHECK(waits.count() == 1);
+  const capability known = capability_of(first_device);
+  detail::set_device_wait_rules(
+      {known.has(trait::counts_ending_streams), known.has(trait::free_waits)});
 }
 
 TEST_CASE("region on hipMalloc: trim waits for a stream of a device without access" *

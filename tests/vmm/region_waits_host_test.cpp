@@ -14,6 +14,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
+#include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 #include "support/under_profile.hpp"
 
@@ -69,6 +70,32 @@ TEST_CASE("region: extend that moves waits for work of a peer" * needs_virtual_m
   user.release();
   growing.join();
   CHECK(region.base() != base);
+}
+
+TEST_CASE("region: trim in a stream of a peer with access waits for nothing" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  constexpr device_ref peer{1};
+  const std::size_t unit = granule();
+  region_options options;
+  options.when_empty = emptied::keeps_addresses;
+  region region{first_device, 8 * unit, options};
+  region.grant(peer);
+  for (const std::size_t index : {0U, 1U}) region.commit(index * unit, unit);
+  blocked_stream user{peer};
+  fill_async(user, region.base(), 1, 2 * unit);
+  const calls_of waits{waiting_functions};
+  std::atomic<bool> has_returned{false};
+  // Were it to wait, it would be for good.
+  std::thread releasing{[&] {
+    while (waits.count() == 0 && !has_returned) std::this_thread::yield();
+    user.release();
+  }};
+  region.trim(unit, user);
+  CHECK(waits.count() == 0);
+  has_returned = true;
+  releasing.join();
+  CHECK(region.committed_bytes() == unit);
 }
 
 TEST_CASE("region: a chunk moves to retired addresses behind the work that uses them" *
