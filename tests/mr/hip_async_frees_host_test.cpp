@@ -18,6 +18,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
+#include "support/other_threads.hpp"
 #include "support/under_profile.hpp"
 
 namespace hipvmm::test::hip_async_frees_host_test {
@@ -49,8 +50,7 @@ bool waits_by(const std::array<const char*, Size>& functions, blocked_stream& bu
     has_returned = true;
   }};
   while (waits.count() == 0 && !has_returned) std::this_thread::yield();
-  for (int turn = 0; turn < 1000 && !has_returned; ++turn) std::this_thread::yield();
-  const bool waited = !has_returned;
+  const bool waited = !happens([&] { return has_returned.load(); });
   busy.release();
   caller.join();
   return waited;

@@ -16,6 +16,7 @@
 #include "support/devices.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
+#include "support/other_threads.hpp"
 #include "support/under_profile.hpp"
 
 namespace hipvmm::test::region_waits_host_test {
@@ -42,8 +43,7 @@ TEST_CASE("region: addresses are renewed behind all work of devices with access"
       has_returned = true;
     }};
     while (waits.count() == 0 && !has_returned) std::this_thread::yield();
-    for (int turn = 0; turn < 1000 && !has_returned; ++turn) std::this_thread::yield();
-    CHECK_FALSE(has_returned);
+    CHECK_FALSE(happens([&] { return has_returned.load(); }));
     user.release();
     trimming.join();
     CHECK(region.committed_bytes() == 2 * unit);
@@ -65,8 +65,7 @@ TEST_CASE("region: extend that moves waits for work of a peer" * needs_virtual_m
     region.extend(64 * unit, 2 * unit);
     has_returned = true;
   }};
-  for (int turn = 0; turn < 2000 && !has_returned; ++turn) std::this_thread::yield();
-  CHECK_FALSE(has_returned);
+  CHECK_FALSE(happens([&] { return has_returned.load(); }));
   user.release();
   growing.join();
   CHECK(region.base() != base);
@@ -117,8 +116,7 @@ TEST_CASE("region: a chunk moves to retired addresses behind the work that uses 
     CHECK_NOTHROW(region.move_chunk(0, 2 * unit));
     has_returned = true;
   }};
-  for (int turn = 0; turn < 2000 && !has_returned; ++turn) std::this_thread::yield();
-  CHECK_FALSE(has_returned);
+  CHECK_FALSE(happens([&] { return has_returned.load(); }));
   user.release();
   moving.join();
   CHECK(region.committed_from(2 * unit) == unit);

@@ -15,6 +15,7 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
+#include "support/other_threads.hpp"
 #include "support/region_contents.hpp"
 
 namespace hipvmm::test {
@@ -102,8 +103,7 @@ class given_up_late {
     std::thread releasing{[&] {
       while (waits.count() == 0 && !has_returned) std::this_thread::yield();
       // Long enough to come back from a wait for something else.
-      for (int turn = 0; turn < 1000 && !has_returned; ++turn) std::this_thread::yield();
-      if (!has_returned) exiting = true;
+      if (!happens([&] { return has_returned.load(); })) exiting = true;
     }};
     how(region_, stream_);
     has_returned = true;
