@@ -131,6 +131,12 @@ inline bool forgets_addresses_late(int runtime_version) {
   return is_at_least(runtime_version, 6, 1) && !is_at_least(runtime_version, 7, 0);
 }
 
+// From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access: docs/rocm.md, by
+// source. No probe asks, for that takes work that can be held up.
+inline bool unmap_waits_for_streams(int runtime_version) {
+  return is_at_least(runtime_version, 7, 14);
+}
+
 // hipMemMap tells of failures behind the checks of its arguments from ROCm 7.14 on
 // (ROCm/rocm-systems#7685), and on CUDA.
 inline bool tells_failed_map(int runtime_version) {

@@ -45,6 +45,8 @@ class memory_backend {
   [[nodiscard]] virtual bool has_equal_chunks() const { return false; }
   /// Whether one chunk may be used at two addresses.
   [[nodiscard]] virtual bool has_aliases() const = 0;
+  /// Whether an unmap waits for work of other streams.
+  [[nodiscard]] virtual bool unmap_waits() const { return false; }
   /// Whether a released chunk's memory is the device's again while the pool keeps its addresses.
   [[nodiscard]] virtual bool returns_memory() const { return true; }
 

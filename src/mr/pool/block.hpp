@@ -15,6 +15,7 @@ enum class block_state : unsigned char {
   unmapped,  ///< addresses with nothing behind them
   free,      ///< memory in the tree of its owner
   used,      ///< memory of a caller, or of a thread's cache
+  leaving,   ///< old address of a chunk that has moved, until its owner has passed its epoch
   busy,      ///< between two of the others: one thread works on it without the state lock
 };
 
@@ -49,18 +50,20 @@ using free_tree = boost::intrusive::set<block, boost::intrusive::key_of_value<bl
 /// own. Guarded by the state lock.
 class block_owner {
  public:
-  /// `absorbs_idle`: whether idle memory beside what is freed becomes this owner's too.
-  explicit block_owner(bool absorbs_idle) : absorbs_idle_{absorbs_idle} {}
+  /// `is_ordered`: whether what is freed later is in use no less long than what was freed before,
+  /// so that one block of both is as good. Such an owner absorbs idle memory beside what it frees
+  /// too.
+  explicit block_owner(bool is_ordered) : is_ordered_{is_ordered} {}
   ~block_owner() { free_.clear(); }
   block_owner(const block_owner&) = delete;
   block_owner& operator=(const block_owner&) = delete;
 
   [[nodiscard]] free_tree& free() noexcept { return free_; }
-  [[nodiscard]] bool absorbs_idle() const noexcept { return absorbs_idle_; }
+  [[nodiscard]] bool is_ordered() const noexcept { return is_ordered_; }
 
  private:
   free_tree free_;
-  bool absorbs_idle_;
+  bool is_ordered_;
 };
 
 }  // namespace hipvmm::mr::pool

@@ -76,8 +76,10 @@ void block_index::make_free(block& loose) noexcept {
   // Idle memory beside it becomes the owner's again, until that has passed: one block serves more
   // than two, and what streams free lies mostly where they took it from idle memory.
   const auto joins = [&](const block* other) {
-    return other != nullptr && other->state == block_state::free &&
-           (other->owner == loose.owner || (other->owner == &idle_ && loose.owner->absorbs_idle()));
+    if (other == nullptr || other->state != block_state::free) return false;
+    if (other->owner == loose.owner)
+      return loose.owner->is_ordered() || other->epoch == loose.epoch;
+    return other->owner == &idle_ && loose.owner->is_ordered();
   };
   const auto leave_tree = [](block& one) {
     free_tree& tree = one.owner->free();

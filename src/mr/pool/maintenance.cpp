@@ -77,6 +77,10 @@ void maintenance::detach_old_addresses(Predicate is_over, unmappings& going) {
     unmappings one;
     one.push_back({nullptr, at->addresses, 0});
     one.back().what = all_.memory.detach_old_address(at->addresses->offset);
+    {
+      const state_lock lock{all_.state_mutex};
+      at->addresses->state = block_state::busy;
+    }
     going.splice(going.end(), one);
     at = all_.old_addresses.erase(at);
   }

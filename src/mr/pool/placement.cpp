@@ -63,6 +63,7 @@ class scanner {
   placement_scan run() {
     block* run = nullptr;      // where the present run of usable blocks begins
     block* movable = nullptr;  // the same of those whose memory may go elsewhere
+    const block* gap_end = nullptr;
     for (block* at = &index_.front();; at = at->next) {
       const bool ends = at == nullptr;
       const std::size_t here = ends ? index_.address_bytes() : at->offset;
@@ -71,13 +72,41 @@ class scanner {
       if (run != nullptr && !joins_run) scan_run(*run, here);
       if (movable != nullptr && !may_move) add_idle_chunks(index_, *movable, here, found_.sources);
       if (ends) return std::move(found_);
-      if (at->state == block_state::unmapped) scan_gap(*at, run);
+      if (gap_end == nullptr || at->offset >= gap_end->end()) {
+        gap_end = nullptr;
+        if (is_gap(*at)) {
+          const gap one = gap_from(*at);
+          gap_end = one.last;
+          scan_gap(one, run);
+        }
+      }
       run = !joins_run ? nullptr : run != nullptr ? run : at;
       movable = !may_move ? nullptr : movable != nullptr ? movable : at;
     }
   }
 
  private:
+  /// Adjacent addresses with nothing behind them, or old ones that could be unmapped.
+  struct gap {
+    block* first;
+    block* last;
+    bool unmaps;
+
+    [[nodiscard]] std::size_t offset() const noexcept { return first->offset; }
+    [[nodiscard]] std::size_t end() const noexcept { return last->end(); }
+  };
+  [[nodiscard]] bool is_gap(const block& one) const {
+    return one.state == block_state::unmapped || filter_.may_unmap(one);
+  }
+  [[nodiscard]] gap gap_from(block& first) const {
+    gap found{&first, &first, first.state != block_state::unmapped};
+    while (found.last->next != nullptr && is_gap(*found.last->next)) {
+      found.last = found.last->next;
+      found.unmaps = found.unmaps || found.last->state != block_state::unmapped;
+    }
+    return found;
+  }
+
   [[nodiscard]] std::size_t aligned(std::size_t offset) const noexcept {
     return index_.aligned(offset, wanted_.alignment);
   }
@@ -93,26 +122,27 @@ class scanner {
     best.map_room = end - run.offset;
   }
 
-  void scan_gap(block& gap, block* run) {
+  void scan_gap(const gap& range, block* run) {
     const std::size_t unit = rules_.granularity;
-    if (!rules_.moves_chunks) return scan_inside_gap(gap, unit);
+    if (!rules_.moves_chunks) return scan_inside_gap(range, unit);
     place here;
-    here.unmapped = &gap;
-    here.first = &gap;
-    here.at = aligned(gap.offset);
-    if (run != nullptr && aligned(run->offset) < gap.offset) {
+    here.unmapped = range.first;
+    here.unmaps = range.unmaps;
+    here.first = range.first;
+    here.at = aligned(range.offset());
+    if (run != nullptr && aligned(run->offset) < range.offset()) {
       here.first = run;
       here.at = aligned(run->offset);
     }
-    here.map_at = std::max(gap.offset, align_down(here.at, unit));
+    here.map_at = std::max(range.offset(), align_down(here.at, unit));
     const std::size_t end = here.at + wanted_.bytes;
-    if (here.map_at >= gap.end() || end <= gap.offset) return;
-    here.map_room = gap.end() - here.map_at;
-    if (end <= gap.end()) {
+    if (here.map_at >= range.end() || end <= range.offset()) return;
+    here.map_room = range.end() - here.map_at;
+    if (end <= range.end()) {
       here.map_bytes = align_up(end - here.map_at, unit);
     } else {
-      std::size_t reached = gap.end();
-      for (const block* next = gap.next; reached < end; next = next->next) {
+      std::size_t reached = range.end();
+      for (const block* next = range.last->next; reached < end; next = next->next) {
         if (next == nullptr || !filter_.is_usable(*next)) return;
         reached = next->end();
       }
@@ -122,15 +152,16 @@ class scanner {
   }
 
   /// The same where chunks lie apart: with `margin` bytes left on both sides.
-  void scan_inside_gap(block& gap, std::size_t margin) {
+  void scan_inside_gap(const gap& range, std::size_t margin) {
     place here;
-    here.unmapped = &gap;
-    here.first = &gap;
-    here.at = aligned(gap.offset + margin);
+    here.unmapped = range.first;
+    here.unmaps = range.unmaps;
+    here.first = range.first;
+    here.at = aligned(range.offset() + margin);
     here.map_at = align_down(here.at, rules_.granularity);
     here.map_bytes = align_up(here.at + wanted_.bytes - here.map_at, rules_.granularity);
-    if (here.map_at + here.map_bytes + margin > gap.end()) return;
-    here.map_room = gap.end() - margin - here.map_at;
+    if (here.map_at + here.map_bytes + margin > range.end()) return;
+    here.map_room = range.end() - margin - here.map_at;
     note_place(here);
   }
 

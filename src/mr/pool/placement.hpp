@@ -25,6 +25,8 @@ class block_filter {
   [[nodiscard]] virtual bool is_usable(const block& one) const = 0;
   /// Whether the memory of a usable block may be mapped elsewhere for it.
   [[nodiscard]] virtual bool may_move(const block& one) const = 0;
+  /// Whether it is an old address that could be unmapped now.
+  [[nodiscard]] virtual bool may_unmap(const block& one) const = 0;
 
  protected:
   ~block_filter() = default;
@@ -55,6 +57,7 @@ struct place {
   block* first = nullptr;     ///< block that it begins in; nullptr: there is no such place
   std::size_t at = 0;         ///< offset that it begins at
   block* unmapped = nullptr;  ///< addresses to be backed for it; nullptr where all of it is free
+  bool unmaps = false;        ///< old addresses among these must be unmapped first
   std::size_t map_at = 0;     ///< offset where the backing begins in these
   std::size_t map_bytes = 0;  ///< least that must be backed
   std::size_t map_room = 0;   ///< most that can be backed

@@ -10,6 +10,8 @@
 #include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
+#include "core/device_identity.hpp"
+#include "core/hip_compat.hpp"
 #include "mr/pool/slab_backend.hpp"
 #include "vmm/detached_chunk.hpp"
 #include "vmm/retirement.hpp"
@@ -75,6 +77,7 @@ region_backend::region_backend(device_ref device, std::size_t address_bytes, han
       most_chunks_{chunks_for_descriptors(device)},
       has_equal_chunks_{capability_of(device).needs(quirk::access_from_base)},
       has_aliases_{held_->addresses.can_move_chunks()},
+      unmap_waits_{hip_compat::unmap_waits_for_streams(detail::runtime_version())},
       returns_memory_{!capability_of(device).needs(quirk::renew_addresses)} {}
 
 region_backend::~region_backend() { held_->addresses.retire(); }

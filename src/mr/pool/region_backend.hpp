@@ -24,6 +24,7 @@ class region_backend final : public device_backend {
   [[nodiscard]] std::size_t most_chunks() const override { return most_chunks_; }
   [[nodiscard]] bool has_equal_chunks() const override { return has_equal_chunks_; }
   [[nodiscard]] bool has_aliases() const override { return has_aliases_; }
+  [[nodiscard]] bool unmap_waits() const override { return unmap_waits_; }
   [[nodiscard]] bool returns_memory() const override { return returns_memory_; }
   void create(std::size_t offset, std::size_t bytes) override;
   [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
@@ -71,6 +72,7 @@ class region_backend final : public device_backend {
   // A region with holes may need that.
   bool has_equal_chunks_;
   bool has_aliases_;
+  bool unmap_waits_;
   bool returns_memory_;
 };
 

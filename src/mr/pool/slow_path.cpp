@@ -236,6 +236,11 @@ bool slow_path::may_move(const block& one) const {
          (owner.is_stream() && !is_without_fence(owner) && !is_without_fence(user_));
 }
 
+bool slow_path::may_unmap(const block& one) const {
+  return one.state == block_state::leaving && may_unmap_ && !all_.memory.unmap_waits() &&
+         owner_of(one).has_passed(one.epoch);
+}
+
 bool slow_path::is_in_order(const block& one) const {
   const stream_state& owner = owner_of(one);
   return &owner == &user_ || owner.has_passed(one.epoch) || user_.depends_on(owner, one.epoch);

@@ -67,6 +67,7 @@ class slow_path final : block_filter {
   // Called with the state lock.
   [[nodiscard]] bool is_usable(const block& one) const override;
   [[nodiscard]] bool may_move(const block& one) const override;
+  [[nodiscard]] bool may_unmap(const block& one) const override;
   /// Whether the user's work is ordered behind what was done with a free block.
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
@@ -88,6 +89,7 @@ class slow_path final : block_filter {
   // work.
   std::vector<const stream_state*> without_fence_;
   bool waited_ = false;
+  bool may_unmap_ = true;  // no more when HIP has refused
   slow_path_turn turn_;
   maintenance maintenance_;
 };

@@ -38,7 +38,12 @@ bool slow_path::begin(growth& work) {
       auto plan = plan_growth(all_.index, wanted_, found, rules());
       if (!plan) return false;
       work.plan = std::move(*plan);
-      claim_all(work);
+      if (!work.plan.target.unmaps) claim_all(work);
+    }
+    if (work.plan.target.unmaps) {
+      may_unmap_ = maintenance_.unmap_old_addresses();
+      work = {};
+      continue;
     }
     if (make_user_wait(work.around) && may_move_sources(work)) return true;
     undo(work);
@@ -103,7 +108,11 @@ void slow_path::move_by_alias(growth& work) {
     source.stage = growth::source::moved;
     {
       const state_lock lock{all_.state_mutex};
-      all_.index.merge(*source.around.front(), source.chunk.offset + source.chunk.bytes);
+      block& left = *source.around.front();
+      all_.index.merge(left, source.chunk.offset + source.chunk.bytes);
+      left.state = block_state::leaving;
+      left.owner = &last_user;
+      left.epoch = work.in_use_until;
       all_.index.put_chunk(all_.index.take_chunk(source.chunk.offset), to);
       ++all_.chunks_moved;
     }

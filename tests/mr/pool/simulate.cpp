@@ -26,6 +26,7 @@ namespace {
 using namespace hipvmm::mr::pool;
 
 double now = 0;  // microseconds
+bool serving = false;
 
 /// Chunks that only cost time: what the calls took on an H200.
 class costly_memory final : public memory_backend {
@@ -83,7 +84,7 @@ class costly_memory final : public memory_backend {
   struct detached_chunk final : detached {
     detached_chunk(costly_memory& memory, std::size_t held) : all{memory}, bytes{held} {}
     [[nodiscard]] bool release() noexcept override {
-      all.background_microseconds += unmap_cost;
+      (serving ? all.microseconds : all.background_microseconds) += unmap_cost;
       all.held_ -= bytes;
       return true;
     }
@@ -137,6 +138,7 @@ struct options {
   bool ahead = false;
   double lag = 0;
   int epochs = 1;
+  int unmap_delay = 0;
 };
 
 struct event {
@@ -192,9 +194,14 @@ class driver {
     for (std::size_t i = 0; i < events_.size(); ++i) {
       now = begin + events_[i].time;
       if (events_[i].allocates) {
+        serving = true;
         times.push_back(allocate(i));
-        // A pool leaves that to a thread of its own.
-        if (pool_.has_old_addresses()) pool_.unmap_old_addresses();
+        serving = false;
+        // A pool leaves that to a thread of its own, which comes a little later.
+        if (pool_.has_old_addresses() && ++waiting_ > unmap_delay) {
+          pool_.unmap_old_addresses();
+          waiting_ = 0;
+        }
       } else {
         deallocate(i, events_[i].name);
       }
@@ -204,6 +211,7 @@ class driver {
     return times;
   }
   double deallocate_ns = 0;
+  int unmap_delay = 0;   ///< allocations until old addresses are unmapped
   std::size_t peak = 0;  ///< bytes asked for
 
  private:
@@ -253,6 +261,7 @@ class driver {
   std::vector<event> events_;
   std::vector<std::size_t> offsets_;
   std::size_t requested_ = 0;
+  int waiting_ = 0;
 };
 
 int simulate(const options& chosen) {
@@ -260,6 +269,7 @@ int simulate(const options& chosen) {
   late_streams streams{chosen.lag};
   block_allocator pool{memory, streams, std::uintptr_t{1} << 40};
   driver program{pool, read_events(chosen.trace, chosen.one_stream)};
+  program.unmap_delay = chosen.unmap_delay;
   std::printf("%s\n", chosen.trace.c_str());
   for (int epoch = 0; epoch < chosen.epochs; ++epoch) {
     const double before = memory.microseconds;
@@ -303,6 +313,8 @@ int main(int argc, char** argv) {
   program.add_flag("--aliases", chosen.aliases, "one chunk may have two addresses");
   program.add_flag("--ahead", chosen.ahead, "one chunk is made before it is needed");
   program.add_option("--epochs", chosen.epochs, "times to run it, all freed between");
+  program.add_option("--unmap-delay", chosen.unmap_delay,
+                     "allocations until old addresses are unmapped");
   program.add_option("--lag", chosen.lag, "microseconds until a stream passes a mark");
   CLI11_PARSE(program, argc, argv);
   try {
