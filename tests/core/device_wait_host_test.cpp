@@ -17,7 +17,7 @@
 #include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
 #include "support/host_provider.hpp"
-#include "support/other_threads.hpp"
+#include "support/happens.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -17,7 +17,7 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/note_taker.hpp"
-#include "support/other_threads.hpp"
+#include "support/happens.hpp"
 
 namespace hipvmm::test {
 namespace {

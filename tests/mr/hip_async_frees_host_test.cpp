@@ -16,9 +16,9 @@
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
+#include "support/happens.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
-#include "support/other_threads.hpp"
 #include "support/under_profile.hpp"
 
 namespace hipvmm::test::hip_async_frees_host_test {

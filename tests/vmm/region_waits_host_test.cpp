@@ -16,7 +16,7 @@
 #include "support/devices.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
-#include "support/other_threads.hpp"
+#include "support/happens.hpp"
 #include "support/under_profile.hpp"
 
 namespace hipvmm::test::region_waits_host_test {

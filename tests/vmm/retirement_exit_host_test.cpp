@@ -15,7 +15,7 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
-#include "support/other_threads.hpp"
+#include "support/happens.hpp"
 #include "support/region_contents.hpp"
 
 namespace hipvmm::test {

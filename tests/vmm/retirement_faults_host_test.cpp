@@ -15,7 +15,7 @@
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/host_profile.hpp"
-#include "support/other_threads.hpp"
+#include "support/happens.hpp"
 #include "support/region_contents.hpp"
 #include "vmm/device_work.hpp"
 

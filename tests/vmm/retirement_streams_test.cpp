@@ -14,7 +14,6 @@
 #include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
 #include "support/happens.hpp"
-#include "support/other_threads.hpp"
 
 namespace hipvmm::test::retirement_streams_test {
 namespace {

@@ -14,13 +14,16 @@ namespace {
 // ones faster: docs/pool_design.md has both figures of several choices.
 constexpr std::size_t granules_per_chunk = 4;
 
-/// Least bytes of a chunk for which there are never more than the rules allow: chunks of a share of
-/// what is held make their number a logarithm of it.
+/// Least bytes of a chunk for which there are never more than the rules allow. While a pool is
+/// small a chunk is a share of what is held, so that their number is a logarithm of it; later half
+/// as many as allowed make up the limit.
 std::size_t least_for_count(const block_index& index, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
-  const std::size_t even = rules.limit / rules.most_chunks + 1;
-  const std::size_t share = index.physical_bytes() / rules.most_chunks * 8;
-  return align_up(rules.has_equal_chunks ? even : std::min(even, share), rules.granularity);
+  if (rules.has_equal_chunks)
+    return align_up(rules.limit / rules.most_chunks + 1, rules.granularity);
+  const std::size_t even = 2 * (rules.limit / rules.most_chunks);
+  const std::size_t share = 16 * (index.physical_bytes() / rules.most_chunks);
+  return align_up(std::min(even, share), rules.granularity);
 }
 
 /// What backing is counted in where chunks can move.
@@ -222,7 +225,10 @@ std::optional<growth_plan> plan_at(const place& target, const block_index& index
     plan.least = plan.wanted = moved + rounded;
   } else {
     plan.least = moved + missing;
-    plan.wanted = moved + (rounded <= allowed ? rounded : missing);
+    // Where chunks are counted, the last one takes what the limit leaves.
+    const std::size_t most =
+        rules.most_chunks != 0 ? align_down(allowed, rules.granularity) : missing;
+    plan.wanted = moved + (rounded <= allowed ? rounded : most);
   }
   return plan;
 }

@@ -200,6 +200,8 @@ class watched_memory final : public mr::pool::memory_backend {
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
   [[nodiscard]] std::size_t granularity() const override { return 2 * MiB; }
   [[nodiscard]] bool has_aliases() const override { return aliases_; }
+  [[nodiscard]] std::size_t most_chunks() const override { return chunk_budget; }
+  [[nodiscard]] bool unmap_waits() const override { return waits_to_unmap; }
 
   void create(std::size_t offset, std::size_t bytes) override {
     may_fail();
@@ -274,6 +276,9 @@ class watched_memory final : public mr::pool::memory_backend {
   std::uint64_t created = 0;
   /// The call, from 1, that fails next; 0: none.
   std::uint64_t fails_at = 0;
+  /// Most chunks there may be; 0: any number.
+  std::size_t chunk_budget = 0;
+  bool waits_to_unmap = false;
   /// The next unmap of what was detached fails.
   bool keeps_mappings = false;
 

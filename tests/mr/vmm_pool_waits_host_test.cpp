@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+
+#include <hipvmm/provider/host_control.h>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/vmm/capability.hpp>
+#include <hipvmm/vmm/retirement.hpp>
+#include "mr/pool_limit.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/happens.hpp"
+#include "support/host_profile.hpp"
+
+// Who waits for the GPU, who does not, and what is waited for.
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::mr {
+
+using test::at_most;
+using test::first_device;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr device_ref stranger{2};  // nothing reaches it
+
+/// Whether `work` ends by itself: what it does must wait for nothing.
+template <typename Work>
+bool ends(Work work) {
+  return std::async(std::launch::async, work).wait_for(20s) == std::future_status::ready;
+}
+
+}  // namespace
+
+TEST_CASE("vmm_pool_resource: a request that waits for the GPU holds nobody else up") {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);  // the end of a stream waits there by itself
+  vmm_pool_resource pool{first_device, at_most(8 * MiB)};
+  pool.set_reuse({false, false, false});
+  test::blocked_stream used{first_device};
+  const stream waits{first_device};
+  std::optional<stream> idle{first_device};
+  pool.deallocate(*idle, pool.allocate(*idle, 4096), 4096);
+  void* const own = pool.allocate(stream_ref::per_thread_default(), 4096);
+  pool.deallocate(used, pool.allocate(used, 6 * MiB), 6 * MiB);
+  std::future<void*> served =
+      std::async(std::launch::async, [&] { return pool.allocate(waits, 6 * MiB); });
+  CHECK_FALSE(test::happens([&] { return served.wait_for(0s) == std::future_status::ready; }));
+  // A deallocation of a per-thread default stream belongs to this thread.
+  pool.deallocate(stream_ref::per_thread_default(), own, 4096);
+  CHECK(ends([&] { static_cast<void>(pool.statistics()); }));
+  CHECK(ends([&] { idle.reset(); }));
+  CHECK(ends([&] { pool.forget_stream(waits); }));
+  CHECK(ends([&] { static_cast<void>(pool.access(first_device)); }));
+  CHECK(ends([&] { static_cast<void>(pool.trim_to(0)); }));
+  CHECK(served.wait_for(0s) == std::future_status::timeout);
+  used.release();
+  pool.deallocate(waits, served.get(), 6 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: a request that moves idle chunks waits for no other stream's work") {
+  if (capability_of(first_device).needs(quirk::no_aliases)) return;
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
+  void* parts[8];
+  for (void*& each : parts) each = pool.allocate(used, 8 * MiB);
+  for (std::size_t i = 0; i < 8; i += 2) pool.deallocate(used, parts[i], 8 * MiB);
+  used.synchronize();
+  test::blocked_stream elsewhere{first_device};
+  std::future<void*> served =
+      std::async(std::launch::async, [&] { return pool.allocate(used, 32 * MiB); });
+  CHECK(served.wait_for(20s) == std::future_status::ready);
+  CHECK_FALSE(elsewhere.is_done());
+  elsewhere.release();
+  pool.deallocate(used, served.get(), 32 * MiB);
+  CHECK(pool.statistics().chunks_moved > 0);
+  for (std::size_t i = 1; i < 8; i += 2) pool.deallocate(used, parts[i], 8 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: the device holds what the pool says, however memory comes back") {
+  drain_retired_memory();
+  const std::size_t before = hipvmm_host_device_bytes(0);
+  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
+  const auto held = [before] { return hipvmm_host_device_bytes(0) - before; };
+  const stream used{first_device};
+  const auto use = [&](std::size_t bytes) {
+    void* const one = pool.allocate(used, bytes);
+    fill_async(used, one, 1, bytes);
+    pool.deallocate(used, one, bytes);
+    used.synchronize();
+  };
+  SUBCASE("all of it is idle at each trim") {
+    for (int i = 0; i < 8; ++i) {
+      use(128 * MiB);
+      CHECK(pool.trim_to(0) == 128 * MiB);
+      CHECK(held() == 0);
+      CHECK(pool.statistics().reserved_current == 0);
+    }
+  }
+  SUBCASE("some is in use") {
+    void* const kept = pool.allocate(used, 4 * MiB);
+    for (int i = 0; i < 8; ++i) {
+      use(128 * MiB);
+      pool.trim_to(0);
+      CHECK(held() == pool.statistics().reserved_current);
+      CHECK(held() <= 256 * MiB);
+    }
+    pool.deallocate(used, kept, 4 * MiB);
+  }
+  SUBCASE("some is to stay") {
+    for (int i = 0; i < 8; ++i) {
+      use(128 * MiB);
+      pool.trim_to(32 * MiB);
+      CHECK(held() == pool.statistics().reserved_current);
+      CHECK(held() >= 32 * MiB);
+      CHECK(held() <= 128 * MiB);
+    }
+  }
+}
+
+TEST_CASE("vmm_pool_resource: what a stream of a device without access frees is held while used") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream other{first_device};
+  const scoped_device elsewhere{stranger};
+  test::blocked_stream far{stranger};
+  void* const one = pool.allocate(other, 8 * MiB);
+  // Its copies go through the host, without a right to the memory.
+  pool.deallocate(far, one, 8 * MiB);
+  pool.set_reuse({true, true, false});
+  void* const two = pool.allocate(other, 8 * MiB);
+  CHECK(two != one);
+  CHECK_FALSE(far.is_done());
+  SUBCASE("until it has passed") {
+    far.release();
+    pool.deallocate(other, two, 8 * MiB);
+    void* const all = pool.allocate(other, 64 * MiB);
+    CHECK(far.is_done());
+    pool.deallocate(other, all, 64 * MiB);
+  }
+  SUBCASE("and no trim takes it") {
+    CHECK(pool.trim_to(0) == 0);
+    pool.deallocate(other, two, 8 * MiB);
+  }
+}
+
+TEST_CASE("vmm_pool_resource: its end waits for devices without access that freed memory") {
+  auto pool = std::make_unique<vmm_pool_resource>(first_device, at_most(64 * MiB));
+  const stream other{first_device};
+  void* const one = pool->allocate(other, 8 * MiB);
+  test::blocked_stream far{stranger};
+  pool->deallocate(far, one, 8 * MiB);
+  std::future<void> ended = std::async(std::launch::async, [&] { pool.reset(); });
+  CHECK_FALSE(test::happens([&] { return ended.wait_for(0s) == std::future_status::ready; }));
+  far.release();
+  ended.get();
+}
+
+}  // namespace hipvmm::mr
+
+TEST_SUITE_END();
