@@ -21,6 +21,7 @@
 #include "support/fault_sweep.hpp"
 #include "support/host_provider.hpp"
 #include "support/is_ready.hpp"
+#include "support/other_threads.hpp"
 #include "support/region_contents.hpp"
 
 namespace hipvmm::test::region_allocation_host_test {
@@ -291,6 +292,8 @@ TEST_CASE("region on hipMalloc: no device's hipFree holds up what another device
   second.region.trim(0, second.stream);
   // Its own stream has passed, and hipFree goes on waiting for the one that is busy.
   first.stream.release();
+  static_cast<stream_ref>(first.stream).synchronize();
+  static_cast<void>(happens([] { return false; }));
   second.stream.release();
   while (retired_memory().waiting != 1) std::this_thread::yield();
   CHECK(live_objects().allocations == 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What regions wait for, beside growth that waits for nothing.
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <atomic>
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <thread>
 
 #include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/region.hpp>
 #include "support/assumed_capability.hpp"
@@ -95,6 +97,20 @@ TEST_CASE("region: trim in a stream of a peer with access waits for nothing" *
   has_returned = true;
   releasing.join();
   CHECK(region.committed_bytes() == unit);
+}
+
+TEST_CASE("region: where a copy cannot be waited for its device is" * needs_virtual_memory) {
+  const std::size_t unit = granule();
+  const stream own;
+  region region{first_device, 8 * unit};
+  region.commit(0, 4 * unit);
+  const calls_of waits{device_waiting_functions};
+  // The first wait is for the program's work.
+  const planned_fault fault{"hipStreamSynchronize", 2, hipErrorUnknown};
+  CHECK_THROWS_AS(region.trim(unit, own, straddling_chunk::replace), hip_error);
+  CHECK(fault.struck());
+  CHECK(waits.count() == 1);
+  CHECK(region.committed_bytes() == 4 * unit);
 }
 
 TEST_CASE("region: a chunk moves to retired addresses behind the work that uses them" *
