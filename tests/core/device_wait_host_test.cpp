@@ -12,7 +12,6 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/error.hpp>
-#include "core/check.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
@@ -26,7 +25,6 @@ namespace {
 class assumed_wait_rules {
  public:
   explicit assumed_wait_rules(detail::device_wait_rules rules) {
-    static_cast<void>(known_);  // Found out first, for that sets the rules as well.
     detail::set_device_wait_rules(rules);
   }
   ~assumed_wait_rules() {
@@ -37,7 +35,8 @@ class assumed_wait_rules {
   assumed_wait_rules& operator=(const assumed_wait_rules&) = delete;
 
  private:
-  capability known_ = capability_of(first_device);
+  // Before the rules are set, for finding out sets them as well.
+  const capability known_ = capability_of(first_device);
 };
 
 TEST_CASE("wait_for_device: waits otherwise where there is no memory for a wait by hipFree") {
