@@ -21,7 +21,7 @@
 #include "support/fault_sweep.hpp"
 #include "support/host_provider.hpp"
 #include "support/is_ready.hpp"
-#include "support/other_threads.hpp"
+#include "support/happens.hpp"
 #include "support/region_contents.hpp"
 
 namespace hipvmm::test::region_allocation_host_test {

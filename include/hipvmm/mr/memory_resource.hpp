@@ -33,7 +33,8 @@ class memory_resource {
 
   /// As allocate(), but the memory may be used at once, by any stream and by the host's copies.
   [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment);
-  /// As deallocate(). Pre: all work that uses the memory has finished.
+  /// As deallocate(). Pre: all work that uses the memory has finished. vmm_pool_resource, arena_
+  /// and fixed_size_resource wait for unfinished work before they reuse it; others may not.
   void deallocate_sync(void* pointer, std::size_t bytes,
                        std::size_t alignment = default_alignment) noexcept;
 

@@ -24,8 +24,8 @@ struct pool_options {
   std::size_t initial_bytes = 0;
   /// Most that is ever held, in bytes, rounded down to whole granules; zero: the device's memory.
   std::size_t maximum_bytes = 0;
-  /// What is held beyond this, in bytes, goes back to the device when it lies idle: soon, by a
-  /// thread of the library.
+  /// Idle memory held beyond this, in bytes, goes back to the device soon, by a thread of the
+  /// library. Where quirk::renew_addresses is in force, only once the whole pool is idle.
   std::size_t release_threshold = std::numeric_limits<std::size_t>::max();
   pool_reuse reuse{};
   /// Whether the pool's chunks can be exported to other processes.
@@ -34,15 +34,21 @@ struct pool_options {
   without_vmm fallback = without_vmm::use_hip_malloc;
 };
 
-/// A stream-ordered pool of one device's memory in one range of addresses. Memory is used again in
-/// its stream without a HIP call, and neighbours become one whatever chunks they lie in. When no
-/// free stretch is long enough, idle chunks are mapped to where they are needed, before new memory
-/// is taken. Any number of threads and streams may use it; default streams are those of its device.
-/// Where virtual memory is missing it cuts up slabs of hipMalloc instead, which neither move nor
-/// join: explain(). There an alignment above 2 MiB is unsupported, as rights but read_write are.
-/// Owns all its memory: what is still out at its end goes with it, when the device's work is done.
-/// Captures of streams go on undisturbed. What a graph uses must stay out until its last launch:
-/// nothing may be given back in a stream while it is captured, which only slow ways can refuse.
+/// A stream-ordered pool of one device's memory in one range of addresses. Memory is reused in the
+/// stream that freed it without a HIP call, and adjacent free blocks merge whatever chunks they lie
+/// in. When no run of free blocks is long enough, idle chunks are mapped where they are needed
+/// before new memory is taken from the device.
+/// - Any number of threads and streams may use it; default streams are those of its device. Streams
+///   of other devices may free memory too, also without access to it.
+/// - A request may wait for the GPU only when the limit or the device leaves nothing else. No other
+///   thread waits with it.
+/// - Without virtual memory it cuts up slabs of hipMalloc, which neither move nor merge: explain().
+///   There an alignment above 2 MiB is unsupported, as rights but read_write are.
+/// - At its end all memory goes back, also what is still allocated, when the work of the devices
+///   with access is done, and of those whose streams freed memory.
+/// - Captures of streams go on undisturbed. Memory used by a graph must stay allocated until the
+///   graph's last launch. Do not deallocate on a capturing stream: this is detected only on the
+///   slow path.
 class vmm_pool_resource final : public memory_resource {
  public:
   /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
@@ -54,20 +60,20 @@ class vmm_pool_resource final : public memory_resource {
   vmm_pool_resource& operator=(const vmm_pool_resource&) = delete;
 
   using memory_resource::deallocate;
-  /// Deallocates by address alone, in the stream that the memory was allocated in. Waits for all
-  /// work of the devices with access, as hipFree does, for memory of allocate_sync() and where that
-  /// stream was forgotten or is another thread's default one.
+  /// Deallocates by address alone, in the stream that the memory was allocated in. Does not wait.
+  /// Memory of allocate_sync(), or of a stream that was forgotten or is another thread's default
+  /// one, is reused only when all work that the devices with access have now is done, as after
+  /// hipFree. So is what deallocate_sync() gets.
   void deallocate(void* pointer) noexcept;
 
-  /// Says that `waiter` was made to wait for an event of `other` that was recorded after all calls
-  /// for `other` so far: after deallocations, and after allocations, which may make it wait itself.
-  /// For streams and events that are not hipvmm's own, which say so themselves, and for events
-  /// whose handle was given away (event::get).
+  /// Declares that `waiter` waits for an event recorded on `other` after every pool call made so
+  /// far on `other`. For streams and events that are not hipvmm's own, which report it themselves,
+  /// and for events whose handle was given away (event::get).
   void note_stream_wait(stream_ref waiter, stream_ref other);
-  /// Says that `stream` will be destroyed: what it gave back becomes free for all when its work up
-  /// to here is done. Call it before hipStreamDestroy, and in a thread that ends for its default
-  /// stream; a hipvmm::stream says it itself. Throws: std::invalid_argument while it is being
-  /// captured; hip_error.
+  /// Declares that `stream` will be destroyed: what was freed in it becomes free for all streams
+  /// when its work up to here is done. Call it before hipStreamDestroy, and in a thread that ends
+  /// for its default stream; a hipvmm::stream reports it itself. Throws: std::invalid_argument
+  /// while it is being captured; hip_error.
   void forget_stream(stream_ref stream);
 
   [[nodiscard]] pool_reuse reuse() const;
@@ -83,9 +89,11 @@ class vmm_pool_resource final : public memory_resource {
   void revoke(device_ref device) { grant(device, access_right::none); }
   [[nodiscard]] access_right access(device_ref device) const;
 
-  /// Gives memory whose last use is over back to the device until `bytes_to_keep` are held, and
-  /// returns the bytes that went. Waits until `deadline` at most for work that still uses what is
-  /// free. No other thread waits for more than the HIP calls of a few chunks. Throws: hip_error.
+  /// Gives idle memory back to the device until `bytes_to_keep` are held, and returns the bytes
+  /// that went. Waits until `deadline` at most for work that still uses free memory, and for memory
+  /// freed without a stream, which without a deadline stays. Other threads are not held up. Where
+  /// quirk::renew_addresses is in force memory goes back only when nothing is allocated.
+  /// Throws: hip_error, std::bad_alloc. What HIP refuses to unmap is reported and stays counted.
   std::size_t trim_to(std::size_t bytes_to_keep,
                       std::chrono::steady_clock::time_point deadline = {});
 
