@@ -37,7 +37,7 @@ bool stream_ref::is_default() const noexcept { return hip_compat::is_legacy_stre
 bool stream_ref::is_per_thread_default() const noexcept { return *this == per_thread_default(); }
 
 void stream_ref::synchronize() const {
-  const detail::stream_use use{*this};
+  const detail::stream_use use{*this, false};
   check(hipStreamSynchronize(get()), "hipStreamSynchronize");
   use.note_passed();
 }
@@ -54,7 +54,7 @@ bool detail::is_done_untold(stream_ref stream) {
 }
 
 bool stream_ref::is_done() const {
-  const detail::stream_use use{*this};
+  const detail::stream_use use{*this, true};
   if (!detail::is_done_untold(*this)) return false;
   use.note_passed();
   return true;

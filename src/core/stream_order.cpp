@@ -105,10 +105,10 @@ bool may_be_captured(stream_ref stream) {
   }
 }
 
-void add_points_of(stream_ref stream, watched_points& points) {
+void add_points_of(stream_ref stream, bool poll, watched_points& points) {
   if (may_be_captured(stream)) return;
   for_each_watcher([&](watch_place& place, std::uint64_t number, stream_watcher& watcher) {
-    const stream_point point = watcher.point_of(stream);
+    const stream_point point = watcher.point_of(stream, poll);
     if (point.stream != nullptr) points.push_back({&place, number, point});
   });
 }
@@ -200,7 +200,7 @@ event_recording::event_recording(const event& recorded, stream_ref stream) noexc
   const bool is_alone = (state_ & recorded_order::any_under_way) == 0;
   const bool is_seen = (state_ & recorded_order::given_away) == 0;
   if (is_alone && is_seen && all().is_watched())
-    report_exceptions([&] { add_points_of(stream, points_); });
+    report_exceptions([&] { add_points_of(stream, false, points_); });
 }
 
 event_recording::~event_recording() {
@@ -245,8 +245,8 @@ void event_use::note_passed() const noexcept {
   tell([](stream_watcher& watcher, const stream_point& point) { watcher.note_passed(point); });
 }
 
-stream_use::stream_use(stream_ref stream) noexcept {
-  if (all().is_watched()) report_exceptions([&] { add_points_of(stream, points_); });
+stream_use::stream_use(stream_ref stream, bool poll) noexcept {
+  if (all().is_watched()) report_exceptions([&] { add_points_of(stream, poll, points_); });
 }
 
 void stream_use::note_passed() const noexcept {

@@ -28,8 +28,9 @@ class stream_watcher {
   stream_watcher(const stream_watcher&) = delete;
   stream_watcher& operator=(const stream_watcher&) = delete;
 
-  /// The point behind all that `stream` has been given until now.
-  [[nodiscard]] virtual stream_point point_of(stream_ref stream) = 0;
+  /// The point behind all that `stream` has been given until now. With `poll`, which a program may
+  /// call again and again, a point that leaves out what would take time to count is as good.
+  [[nodiscard]] virtual stream_point point_of(stream_ref stream, bool poll) = 0;
   /// What `waiter` is given from now on comes behind that point.
   virtual void note_follows(stream_ref waiter, const stream_point& point) = 0;
   /// The stream has passed that point.
@@ -95,7 +96,8 @@ class event_use {
 /// The same for a call that waits for all of a stream, or asks for it.
 class stream_use {
  public:
-  explicit stream_use(stream_ref stream) noexcept;
+  /// `poll`: it asks and does not wait.
+  stream_use(stream_ref stream, bool poll) noexcept;
   void note_passed() const noexcept;
 
  private:

@@ -16,8 +16,8 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/note_taker.hpp"
 #include "support/happens.hpp"
+#include "support/note_taker.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -298,7 +298,7 @@ TEST_CASE("stream_watcher: nobody learns of a recording in the place of one that
 class slow_watcher final : public detail::stream_watcher {
  public:
   slow_watcher() { detail::watch_streams(*this); }
-  [[nodiscard]] detail::stream_point point_of(stream_ref) override { return {}; }
+  [[nodiscard]] detail::stream_point point_of(stream_ref, bool) override { return {}; }
   void note_follows(stream_ref, const detail::stream_point&) override {}
   void note_passed(const detail::stream_point&) override {}
   void note_end(stream_ref) override {
@@ -351,7 +351,7 @@ TEST_CASE("stream_watcher: threads record, wait, watch and end at once") {
   struct checker final : detail::stream_watcher {
     checker() { detail::watch_streams(*this); }
     ~checker() override { detail::end_watch(*this); }
-    [[nodiscard]] detail::stream_point point_of(stream_ref stream) override {
+    [[nodiscard]] detail::stream_point point_of(stream_ref stream, bool) override {
       ++points;
       return {stream.get(), count_of(stream.get())};
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <thread>
+
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/stream.hpp>
@@ -27,6 +29,22 @@ TEST_CASE("vmm_pool_resource: memory without a stream is nobody's before its las
   const stream other{first_device};
   const std::size_t most = pool.maximum_bytes();
   if (!test::on_fallback()) pool.deallocate(other, pool.allocate(other, most), most);
+}
+
+TEST_CASE("vmm_pool_resource: asking a stream again and again leaves its threads' caches alone") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
+  const auto pair = [&] { pool.deallocate(used, pool.allocate(used, 1000), 1000); };
+  const auto refills = [&] {
+    return pool.statistics().served[static_cast<std::size_t>(pool_source::own_stream)];
+  };
+  pair();
+  const auto before = refills();
+  for (int i = 0; i < 50; ++i) {
+    while (!used.is_done()) std::this_thread::yield();
+    pair();
+  }
+  CHECK(refills() == before);
 }
 
 TEST_CASE("vmm_pool_resource: pairs without a stream use one block again and again") {

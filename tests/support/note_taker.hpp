@@ -18,7 +18,7 @@ class note_taker final : public detail::stream_watcher {
   note_taker() { detail::watch_streams(*this); }
   ~note_taker() override { detail::end_watch(*this); }
 
-  [[nodiscard]] detail::stream_point point_of(stream_ref stream) override {
+  [[nodiscard]] detail::stream_point point_of(stream_ref stream, bool) override {
     if (fails) throw std::runtime_error{"no point"};
     const std::uint64_t point = ++points;
     if (when_asked) std::exchange(when_asked, nullptr)();

@@ -78,11 +78,11 @@ void block_allocator::add_dependency(stream_state& waiter, stream_state& other) 
   waiter.add_dependency(other, other.advance_epoch());
 }
 
-block_allocator::stream_epoch block_allocator::current_epoch(stream_ref stream) {
+block_allocator::stream_epoch block_allocator::current_epoch(stream_ref stream, bool with_caches) {
   stream_state* const from = all_.streams.find(stream);
   if (from == nullptr) return {};
   // What caches hold has no epoch yet.
-  empty_caches(all_, *from);
+  if (with_caches) empty_caches(all_, *from);
   const state_lock lock{all_.state_mutex};
   if (from->has_passed(from->newest())) return {};
   // Nothing to end where the epoch that ended last is that of all there is.

@@ -100,8 +100,8 @@ class block_allocator {
     std::uint64_t epoch = 0;
   };
   /// Ends the epoch of what was freed in `stream` until now; empty where that is nothing, or has
-  /// passed.
-  [[nodiscard]] stream_epoch current_epoch(stream_ref stream);
+  /// passed. What caches hold is left out unless these are to be emptied.
+  [[nodiscard]] stream_epoch current_epoch(stream_ref stream, bool with_caches = true);
   /// Work of `waiter` from now on is ordered behind all that was freed up to that epoch.
   void add_dependency(stream_ref waiter, const stream_epoch& reached);
   /// All that was freed up to that epoch has passed.

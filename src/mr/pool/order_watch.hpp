@@ -18,9 +18,9 @@ class order_watch final : private detail::stream_watcher {
   ~order_watch() override { detail::end_watch(*this); }
 
  private:
-  [[nodiscard]] detail::stream_point point_of(stream_ref stream) override {
+  [[nodiscard]] detail::stream_point point_of(stream_ref stream, bool poll) override {
     if (!is_known(stream)) return {};
-    const block_allocator::stream_epoch reached = allocator_.current_epoch(stream);
+    const block_allocator::stream_epoch reached = allocator_.current_epoch(stream, !poll);
     return {reached.state, reached.epoch};
   }
   void note_follows(stream_ref waiter, const detail::stream_point& point) override {
