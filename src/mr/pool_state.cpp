@@ -163,14 +163,14 @@ void pool_state::wait_for_strangers() noexcept {
 }
 
 void pool_state::finish() noexcept {
-  bool settled = false;
+  bool drained = false;
   if (ends_unused())
     detail::report_exceptions([&] {
       allocator.drain();
-      settled = true;
+      drained = true;
     });
   // What callers have left behind may be in use anywhere.
-  if (!settled) detail::report_exceptions([this] { fences.synchronize(); });
+  if (!drained) detail::report_exceptions([this] { fences.synchronize(); });
 }
 
 void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t bytes) {

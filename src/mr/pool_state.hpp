@@ -82,7 +82,7 @@ struct pool_state {
   void release_some() noexcept;
   /// Streams of any device may use the memory, as far as the program lets them.
   void expect_all_devices();
-  /// Tells the error handler of memory that is still handed out; false when there is some.
+  /// Reports memory that is still allocated to the error handler; false when there is some.
   bool ends_unused() noexcept;
   /// Waits for devices without access whose streams have freed memory: the end of the backend waits
   /// for the others.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <future>
 #include <random>
 #include <vector>
@@ -54,6 +55,9 @@ void run_random_program(Resource& memory, device_ref device, program_sizes sizes
   std::mt19937 random{seed};
   const auto any = [&random](std::size_t limit) { return below(random, limit); };
   std::array<stream, 3> streams{stream{device}, stream{device}, stream{device}};
+  // Of another device, with access or without: memory may be freed there too.
+  const device_ref elsewhere{static_cast<int>(any(static_cast<std::size_t>(device_count())))};
+  stream far{elsewhere};
   std::vector<owned> live;
   const auto give_back = [&](std::size_t index) {
     owned one = live[index];
@@ -69,7 +73,20 @@ void run_random_program(Resource& memory, device_ref device, program_sizes sizes
       streams[next].wait(passed);
       one.stream = next;
     }
-    const stream_ref last = streams[one.stream];
+    stream_ref last = streams[one.stream];
+    if (any(16) == 0) {
+      event passed{device};
+      passed.record(last);
+      far.wait(passed);
+      last = far;
+      if (any(4) == 0) {
+        static_cast<void>(hipvmm_host_note_deallocate(one.pointer, one.bytes, last.get()));
+        memory.deallocate(last, one.pointer, one.bytes);
+        { const stream ends = std::move(far); }
+        far = stream{elsewhere};
+        return;
+      }
+    }
     static_cast<void>(hipvmm_host_note_deallocate(one.pointer, one.bytes, last.get()));
     memory.deallocate(last, one.pointer, one.bytes);
   };
@@ -136,6 +153,7 @@ void run_random_program(Resource& memory, device_ref device, program_sizes sizes
   while (!live.empty()) give_back(0);
   if constexpr (requires { memory.forget_stream(streams[0]); }) {
     for (const stream& each : streams) memory.forget_stream(each);
+    memory.forget_stream(far);
   }
   for (const stream& each : streams) each.synchronize();
   for (std::size_t i = 0; i < looks.size(); ++i) {
@@ -143,6 +161,13 @@ void run_random_program(Resource& memory, device_ref device, program_sizes sizes
     const auto right = std::count(first, first + looks[i].bytes, looks[i].value);
     REQUIRE(static_cast<std::size_t>(right) == looks[i].bytes);
   }
+}
+
+/// How often a test runs its random programs, of so many operations together: once, or until there
+/// were as many as HIPVMM_FUZZ_OPERATIONS says.
+inline int random_rounds(int operations) {
+  const char* const wanted = std::getenv("HIPVMM_FUZZ_OPERATIONS");
+  return wanted == nullptr ? 1 : std::max(1, std::atoi(wanted) / operations);
 }
 
 /// The same in four threads at once.

@@ -360,8 +360,10 @@ TEST_CASE("vmm_pool_resource: its end waits for nothing and loses nothing") {
 TEST_CASE("vmm_pool_resource: random programs of many threads and streams keep their bytes") {
   std::mt19937 seeds = test::seeded_generator();
   const hipvmm_host_counters before = test::live_objects();
-  for (const pool_reuse reuse :
-       {pool_reuse{}, pool_reuse{false, true, false}, pool_reuse{false, false, false}}) {
+  constexpr pool_reuse rules[]{pool_reuse{}, pool_reuse{false, true, false},
+                               pool_reuse{false, false, false}};
+  for (int i = 0; i < 3 * test::random_rounds(3 * 4 * 150); ++i) {
+    const pool_reuse reuse = rules[i % 3];
     pool_options options = at_most(48 * MiB);
     options.reuse = reuse;
     // With the worker beside them, too.

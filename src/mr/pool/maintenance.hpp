@@ -29,7 +29,7 @@ class maintenance {
                         std::vector<const stream_state*>& without_fence);
 
   struct trimmed {
-    std::size_t bytes;  ///< given back
+    std::size_t bytes;  ///< released
     bool may_go_on;     ///< there may be more, now or when streams have come further
   };
   /// Gives some idle chunks back, those created last first, while at least `bytes_to_keep` stay.

@@ -7,10 +7,10 @@
 namespace hipvmm::mr::pool {
 
 void block_map::add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
-  std::atomic<mark*>& stretch_at = stretches_[offset / stretch];
+  std::atomic<entry*>& stretch_at = stretches_[offset / stretch];
   if (class_index != block_class && stretch_at.load(std::memory_order_acquire) == nullptr) {
-    sparse_array<mark> made{marks_per_stretch};
-    mark* none = nullptr;
+    sparse_array<entry> made{entries_per_stretch};
+    entry* none = nullptr;
     if (stretch_at.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());
   }
   place_for(offset, class_index)

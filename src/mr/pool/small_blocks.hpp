@@ -13,16 +13,16 @@
 #include <utility>
 #include <vector>
 
-// Small requests, half of all in most programs, are served by caches of pieces: one for each stream
-// and thread, so that a pair of calls touches nothing that others touch. To the books a piece is a
-// used block, cached or not.
+// Small requests, half of all in most programs, are served by caches of small blocks: one for each
+// stream and thread, so that a pair of calls touches nothing that others touch. To the block index
+// a small block is a used block, cached or not.
 namespace hipvmm::mr::pool {
 
 inline constexpr std::size_t small_block_unit = 256;
-/// Largest piece in bytes.
+/// Largest small block in bytes.
 inline constexpr std::size_t largest_small_block = 32768;
-/// Sizes of pieces: every multiple of the unit up to 16 units, then eight for each doubling, so
-/// that a piece is at most an eighth larger than what it holds.
+/// Sizes of small blocks: every multiple of the unit up to 16 units, then eight for each doubling,
+/// so that a small block is at most an eighth larger than what it holds.
 inline constexpr std::size_t size_class_count = 40;
 
 struct size_classes {
@@ -50,7 +50,7 @@ struct size_classes {
 inline constexpr size_classes classes;
 static_assert(classes.bytes.back() == largest_small_block);
 
-/// Stands in the map for blocks larger than pieces.
+/// Stands in the map for blocks larger than small blocks.
 inline constexpr std::size_t block_class = 126;
 
 /// Zeroed memory of which only pages that are written cost anything.
@@ -87,9 +87,9 @@ class sparse_array {
   std::size_t count_ = 0;
 };
 
-/// What is known of pieces, and of larger blocks that caches may have, by their offset, without a
-/// lock: the class, whether a caller or a cache has it, and the user, the index of the state of
-/// the stream that took it or gave it back last. Finds wrong sizes and double frees.
+/// What is known of small blocks, and of larger blocks that caches may have, by their offset,
+/// without a lock: the class, whether a caller or a cache has it, and the user, the id of the
+/// stream that allocated or freed it last. Finds wrong sizes and double frees.
 class block_map {
  public:
   /// No user: the stream is gone. More states than this cannot be told apart.
@@ -102,12 +102,12 @@ class block_map {
         blocks_{address_bytes / largest_small_block + 1} {}
   ~block_map() {
     for (std::size_t i = 0; i < count_; ++i)
-      sparse_array<mark>::free(stretches_[i].load(), marks_per_stretch);
+      sparse_array<entry>::free(stretches_[i].load(), entries_per_stretch);
   }
   block_map(const block_map&) = delete;
   block_map& operator=(const block_map&) = delete;
 
-  /// Makes note of a piece or block that was none before. Throws: std::bad_alloc.
+  /// Makes note of a block that was none before. Throws: std::bad_alloc.
   void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached);
   /// Takes it for the caller, or for a cache; false, nothing changed, when nobody else had it.
   [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index,
@@ -119,17 +119,17 @@ class block_map {
     return change(offset, class_index, false, {class_index, user, true});
   }
   void remove(std::size_t offset) noexcept {
-    mark* const one = mark_at(offset);
+    entry* const one = entry_at(offset);
     if (one != nullptr) one->store(0, std::memory_order_relaxed);
   }
 
   [[nodiscard]] bool is_small_block(std::size_t offset) const noexcept {
-    return mark_at(offset) != nullptr;
+    return entry_at(offset) != nullptr;
   }
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
     return known_at(offset).is_cached;
   }
-  /// Whose stream a caller took it in. Pre: it is a piece.
+  /// Whose stream a caller took it in. Pre: it is a small block.
   [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
     return known_at(offset).user;
   }
@@ -138,9 +138,9 @@ class block_map {
     const known found = known_at(offset);
     return found.is_cached ? found.user : nobody;
   }
-  /// `user` can no longer be told: if it has the piece, nobody has.
+  /// `user` can no longer be told: if it has the small block, nobody has.
   void disown(std::size_t offset, std::size_t user) noexcept {
-    mark* const one = mark_at(offset);
+    entry* const one = entry_at(offset);
     if (one == nullptr) return;
     // A thread that gives it back at this moment has the last word.
     std::uint32_t now = one->load(std::memory_order_relaxed);
@@ -150,15 +150,15 @@ class block_map {
   }
 
  private:
-  using mark = std::atomic<std::uint32_t>;
-  /// A mark: the user, whether it is cached, whether there is one, and the class of a piece or the
-  /// offset of a block in its unit of `largest_small_block` bytes, of which at most one can begin
-  /// there.
+  using entry = std::atomic<std::uint32_t>;
+  /// An entry: the user, whether it is cached, whether there is one, and the class of a small block
+  /// or the offset of a block in its unit of `largest_small_block` bytes, of which at most one can
+  /// begin there.
   static constexpr unsigned user_shift = 9;
   static constexpr std::uint32_t is_cached = 0x100;
   static constexpr std::uint32_t is_there = 0x80;
   static constexpr std::size_t stretch = std::size_t{1} << 25;
-  static constexpr std::size_t marks_per_stretch = stretch / small_block_unit;
+  static constexpr std::size_t entries_per_stretch = stretch / small_block_unit;
   static_assert(largest_small_block / small_block_unit <= is_there && size_class_count <= is_there);
 
   struct known {
@@ -177,44 +177,44 @@ class block_map {
     return static_cast<std::uint32_t>(of.user << user_shift) | (of.is_cached ? is_cached : 0) |
            low_bits(offset, of.class_index);
   }
-  [[nodiscard]] mark* small_block_at(std::size_t offset) const noexcept {
-    mark* const marks = stretches_[offset / stretch].load(std::memory_order_acquire);
-    return marks == nullptr ? nullptr : marks + place_of(offset % stretch / small_block_unit);
+  [[nodiscard]] entry* small_block_at(std::size_t offset) const noexcept {
+    entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
+    return entries == nullptr ? nullptr : entries + place_of(offset % stretch / small_block_unit);
   }
-  /// The place for a mark of that class; nullptr where there never was one.
-  [[nodiscard]] mark* place_for(std::size_t offset, std::size_t class_index) const noexcept {
+  /// The place for an entry of that class; nullptr where there never was one.
+  [[nodiscard]] entry* place_for(std::size_t offset, std::size_t class_index) const noexcept {
     return class_index == block_class ? &blocks_[offset / largest_small_block]
                                       : small_block_at(offset);
   }
-  /// The mark of what begins there; nullptr when nothing does.
-  [[nodiscard]] mark* mark_at(std::size_t offset) const noexcept {
+  /// The entry of what begins there; nullptr when nothing does.
+  [[nodiscard]] entry* entry_at(std::size_t offset) const noexcept {
     if (offset % small_block_unit != 0) return nullptr;
-    mark& block = blocks_[offset / largest_small_block];
+    entry& block = blocks_[offset / largest_small_block];
     if ((block.load(std::memory_order_relaxed) & 0xFF) == low_bits(offset, block_class))
       return &block;
-    mark* const piece = small_block_at(offset);
-    return piece != nullptr && piece->load(std::memory_order_relaxed) != 0 ? piece : nullptr;
+    entry* const small = small_block_at(offset);
+    return small != nullptr && small->load(std::memory_order_relaxed) != 0 ? small : nullptr;
   }
   /// Without the class.
   [[nodiscard]] known known_at(std::size_t offset) const noexcept {
-    const mark* const one = mark_at(offset);
+    const entry* const one = entry_at(offset);
     if (one == nullptr) return {0};
     const std::uint32_t now = one->load(std::memory_order_relaxed);
     return {0, now >> user_shift, (now & is_cached) != 0};
   }
-  /// Where the mark of a piece lies among those of its stretch. Threads work on pieces side by
-  /// side, whose marks must not lie in one cache line: next to each other are those of pieces some
-  /// 2 MiB apart.
+  /// Where the entry of a small block lies among those of its stretch. Threads work on small blocks
+  /// side by side, whose entries must not lie in one cache line: next to each other are those of
+  /// small blocks some 2 MiB apart.
   [[nodiscard]] static constexpr std::size_t place_of(std::size_t index) noexcept {
-    constexpr std::size_t marks_per_line = 64 / sizeof(mark);
-    return index * (marks_per_line + 1) % marks_per_stretch;
+    constexpr std::size_t entries_per_line = 64 / sizeof(entry);
+    return index * (entries_per_line + 1) % entries_per_stretch;
   }
-  // Two threads that give the same piece back at the same time break a rule; no later state hides
+  // Two threads that free the same small block at the same time break a rule; no later state hides
   // it.
   bool change(std::size_t offset, std::size_t class_index, bool was_cached,
               const known& to) noexcept {
     if (offset % small_block_unit != 0) return false;
-    mark* const one = place_for(offset, class_index);
+    entry* const one = place_for(offset, class_index);
     if (one == nullptr) return false;
     const std::uint32_t expected = low_bits(offset, class_index) | (was_cached ? is_cached : 0);
     if ((one->load(std::memory_order_relaxed) & ((1U << user_shift) - 1)) != expected) return false;
@@ -223,28 +223,29 @@ class block_map {
   }
 
   std::size_t count_;
-  // Most addresses hold no pieces: the marks of a stretch are made with its first piece.
-  sparse_array<std::atomic<mark*>> stretches_;
+  // Most addresses hold no small blocks: the entries of a stretch are made with its first small
+  // block.
+  sparse_array<std::atomic<entry*>> stretches_;
   // Dense, for blocks are rarely side by side in two threads.
-  sparse_array<mark> blocks_;
+  sparse_array<entry> blocks_;
 };
 
-/// The pieces that one stream gave back in one thread, or in the threads that share a place; and of
-/// the larger blocks that were handed out there last, the one that came back last.
+/// The small blocks that one stream freed in one thread, or in the threads that share a place; and
+/// of the larger blocks that were allocated there last, the one that was freed last.
 class thread_cache {
  public:
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 
   thread_cache();
 
-  /// Offset of a piece, the one that came last; npos when there is none.
+  /// Offset of a small block, the one that came last; npos when there is none.
   [[nodiscard]] std::size_t pop(std::size_t class_index) noexcept;
-  /// Adds a piece; false when there is no room.
+  /// Adds a small block; false when there is no room.
   [[nodiscard]] bool push(std::size_t class_index, std::size_t offset) noexcept;
-  /// Takes out up to `count` pieces, those that came first, and returns how many.
+  /// Takes out up to `count` small blocks, those that came first, and returns how many.
   std::size_t take(std::size_t class_index, std::size_t* offsets, std::size_t count) noexcept;
-  /// Takes out all pieces of the first class that has any, from `class_index` on, which becomes
-  /// that class, and returns how many; at most `most`. 0 when there is none.
+  /// Takes out all small blocks of the first class that has any, from `class_index` on, which
+  /// becomes that class, and returns how many; at most `most`. 0 when there is none.
   std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept;
 
   /// A larger block.
@@ -254,14 +255,15 @@ class thread_cache {
   };
   /// Offset of a block of exactly `bytes` bytes that came back; npos when there is none.
   [[nodiscard]] std::size_t pop_block(std::size_t bytes) noexcept;
-  /// A block was handed out: it may come back.
+  /// A block was allocated: it may be freed here.
   void remember(block_at one) noexcept;
   /// Whether it was remembered; then it is here now, and `evicted` is the one that was before: more
   /// of them would be missing where the best fit is looked for.
   [[nodiscard]] bool push_block(block_at one, block_at& evicted) noexcept;
   /// Takes a block out that came back; its offset is npos when there is none.
   [[nodiscard]] block_at take_block() noexcept;
-  /// Pieces of a class that are cached at most: 64 KiB of them, but at least 4 and at most 64.
+  /// Small blocks of a class that are cached at most: 64 KiB of them, but at least 4 and at
+  /// most 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {
     const std::size_t fit = 65536 / classes.bytes[class_index];
     return fit < 4 ? 4 : fit > most ? most : fit;
@@ -285,7 +287,7 @@ class thread_cache {
   std::array<std::uint32_t, size_class_count> first_{};  // of a class, in `slots_`
   std::array<std::uint32_t, size_class_count> sizes_{};
   std::vector<std::size_t> slots_;
-  std::array<block_at, 4> blocks_;  // handed out
+  std::array<block_at, 4> blocks_;  // allocated
   std::size_t oldest_block_ = 0;
   block_at here_;
 };

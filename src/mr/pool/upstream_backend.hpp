@@ -65,7 +65,7 @@ inline constexpr std::size_t most_upstream_addresses = std::size_t{1} << 42;
 /// upstream is never called under the pool's locks.
 class upstream_backend final : public addressed_backend {
  public:
-  /// Slabs of at least `least_slab` bytes; 0: as large as the books choose.
+  /// Slabs of at least `least_slab` bytes; 0: as large as the pool chooses.
   upstream_backend(memory_resource& upstream, std::size_t address_bytes, std::size_t least_slab);
 
   [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }

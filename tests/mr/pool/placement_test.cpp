@@ -76,16 +76,26 @@ TEST_CASE("pool: what was freed without a stream passes in parts") {
   REQUIRE(first);
   REQUIRE(second);
   pool.memory.use(1, *first, 1 * MiB);
-  pool.memory.use(1, *second, 1 * MiB);
   REQUIRE(pool.all.deallocate(pool.all.all_streams(), *first, 1 * MiB));
   // A miss asks how far all streams have come.
   pool.take(0, 2 * MiB);
-  REQUIRE(pool.all.deallocate(pool.all.all_streams(), *second, 1 * MiB));
   pool.streams.finish_all();
+  pool.memory.use(1, *second, 1 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.all_streams(), *second, 1 * MiB));
   pool.all.set_limit(pool.memory.held());
   pool.all.set_reuse({false, true, false});
   CHECK(pool.take(0, 1 * MiB) == *first);
   CHECK(pool.streams.host_waits == 0);
+}
+
+TEST_CASE("pool: what was freed without a stream leaves idle memory beside it idle") {
+  pool_of pool;
+  const auto one = pool.all.allocate(pool.all.idle(), 1 * MiB, 256);
+  REQUIRE(one);
+  pool.memory.use(1, *one, 1 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.all_streams(), *one, 1 * MiB));
+  CHECK(pool.take(0, 1 * MiB) == *one + 1 * MiB);
+  CHECK(pool.memory.created == 1);
 }
 
 }  // namespace hipvmm::mr::pool
