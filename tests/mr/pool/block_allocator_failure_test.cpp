@@ -6,6 +6,7 @@
 #include <functional>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -128,6 +129,27 @@ TEST_CASE("pool: without memory of the host nothing is taken back that no mark v
     static_cast<void>(pool.all.deallocate_and_record(own, pool.parts[1], 2 * MiB));
   });
   sweep("forget", [](worn_pool& pool) { pool.all.forget(hand_driven_streams::name(0)); });
+}
+
+TEST_CASE("pool: a claim that ends beside memory freed meanwhile keeps the newer epoch") {
+  pool_of pool{3};
+  const std::size_t first = pool.take(1, 2 * MiB);
+  const std::size_t behind = pool.take(1, 2 * MiB);
+  REQUIRE(behind == first + 2 * MiB);
+  pool.take(1, 2 * MiB);
+  pool.give(1, first, 2 * MiB);
+  // A growth claims the first chunk, to move it, and waits for stream 1, which goes on meanwhile.
+  pool.streams.when_waited = [&, freed = false]() mutable {
+    if (std::exchange(freed, true)) return;
+    pool.memory.use(1, behind, 2 * MiB);
+    pool.give(1, behind, 2 * MiB);
+    pool.memory.fails_at = 1;
+  };
+  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 8 * MiB, 256)), hip_error);
+  REQUIRE(pool.memory.fails_at == 0);
+  pool.all.set_reuse({false, true, false});
+  const std::size_t at = pool.take(2, 4 * MiB);
+  CHECK((at >= behind + 2 * MiB || at + 4 * MiB <= first));
 }
 
 }  // namespace hipvmm::mr::pool

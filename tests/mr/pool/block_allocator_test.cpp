@@ -291,58 +291,6 @@ TEST_CASE(
   pool.take(1, 4 * MiB);
 }
 
-TEST_CASE("pool: the states of streams that were forgotten serve others") {
-  pool_of pool;
-  pool.take(1, 1 * MiB);
-  for (int i = 0; i < 100; ++i) {
-    pool.all.add_dependency(pool.state(1), pool.state(0));
-    const std::size_t at = pool.take(0, 4 * MiB);
-    pool.give(0, at, 4 * MiB);
-    pool.all.forget(hand_driven_streams::name(0));
-    pool.streams.finish_all();
-  }
-  // One whose last work is in flight beside the next one, that of stream 1, and the two of memory
-  // without a stream.
-  CHECK(pool.all.usage_snapshot().states <= 5);
-  CHECK(pool.memory.held() <= 10 * MiB);
-}
-
-TEST_CASE("pool: what is known of a stream that was forgotten covers nothing of the next one") {
-  pool_of pool;
-  pool.all.set_reuse({true, false, false});
-  pool.give(0, pool.take(0, 2 * MiB), 2 * MiB);
-  pool.streams.wait(1, 0);
-  pool.all.add_dependency(pool.state(1), pool.state(0));
-  pool.streams.finish_all();
-  stream_state& before = pool.state(0);
-  pool.all.forget(hand_driven_streams::name(0));
-  REQUIRE(&pool.state(0) == &before);
-  const std::size_t again = pool.take(0, 2 * MiB);
-  pool.give(0, again, 2 * MiB);
-  CHECK(pool.take(1, 2 * MiB) != again);
-}
-
-TEST_CASE("pool: nobody is told as the user of what a forgotten stream had taken") {
-  pool_of pool;
-  const std::size_t block = pool.take(0, 2 * MiB);
-  const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
-  const auto piece = pool.all.allocate_small_block(user, classes.of(1000));
-  REQUIRE(piece);
-  for (const std::size_t at : {block, *piece}) {
-    const auto found = pool.all.find(at);
-    REQUIRE(found);
-    CHECK(found->user == user.state);
-  }
-  pool.streams.finish_all();
-  pool.all.forget(hand_driven_streams::name(0));
-  CHECK(&pool.state(1) == user.state);
-  for (const std::size_t at : {block, *piece}) {
-    const auto found = pool.all.find(at);
-    REQUIRE(found);
-    CHECK(found->user == nullptr);
-  }
-}
-
 namespace {
 
 /// Four chunks of stream 0 that moved while in use, as one block at `large`.
