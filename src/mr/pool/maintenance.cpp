@@ -52,7 +52,12 @@ void maintenance::wait_for_streams(const stream_timeline::state_list& states,
     }
     const auto known = all_.streams.fence_for(*each, newest);
     if (known) {
-      turn_.without_lock([&known] { known->point->synchronize(); });
+      bool passed = false;
+      turn_.without_lock([&] { passed = stream_timeline::wait_for(*known->point); });
+      if (!passed) {
+        without_fence.push_back(each);
+        continue;
+      }
     } else if (is_gone) {
       turn_.without_lock([this] { all_.streams.source().synchronize(); });
     } else {

@@ -104,7 +104,9 @@ bool slow_path::wait_for_all_streams() {
   }
   const auto known = all_.streams.fence_for(freed, epoch);
   if (!known) return false;
-  turn_.without_lock([&known] { known->point->synchronize(); });
+  bool passed = false;
+  turn_.without_lock([&] { passed = stream_timeline::wait_for(*known->point); });
+  if (!passed) return false;
   const state_lock lock{all_.state_mutex};
   freed.note_passed(known->epoch);
   return true;

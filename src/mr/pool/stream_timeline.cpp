@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pool/stream_timeline.hpp"
 
+#include <hip/hip_runtime_api.h>
+
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include <hipvmm/core/error.hpp>
 
 namespace hipvmm::mr::pool {
 
@@ -115,6 +119,17 @@ void stream_timeline::poll(stream_state& whose) {
     fences.pop_front();
     const state_lock lock{state_mutex_};
     whose.note_passed(passed.epoch);
+  }
+}
+
+bool stream_timeline::wait_for(const fence& point) {
+  try {
+    point.synchronize();
+    return true;
+  } catch (const hip_error& error) {
+    // A wait for a whole device is refused while any of its streams is captured.
+    if (error.code() != hipErrorStreamCaptureUnsupported) throw;
+    return false;
   }
 }
 

@@ -53,6 +53,8 @@ class stream_timeline {
   /// Makes no fence in `whose` from now on. With `recorded`, that covers all that was freed in it.
   void forget(stream_state& whose, std::shared_ptr<const fence> recorded);
   [[nodiscard]] fence_source& source() noexcept { return source_; }
+  /// Waits for the fence; false where a capture forbids that. Called without a lock.
+  [[nodiscard]] static bool wait_for(const fence& point);
 
   // Called with the state lock.
   [[nodiscard]] std::deque<stream_state>& states() noexcept { return states_; }
