@@ -166,6 +166,23 @@ TEST_CASE("vmm_pool_resource: its end waits for devices without access that free
   ended.get();
 }
 
+TEST_CASE("vmm_pool_resource: the default stream is that of its device, whichever is current") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream_ref null = stream_ref::legacy_default();
+  std::promise<void> gate;
+  const auto wait = [](void* of) { static_cast<std::promise<void>*>(of)->get_future().wait(); };
+  void* const one = pool.allocate(null, 8 * MiB);
+  REQUIRE(hipLaunchHostFunc(nullptr, wait, &gate) == hipSuccess);
+  pool.deallocate(null, one, 8 * MiB);
+  {
+    const scoped_device elsewhere{device_ref{1}};
+    CHECK(pool.trim_to(0) == 0);
+  }
+  gate.set_value();
+  null.synchronize();
+  CHECK(pool.trim_to(0) == 8 * MiB);
+}
+
 TEST_CASE("child: a pool needs memory without a stream beside a capture" * doctest::skip()) {
   vmm_pool_resource pool{first_device, at_most(8 * MiB)};
   const stream captured{first_device};

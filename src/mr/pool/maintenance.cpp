@@ -144,6 +144,20 @@ void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around, u
   going.splice(going.end(), one);
 }
 
+std::vector<block_index::blocks> maintenance::claim(const std::vector<idle_chunk>& chosen) {
+  all_.index.prepare_for(2 * chosen.size());
+  std::vector<block_index::blocks> around(chosen.size());
+  try {
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      all_.index.claim(*chosen[i].first, chosen[i].offset, chosen[i].offset + chosen[i].bytes,
+                       around[i]);
+  } catch (...) {
+    for (const block_index::blocks& claimed : around) all_.index.unclaim(claimed);
+    throw;
+  }
+  return around;
+}
+
 std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
                                         std::vector<block_index::blocks>& around) {
   unmappings going;
@@ -211,16 +225,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
     // In the order of addresses, so that cutting one leaves the first block of the next.
     std::sort(chosen.begin(), chosen.end(),
               [](const idle_chunk& a, const idle_chunk& b) { return a.offset < b.offset; });
-    all_.index.prepare_for(2 * chosen.size());
-    around.resize(chosen.size());
-    try {
-      for (std::size_t i = 0; i < chosen.size(); ++i)
-        all_.index.claim(*chosen[i].first, chosen[i].offset, chosen[i].offset + chosen[i].bytes,
-                         around[i]);
-    } catch (...) {
-      for (const block_index::blocks& claimed : around) all_.index.unclaim(claimed);
-      throw;
-    }
+    around = claim(chosen);
   }
   return {release_chunks(chosen, around), more};
 }
@@ -246,16 +251,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
       run = !is_free ? nullptr : run != nullptr ? run : at;
       if (at == nullptr) break;
     }
-    all_.index.prepare_for(2 * chosen.size());
-    around.resize(chosen.size());
-    try {
-      for (std::size_t i = 0; i < chosen.size(); ++i)
-        all_.index.claim(*chosen[i].first, chosen[i].offset, chosen[i].offset + chosen[i].bytes,
-                         around[i]);
-    } catch (...) {
-      for (const block_index::blocks& claimed : around) all_.index.unclaim(claimed);
-      throw;
-    }
+    around = claim(chosen);
   }
   std::unique_ptr<detached> old;
   try {

@@ -49,7 +49,10 @@ class maintenance {
   void detach(const idle_chunk& chunk, block_index::blocks& around, unmappings& going);
   /// Returns the bytes of chunks that went; what HIP refuses is tried again later.
   [[nodiscard]] std::size_t release(unmappings& going);
-  /// Claims and gives back the chosen chunks.
+  /// Claims the blocks of each chosen chunk, which lie in the order of addresses. Pre: the state
+  /// lock is held. Throws: std::bad_alloc; then nothing changed.
+  [[nodiscard]] std::vector<block_index::blocks> claim(const std::vector<idle_chunk>& chosen);
+  /// Gives back the chosen chunks, whose blocks are claimed.
   [[nodiscard]] std::size_t release_chunks(const std::vector<idle_chunk>& chosen,
                                            std::vector<block_index::blocks>& around);
   /// A pool whose memory comes back only with its addresses gives all back or nothing.

@@ -98,4 +98,15 @@ TEST_CASE("pool: what was freed without a stream leaves idle memory beside it id
   CHECK(pool.memory.created == 1);
 }
 
+TEST_CASE("pool: no stream's request waits for what was freed without one while there is more") {
+  pool_of pool{2, false};
+  const auto one = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
+  REQUIRE(one);
+  pool.memory.use(1, *one, 2 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.all_streams(), *one, 2 * MiB));
+  pool.take(0, 8 * MiB);
+  CHECK(pool.streams.host_waits == 0);
+  CHECK(pool.memory.held() == 10 * MiB);
+}
+
 }  // namespace hipvmm::mr::pool
