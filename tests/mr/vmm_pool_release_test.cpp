@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <thread>
 
 #include <hipvmm/core/bytes.hpp>
@@ -20,10 +21,13 @@ using test::first_device;
 
 TEST_CASE("vmm_pool_resource: memory without a stream is nobody's before its last use is over") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
-  void* one = pool.allocate_sync(MiB);
-  test::check_held_while_used(pool, one, MiB, [&] { pool.deallocate(one); });
-  one = pool.allocate_sync(MiB);
-  test::check_held_while_used(pool, one, MiB, [&] { pool.deallocate_sync(one, MiB); });
+  // As much as a chunk has, so that nothing else serves the next request.
+  constexpr std::size_t bytes = 8 * MiB;
+  void* one = pool.allocate_sync(bytes);
+  test::check_held_while_used(pool, one, bytes, [&] { pool.deallocate(one); });
+  pool.trim_to(0, std::chrono::steady_clock::now() + std::chrono::seconds{10});
+  one = pool.allocate_sync(bytes);
+  test::check_held_while_used(pool, one, bytes, [&] { pool.deallocate_sync(one, bytes); });
   CHECK(pool.statistics().used_current == 0);
   // Then it is everybody's.
   const stream other{first_device};
@@ -40,6 +44,7 @@ TEST_CASE("vmm_pool_resource: asking a stream again and again leaves its threads
   };
   pair();
   const auto before = refills();
+  CHECK(before > 0);
   for (int i = 0; i < 50; ++i) {
     while (!used.is_done()) std::this_thread::yield();
     pair();
