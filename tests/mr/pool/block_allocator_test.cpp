@@ -170,8 +170,6 @@ TEST_CASE("pool: no other thread is asked to mark a thread's default stream") {
         pool.memory.use(1, *at, bytes);
       }
     }}.join();
-    // Such a part is nobody's who is not ordered behind its last use.
-    pool.take(2, 1 * MiB);
     pool.take(2, 8 * MiB);
     CHECK(pool.streams.foreign_marks == 0);
   }

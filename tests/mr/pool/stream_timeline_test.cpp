@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <thread>
 
 #include <hipvmm/core/bytes.hpp>
 #include "mr/pool/pool_of.hpp"
@@ -94,6 +95,23 @@ TEST_CASE("pool: the state of a forgotten stream is not used again while old add
   pool.all.unmap_old_addresses();
   CHECK(pool.all.has_old_addresses());
   CHECK(pool.memory.mappings() == 13);
+}
+
+TEST_CASE("pool: what a thread's default stream gains is in order for all others") {
+  pool_of pool{3, true};
+  std::array<std::size_t, 8> parts{};
+  for (std::size_t& each : parts) each = pool.take(0, 2 * MiB);
+  for (std::size_t i = 0; i < parts.size(); i += 2) pool.give(0, parts[i], 2 * MiB);
+  std::thread{[&] {
+    stream_state& own = pool.all.state_of_thread(hand_driven_streams::name(1));
+    pool.streams.wait(1, 0);
+    pool.all.add_dependency(own, pool.state(0));
+    // Two chunks that stream 0 still uses move, of which a part stays free.
+    const auto at = pool.all.allocate(own, 3 * MiB, 256);
+    REQUIRE(at);
+    pool.memory.use(1, *at, 3 * MiB);
+  }}.join();
+  pool.take(2, 1 * MiB);
 }
 
 }  // namespace hipvmm::mr::pool
