@@ -15,8 +15,8 @@
 #include "support/blocked_stream.hpp"
 #include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
-#include "support/host_provider.hpp"
 #include "support/happens.hpp"
+#include "support/host_provider.hpp"
 
 namespace hipvmm::test {
 namespace {

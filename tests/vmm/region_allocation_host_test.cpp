@@ -19,9 +19,9 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
+#include "support/happens.hpp"
 #include "support/host_provider.hpp"
 #include "support/is_ready.hpp"
-#include "support/happens.hpp"
 #include "support/region_contents.hpp"
 
 namespace hipvmm::test::region_allocation_host_test {

@@ -16,9 +16,9 @@
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
+#include "support/happens.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
-#include "support/happens.hpp"
 #include "support/under_profile.hpp"
 
 namespace hipvmm::test::region_waits_host_test {

@@ -14,8 +14,8 @@
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_provider.hpp"
 #include "support/happens.hpp"
+#include "support/host_provider.hpp"
 #include "support/region_contents.hpp"
 
 namespace hipvmm::test {

@@ -14,8 +14,8 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
 #include "support/happens.hpp"
+#include "support/host_profile.hpp"
 #include "support/region_contents.hpp"
 #include "vmm/device_work.hpp"
 

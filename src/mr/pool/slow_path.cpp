@@ -32,7 +32,9 @@ std::optional<std::size_t> slow_path::serve() {
       if (const auto found = take_own(waited_ ? pool_source::waited : pool_source::opportunistic))
         return found;
     }
-    if (user_.is_idle() && wait_for_all_streams()) {
+    // Others may take what this one has waited for, while the lock was theirs.
+    constexpr int most_waits = 16;
+    for (int i = 0; i < most_waits && user_.is_idle() && wait_for_all_streams(); ++i) {
       static_cast<void>(collect_reusable(true));
       if (const auto found = take_own(pool_source::waited)) return found;
     }
