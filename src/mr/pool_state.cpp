@@ -51,7 +51,7 @@ void* pool_state::serve(std::size_t bytes, Allocate allocate) {
     std::optional<out_of_memory> cause;
     try {
       if (const std::optional<std::size_t> at = allocate()) {
-        if (allocator.has_old_addresses()) unmap_in_background();
+        if (allocator.has_addresses_to_unmap()) unmap_in_background();
         return address_of(*at);
       }
     } catch (const pool::slab_wanted& wanted) {
@@ -154,11 +154,16 @@ bool pool_state::ends_unused() noexcept {
 }
 
 void pool_state::wait_for_strangers() noexcept {
-  detail::report_exceptions([this] {
-    if (device_count() < 2) return;
+  bool known = false;
+  detail::report_exceptions([&] {
     // Shows whose the streams are.
-    allocator.record_fences();
-    fences.synchronize_strangers();
+    if (device_count() > 1) allocator.record_fences();
+    known = true;
+  });
+  detail::report_exceptions([&] {
+    if (known) return fences.synchronize_strangers();
+    expect_all_devices();
+    fences.synchronize();
   });
 }
 
@@ -261,8 +266,11 @@ void pool_state::release_excess() {
   if (!releasing.request()) allocator.trim(keep, std::chrono::steady_clock::time_point{});
 }
 
-void pool_state::unmap_in_background() {
-  if (!releasing.request()) allocator.unmap_old_addresses();
+void pool_state::unmap_in_background() noexcept {
+  // The request that asks has been served: its memory must not be lost by what fails here.
+  detail::report_exceptions([this] {
+    if (!releasing.request()) allocator.unmap_old_addresses();
+  });
 }
 
 void pool_state::release_some() noexcept {
@@ -276,7 +284,7 @@ void pool_state::release_some() noexcept {
       allocator.unmap_old_addresses();
     else
       done = allocator.trim_some(keep);
-    if (!done.may_go_on && !allocator.has_old_addresses()) {
+    if (!done.may_go_on && !allocator.has_addresses_to_unmap()) {
       pause = 0us;
       return;
     }

@@ -77,7 +77,7 @@ struct pool_state {
   /// background worker; where there is none, what can go goes now.
   void release_excess();
   /// The same for old addresses of chunks that have moved.
-  void unmap_in_background();
+  void unmap_in_background() noexcept;
   /// The worker's part of both, a few chunks at a time.
   void release_some() noexcept;
   /// Streams of any device may use the memory, as far as the program lets them.

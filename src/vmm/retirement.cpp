@@ -264,8 +264,9 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
   const auto relieves = [&](const retired_chunks& item) {
-    return item.number <= newest && (shortage.resource() != exhausted::device_memory ||
-                                     item.owner->ordinal() == shortage.device());
+    return item.number <= newest && item.token == nullptr &&
+           (shortage.resource() != exhausted::device_memory ||
+            item.owner->ordinal() == shortage.device());
   };
   const std::size_t before = count(relieves);
   if (before == 0) return given_back_count != seen;
@@ -286,8 +287,8 @@ void retirement::give_back(lane& own, retired_list::iterator item, lock_type& lo
   if (is_memory) {
     --statistics_.waiting;
     ++statistics_.returned;
+    ++given_back_count;
   }
-  ++given_back_count;
   own.items.erase(item);
   changed_.notify_all();
 }

@@ -70,6 +70,7 @@ struct allocator_state {
   std::list<old_address> old_addresses;
   std::list<unmapping> refused;             // by HIP: tried again
   std::atomic<std::size_t> left_mapped{0};  // elements of both lists
+  std::atomic<std::size_t> to_unmap{0};     // of the first, which somebody should unmap
 
   detail::ranked_mutex state_mutex{detail::lock_rank::pool_state};
   stream_timeline streams;
@@ -81,6 +82,11 @@ struct allocator_state {
   std::uint64_t chunks_created = 0;
   std::uint64_t chunks_moved = 0;
 
+  /// Pre: the slow-path lock is held.
+  void note_left_mapped() noexcept {
+    left_mapped.store(old_addresses.size() + refused.size(), std::memory_order_relaxed);
+    to_unmap.store(old_addresses.size(), std::memory_order_relaxed);
+  }
   void count_served(pool_source by) noexcept { ++served[static_cast<std::size_t>(by)]; }
 };
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "core/check.hpp"
 #include "mr/pool/slow_path.hpp"
 #include "mr/pool/thread_caches.hpp"
 
@@ -161,8 +162,10 @@ std::size_t block_allocator::restore_kept(std::size_t bytes_to_keep, std::size_t
   if (returned == 0 || bytes_to_keep == 0 || all_.memory.returns_memory()) return returned;
   const std::size_t held = counters().physical_bytes;
   if (held >= bytes_to_keep) return returned;
-  reserve(bytes_to_keep / unit * unit);
-  return returned - std::min(returned, counters().physical_bytes - held);
+  // Memory that others have taken meanwhile is no failure of the trim.
+  detail::report_exceptions([&] { reserve(bytes_to_keep / unit * unit); });
+  const std::size_t now = counters().physical_bytes;
+  return returned - std::min(returned, now - std::min(now, held));
 }
 
 maintenance::trimmed block_allocator::trim_some(std::size_t bytes_to_keep) {

@@ -123,6 +123,11 @@ class block_allocator {
   [[nodiscard]] bool has_old_addresses() const noexcept {
     return all_.left_mapped.load(std::memory_order_relaxed) != 0;
   }
+  /// The same without those that HIP has refused to unmap, which are tried again with others: who
+  /// asked for them again and again would report each refusal.
+  [[nodiscard]] bool has_addresses_to_unmap() const noexcept {
+    return all_.to_unmap.load(std::memory_order_relaxed) != 0;
+  }
   /// Unmaps those that nothing uses any more.
   void unmap_old_addresses();
   /// Waits until nothing uses what was freed; not where a capture hides it.
@@ -149,8 +154,8 @@ class block_allocator {
   using state_lock = allocator_state::state_lock;
 
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
-  /// A pool that gives back all or nothing takes what it should have kept. `returned`: the bytes
-  /// that it gave back. Returns those that are left of them.
+  /// A pool that releases all or nothing creates anew what it should have kept. `returned`: the
+  /// bytes that it released. Returns those that are left of them.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
   /// Cuts up to `count` used blocks of `bytes` bytes out of what is free, and returns how many.
   std::size_t take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,

@@ -124,8 +124,7 @@ std::size_t maintenance::release(unmappings& going) {
     }
     all_.index.make_unmapped(*one->addresses);
   }
-  all_.left_mapped.store(all_.old_addresses.size() + all_.refused.size(),
-                         std::memory_order_relaxed);
+  all_.note_left_mapped();
   return returned;
 }
 
@@ -254,18 +253,23 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
     around = claim(chosen);
   }
   std::unique_ptr<detached> old;
+  const auto keep_all = [&] {
+    const state_lock lock{all_.state_mutex};
+    for (const block_index::blocks& claimed : around) all_.index.unclaim(claimed);
+  };
   try {
     old = all_.memory.renew_addresses();
   } catch (const out_of_memory&) {
     // Addresses are short: the memory stays, and is counted.
+    keep_all();
+    return {0, false};
+  } catch (...) {
+    keep_all();
+    throw;
   }
   std::size_t returned = 0;
   {
     const state_lock lock{all_.state_mutex};
-    if (old == nullptr) {
-      for (const block_index::blocks& claimed : around) all_.index.unclaim(claimed);
-      return {0, false};
-    }
     all_.index.set_base(all_.memory.base());
     all_.start.store(all_.memory.base(), std::memory_order_relaxed);
   }

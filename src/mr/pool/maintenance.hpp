@@ -52,7 +52,7 @@ class maintenance {
   /// Claims the blocks of each chosen chunk, which lie in the order of addresses. Pre: the state
   /// lock is held. Throws: std::bad_alloc; then nothing changed.
   [[nodiscard]] std::vector<block_index::blocks> claim(const std::vector<idle_chunk>& chosen);
-  /// Gives back the chosen chunks, whose blocks are claimed.
+  /// Releases the chosen chunks, whose blocks are claimed.
   [[nodiscard]] std::size_t release_chunks(const std::vector<idle_chunk>& chosen,
                                            std::vector<block_index::blocks>& around);
   /// A pool whose memory comes back only with its addresses gives all back or nothing.

@@ -118,7 +118,7 @@ void slow_path::move_by_alias(growth& work) {
     }
     work.mapped += source.chunk.bytes;
     all_.old_addresses.splice(all_.old_addresses.end(), old);
-    all_.left_mapped.fetch_add(1, std::memory_order_relaxed);
+    all_.note_left_mapped();
   }
 }
 

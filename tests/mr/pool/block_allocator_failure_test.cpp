@@ -152,4 +152,17 @@ TEST_CASE("pool: a claim that ends beside memory freed meanwhile keeps the newer
   CHECK((at >= behind + 2 * MiB || at + 4 * MiB <= first));
 }
 
+TEST_CASE("pool: addresses that cannot be renewed leave all memory to be used") {
+  pool_of pool;
+  pool.memory.keeps_addresses = true;
+  pool.give(0, pool.take(0, 8 * MiB), 8 * MiB);
+  pool.streams.finish_all();
+  pool.memory.fails_at = 1;
+  CHECK_THROWS_AS(static_cast<void>(pool.all.trim(0, {})), hip_error);
+  CHECK(pool.all.counters().physical_bytes == 8 * MiB);
+  const auto created = pool.memory.created;
+  pool.take(0, 8 * MiB);
+  CHECK(pool.memory.created == created);
+}
+
 }  // namespace hipvmm::mr::pool

@@ -202,6 +202,12 @@ class watched_memory final : public mr::pool::memory_backend {
   [[nodiscard]] bool has_aliases() const override { return aliases_; }
   [[nodiscard]] std::size_t most_chunks() const override { return chunk_budget; }
   [[nodiscard]] bool unmap_waits() const override { return waits_to_unmap; }
+  [[nodiscard]] bool returns_memory() const override { return !keeps_addresses; }
+  [[nodiscard]] std::unique_ptr<mr::pool::detached> renew_addresses() override {
+    may_fail();
+    FAIL("no test renews addresses here");
+    return nullptr;
+  }
 
   void create(std::size_t offset, std::size_t bytes) override {
     may_fail();
@@ -279,6 +285,8 @@ class watched_memory final : public mr::pool::memory_backend {
   /// Most chunks there may be; 0: any number.
   std::size_t chunk_budget = 0;
   bool waits_to_unmap = false;
+  /// Memory comes back only with its addresses.
+  bool keeps_addresses = false;
   /// The next unmap of what was detached fails.
   bool keeps_mappings = false;
 
