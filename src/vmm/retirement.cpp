@@ -168,7 +168,8 @@ bool retirement::add(retired_list& one) noexcept {
     }
     item.number = ++last_number_;
     statistics_.waiting_bytes += item.bytes;
-    if (item.token == nullptr) ++statistics_.waiting;
+    item.has_token = item.token != nullptr;
+    if (!item.has_token) ++statistics_.waiting;
     to.items.splice(to.items.end(), one);
   } catch (const std::exception&) {
     return false;
@@ -264,7 +265,7 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
   const auto relieves = [&](const retired_chunks& item) {
-    return item.number <= newest && item.token == nullptr &&
+    return item.number <= newest && !item.has_token &&
            (shortage.resource() != exhausted::device_memory ||
             item.owner->ordinal() == shortage.device());
   };
@@ -278,13 +279,12 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
 
 // The lock is open while HIP and error handlers run, so that handlers may use the library.
 void retirement::give_back(lane& own, retired_list::iterator item, lock_type& lock) {
-  const bool is_memory = item->token == nullptr;
   lock.unlock();
   item->give_back();
   lock.lock();
   statistics_.waiting_bytes -= item->bytes;
   statistics_.returned_bytes += item->bytes;
-  if (is_memory) {
+  if (!item->has_token) {
     --statistics_.waiting;
     ++statistics_.returned;
     ++given_back_count;

@@ -55,6 +55,7 @@ struct retired_chunks {
   std::size_t first = 0;
   std::size_t end = 0;
   std::size_t bytes = 0;
+  bool has_token = false;
   std::optional<device_ref> owner;
   std::uint64_t number = 0;
   // Since when captures forbid to wait for what uses the chunks.

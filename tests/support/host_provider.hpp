@@ -113,11 +113,17 @@ class planned_fault {
   planned_fault(const char* function, std::uint64_t nth, int error) {
     hipvmm_host_fail_call(function, nth, error);
   }
-  ~planned_fault() { hipvmm_host_fail_call(nullptr, 0, 0); }
+  ~planned_fault() { end(); }
   planned_fault(const planned_fault&) = delete;
   planned_fault& operator=(const planned_fault&) = delete;
 
   [[nodiscard]] bool struck() const { return hipvmm_host_fault_struck() != 0; }
+  /// Takes the plan back, so that it strikes no later call of any thread, and says whether it
+  /// struck.
+  bool end() {
+    hipvmm_host_fail_call(nullptr, 0, 0);
+    return struck();
+  }
 };
 
 }  // namespace hipvmm::test

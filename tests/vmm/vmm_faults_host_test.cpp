@@ -120,7 +120,7 @@ TEST_CASE("mapping: one that fails unseen is found though the question fails onc
   const hipvmm_host_counters before = live_objects();
   for (const bool fails : {false, true}) {
     CAPTURE(fails);
-    const planned_fault fault{"hipMemGetAccess", fails ? 1U : 0U, hipErrorUnknown};
+    const planned_fault fault{"hipMemGetAccess", fails ? 1U : 1000U, hipErrorUnknown};
     CHECK_THROWS_WITH_AS((mapping{there.reservation, 0, chunk, map_answer::verified}),
                          doctest::Contains("hipMemMap failed"), hip_error);
     CHECK(fault.struck() == fails);

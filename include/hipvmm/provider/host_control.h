@@ -52,7 +52,7 @@ int hipvmm_host_is_resident(const void* pointer, int device);
  * hipPeekAtLastError. `nth` 0 removes the plan. */
 void hipvmm_host_fail_call(const char* function, uint64_t nth, int error);
 
-/** Whether the plan of hipvmm_host_fail_call has struck. */
+/** Whether the plan of hipvmm_host_fail_call has struck, or the last one before it was removed. */
 int hipvmm_host_fault_struck(void);
 
 /** Replaces the plan of HIPVMM_HOST_FAULTS by another in the same language, which docs/providers.md

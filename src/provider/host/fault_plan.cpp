@@ -34,7 +34,7 @@ void fault_plan::fail_call(const char* function, std::uint64_t nth, hipError_t e
   next.error = error;
   const std::lock_guard lock{mutex_};
   std::swap(call_, next);
-  struck_.store(false, std::memory_order_relaxed);
+  if (nth != 0) struck_.store(false, std::memory_order_relaxed);
   arm();
 }
 
