@@ -78,7 +78,7 @@ class lockstep {
   [[nodiscard]] bool lacks_link(address at, std::size_t bytes, int device) const;
   [[nodiscard]] bool has_unequal_mappings(address at) const;
   [[nodiscard]] bool spans_several(address at, std::size_t bytes) const;
-  [[nodiscard]] bool is_mapped_of_peers(address at, std::size_t bytes, const operation& user) const;
+  [[nodiscard]] bool is_mapped(address at, std::size_t bytes) const;
   [[nodiscard]] exclusion exclusion_of_work(const operation& each) const;
 
   void reserve(const operation& each);

@@ -212,16 +212,11 @@ bool lockstep::lacks_link(address at, std::size_t bytes, int device) const {
   return false;
 }
 
-bool lockstep::is_mapped_of_peers(address at, std::size_t bytes, const operation& user) const {
-  for (const auto& [start, mapped] : model_.mappings()) {
-    const bool is_inside = start + mapped.bytes > at && (start <= at || start - at < bytes);
-    if (!is_inside) continue;
-    const chunk& of = *model_.find(mapped.of);
-    if (of.device != user.device || of.told.device != user.device ||
-        (user.what == kind::peer_copy && user.peer != user.device))
-      return true;
-  }
-  return false;
+bool lockstep::is_mapped(address at, std::size_t bytes) const {
+  return std::any_of(model_.mappings().begin(), model_.mappings().end(), [&](const auto& entry) {
+    const auto& [start, mapped] = entry;
+    return start + mapped.bytes > at && (start <= at || start - at < bytes);
+  });
 }
 
 /// Which device does the work the release decides: each that may needs the rights and the links.
@@ -256,11 +251,11 @@ exclusion lockstep::exclusion_of_work(const operation& each) const {
   if (each.what == kind::peer_copy && exists(each.device) && exists(each.peer) &&
       !model_.peer_copy(to, each.device, from, each.peer, bytes).takes_effect())
     return exclusion::unmended;
-  if (model_.rules().peer_access_grants_mappings &&
-      (is_mapped_of_peers(to, bytes, each) || (is_copy && is_mapped_of_peers(from, bytes, each))))
-    return exclusion::peer_access;
   const bool has_peers = std::any_of(devices.begin(), devices.end(),
                                      [&](int device) { return device != each.device; });
+  if (model_.rules().peer_access_grants_mappings && has_peers &&
+      (is_mapped(to, bytes) || (is_copy && is_mapped(from, bytes))))
+    return exclusion::peer_access;
   // Peer access is not enabled by itself there.
   if (!model_.rules().has_virtual_memory && has_peers) return exclusion::fault;
   for (const int one : devices)
