@@ -228,8 +228,7 @@ exclusion lockstep::exclusion_of_work(const operation& each) const {
   if (each.what == kind::peer_copy) devices.push_back(each.peer);
   const address to = slots_.resolve(each.at);
   const address from = slots_.resolve(each.from);
-  for (const address side : {to, from}) {
-    if (side == from && !is_copy) break;
+  for (const address side : {to, is_copy ? from : to}) {
     for (const auto& [start, mapped] : model_.mappings())
       if (start + mapped.bytes > side && (start <= side || start - side < bytes))
         for (const int device :
