@@ -157,7 +157,7 @@ class block_map {
   static constexpr unsigned user_shift = 9;
   static constexpr std::uint32_t is_cached = 0x100;
   static constexpr std::uint32_t is_there = 0x80;
-  static constexpr std::size_t stretch = std::size_t{1} << 25;
+  static constexpr std::size_t stretch = std::size_t{1} << 28;
   static constexpr std::size_t entries_per_stretch = stretch / small_block_unit;
   static_assert(largest_small_block / small_block_unit <= is_there && size_class_count <= is_there);
 
@@ -203,11 +203,13 @@ class block_map {
     return {0, now >> user_shift, (now & is_cached) != 0};
   }
   /// Where the entry of a small block lies among those of its stretch. Threads work on small blocks
-  /// side by side, whose entries must not lie in one cache line: next to each other are those of
-  /// small blocks some 2 MiB apart.
+  /// side by side, whose entries must not lie in one cache line, but should lie in one page, for its
+  /// first use costs more than all else of a request.
   [[nodiscard]] static constexpr std::size_t place_of(std::size_t index) noexcept {
     constexpr std::size_t entries_per_line = 64 / sizeof(entry);
-    return index * (entries_per_line + 1) % entries_per_stretch;
+    constexpr std::size_t entries_per_page = 4096 / sizeof(entry);
+    const std::size_t in_page = index * (entries_per_line + 1) % entries_per_page;
+    return index / entries_per_page * entries_per_page + in_page;
   }
   // Two threads that free the same small block at the same time break a rule; no later state hides
   // it.
