@@ -77,7 +77,8 @@ void* pool_state::serve(std::size_t bytes, Allocate allocate) {
   }
 }
 
-void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment) {
+template <typename Allocate>
+void* pool_state::allocate_block(std::size_t bytes, std::size_t alignment, Allocate allocate) {
   constexpr std::size_t unit = pool::block_allocator::unit;
   if (on_slabs && alignment > memory->granularity())
     throw unsupported{
@@ -87,7 +88,21 @@ void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::siz
   return serve(bytes, [&]() -> std::optional<std::size_t> {
     // More than the addresses hold is not asked of the allocator, whose sums would overflow.
     if (bytes > maximum || alignment > address_bytes) return std::nullopt;
-    return allocator.allocate(user, align_up(bytes, unit), std::max(alignment, unit));
+    return allocate(align_up(bytes, unit), std::max(alignment, unit));
+  });
+}
+
+void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment) {
+  return allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
+    return allocator.allocate(user, held, aligned);
+  });
+}
+
+void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
+                                     std::size_t alignment) {
+  state_of(captured).set_may_be_captured(true);
+  return allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
+    return allocator.allocate_for_graph(held, aligned);
   });
 }
 
@@ -131,6 +146,17 @@ void pool_state::refuse(const void* pointer, std::size_t bytes,
                                 std::to_string(reinterpret_cast<std::uintptr_t>(pointer)) +
                                 " were not taken back: " + why};
   });
+}
+
+bool pool_state::is_captured(pool::stream_state& user) noexcept {
+  if (!user.may_be_captured()) return false;
+  try {
+    if (detail::is_captured(user.stream())) return true;
+  } catch (const hip_error&) {
+    // The stream is gone, and so is the capture.
+  }
+  user.set_may_be_captured(false);
+  return false;
 }
 
 std::string pool_state::report() {
@@ -184,6 +210,7 @@ void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   const std::size_t held = align_up(bytes, pool::block_allocator::unit);
   bool taken = false;
   if (user.thread() == 0) {
+    if (is_captured(user)) return refuse(pointer, bytes, pool::captured_stream);
     taken = allocator.deallocate(user, *offset, held);
   } else {
     try {
@@ -252,6 +279,7 @@ bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (bytes == 0 || bytes > maximum || !offset || is_per_thread(stream)) return false;
   const pool::block_allocator::small_user user = allocator.small_user_of(stream);
+  if (user.state->may_be_captured()) return false;
   if (bytes <= pool::largest_small_block)
     return allocator.deallocate_small_block(user, pool::classes.of(bytes), *offset);
   // What a cache keeps is not released: with a threshold large memory goes past it.

@@ -13,6 +13,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include "core/background_task.hpp"
+#include "core/capture_mode.hpp"
 #include "mr/pool/block_allocator.hpp"
 #include "mr/pool/device_backend.hpp"
 #include "mr/pool/event_fences.hpp"
@@ -39,11 +40,19 @@ struct pool_state {
     return is_per_thread(stream) ? allocator.state_of_thread(stream) : allocator.state_of(stream);
   }
   void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+    // Nothing tells of a capture but HIP, and no other memory than what nothing uses may go into
+    // the graph, so each request asks. The legacy stream is never captured.
+    if (!stream.is_default() && detail::is_captured(stream))
+      return allocate_for_graph(stream, bytes, alignment);
     if (alignment <= pool::block_allocator::unit && !is_per_thread(stream))
       return allocate_cached(stream, bytes);
     return allocate(state_of(stream), bytes, alignment);
   }
   void* allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment);
+  void* allocate_for_graph(stream_ref captured, std::size_t bytes, std::size_t alignment);
+  /// What `allocate` gives for a request of whole units.
+  template <typename Allocate>
+  void* allocate_block(std::size_t bytes, std::size_t alignment, Allocate allocate);
   /// By way of the caches.
   void* allocate_cached(stream_ref stream, std::size_t bytes);
   /// False, nothing done, for what does not go into a cache.
@@ -52,6 +61,8 @@ struct pool_state {
   template <typename Allocate>
   void* serve(std::size_t bytes, Allocate allocate);
   [[noreturn]] void fail(std::size_t bytes, const std::optional<out_of_memory>& cause);
+  /// Whether memory that is freed there belongs to a graph, as far as that is known.
+  [[nodiscard]] static bool is_captured(pool::stream_state& user) noexcept;
   /// Tells the error handler of memory that was not taken back.
   void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
   [[nodiscard]] pool_statistics statistics();

@@ -38,7 +38,7 @@ using test::first_device;
 
 }  // namespace
 
-TEST_CASE("vmm_pool_resource: reuse in the same stream makes no HIP call") {
+TEST_CASE("vmm_pool_resource: reuse in the same stream asks HIP only whether it is captured") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream used{first_device};
   for (const std::size_t bytes : {std::size_t{256}, 1 * MiB, 16 * MiB}) {
@@ -46,8 +46,15 @@ TEST_CASE("vmm_pool_resource: reuse in the same stream makes no HIP call") {
     // A slab that was not as aligned as it should goes back behind a wait.
     drain_retired_memory();
     const test::call_counter calls{nullptr};
+    const test::call_counter questions{"hipStreamIsCapturing"};
     for (int i = 0; i < 100; ++i) pool.deallocate(used, pool.allocate(used, bytes), bytes);
-    CHECK(calls.count() == 0);
+    CHECK(questions.count() == 100);
+    CHECK(calls.count() == 100);
+    const stream_ref null = stream_ref::legacy_default();
+    pool.deallocate(null, pool.allocate(null, bytes), bytes);
+    const test::call_counter for_null{nullptr};
+    pool.deallocate(null, pool.allocate(null, bytes), bytes);
+    CHECK(for_null.count() == 0);
   }
 }
 

@@ -62,6 +62,9 @@ inline constexpr profile_quirk map_reports_success{
 inline constexpr profile_quirk whole_chunks_only{"a chunk can only be mapped whole", {"cuda-13"}};
 inline constexpr profile_quirk one_unmap_each{
     "each mapping must be unmapped alone, and no size is checked", {"rocm-6.2", "rocm-6.4"}};
+inline constexpr profile_quirk null_stream_is_waited_for{
+    "hipMemMap and hipMemUnmap wait for the null stream",
+    {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2"}};
 inline constexpr profile_quirk unmap_waits{"hipMemUnmap waits for all streams", {"rocm-7.14"}};
 inline constexpr profile_quirk memory_kept{"memory goes back only with the addresses",
                                            {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2"}};

@@ -35,9 +35,9 @@ struct pool_options {
 };
 
 /// A stream-ordered pool of one device's memory in one range of addresses. Memory is reused in the
-/// stream that freed it without a HIP call, and adjacent free blocks merge whatever chunks they lie
-/// in. When no run of free blocks is long enough, idle chunks are mapped where they are needed
-/// before new memory is taken from the device.
+/// stream that freed it, HIP is only asked whether that is being captured, and adjacent free blocks
+/// merge whatever chunks they lie in. When no run of free blocks is long enough, idle chunks are
+/// mapped where they are needed before new memory is taken from the device.
 /// - Any number of threads and streams may use it; default streams are those of its device. Streams
 ///   of other devices may free memory too, also without access to it.
 /// - A request may wait for the GPU only when the limit or the device leaves nothing else. No other
@@ -46,9 +46,11 @@ struct pool_options {
 ///   There an alignment above 2 MiB is unsupported, as rights but read_write are.
 /// - At its end all memory goes back, also what is still allocated, when the work of the devices
 ///   with access is done, and of those whose streams freed memory.
-/// - Captures of streams go on undisturbed. Memory used by a graph must stay allocated until the
-///   graph's last launch. Do not deallocate on a capturing stream: this is detected only on the
-///   slow path.
+/// - Captures of streams go on undisturbed. A stream that is being captured gets memory that
+/// nothing
+///   uses, for the graph may run in any stream; it must stay allocated until the last launch is
+///   submitted. Memory that is freed in a captured stream is refused, which the error handler is
+///   told; that is noticed where the stream has allocated during the capture.
 class vmm_pool_resource final : public memory_resource {
  public:
   /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or

@@ -14,21 +14,20 @@ namespace hipvmm::mr::pool {
 
 std::string block_allocator::name() const { return name_of(all_); }
 
-std::optional<std::size_t> block_allocator::allocate(stream_state& user, std::size_t bytes,
-                                                     std::size_t alignment) {
+std::optional<std::size_t> block_allocator::allocate(stream_state& user, const request& wanted) {
   {
     const state_lock lock{all_.state_mutex};
     all_.index.prepare_for(2);
-    block* const found = all_.index.best_fit_or_idle(user, bytes, alignment);
+    block* const found = all_.index.best_fit_or_idle(user, wanted.bytes, wanted.alignment);
     if (found != nullptr) {
-      const std::size_t at = all_.index.aligned(found->offset, alignment);
-      block& taken =
-          all_.index.make_used(all_.index.take(*found, at, bytes), at + bytes, user, user.epoch());
+      const std::size_t at = all_.index.aligned(found->offset, wanted.alignment);
+      block& taken = all_.index.make_used(all_.index.take(*found, at, wanted.bytes),
+                                          at + wanted.bytes, user, user.epoch());
       all_.count_served(pool_source::own_stream);
       return taken.offset;
     }
   }
-  return slow_path{all_, user, {bytes, alignment}}.serve();
+  return slow_path{all_, user, wanted}.serve();
 }
 
 bool block_allocator::deallocate(stream_state& user, std::size_t offset,
@@ -43,10 +42,7 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
   const slow_path_turn turn{all_};
   // Before the memory is anybody's: without a fence it must not become free.
   const std::shared_ptr<const fence> recorded = all_.streams.source().fence_for(user.stream());
-  if (recorded == nullptr)
-    throw std::invalid_argument{
-        "the stream is being captured into a graph, which may run again and again: give the memory "
-        "back when the last launch is submitted"};
+  if (recorded == nullptr) throw std::invalid_argument{captured_stream};
   if (!remove_small_block(offset, bytes)) return false;
   const state_lock lock{all_.state_mutex};
   // The epoch that the memory will carry.

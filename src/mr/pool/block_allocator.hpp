@@ -24,6 +24,11 @@ struct pool_counters {
   std::size_t used_high = 0;
 };
 
+/// Why memory is not taken back in a stream that is being captured.
+inline constexpr const char* captured_stream =
+    "the stream is being captured into a graph, which may run again and again: give the memory "
+    "back when the last launch is submitted";
+
 /// Decides which addresses of a pool a request gets, which chunks back them, and whose streams may
 /// use what. Offsets count from the start of the pool's addresses. Thread-safe: a thread's cache
 /// serves most requests without a lock, the state lock most others, and the slow path the rest.
@@ -53,7 +58,15 @@ class block_allocator {
   /// Offset of `bytes` bytes, a multiple of the unit, for `user`; nullopt when memory is lacking.
   /// Throws: out_of_memory, hip_error of the backend and of fences.
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, std::size_t bytes,
-                                                    std::size_t alignment);
+                                                    std::size_t alignment) {
+    return allocate(user, {bytes, alignment});
+  }
+  /// The same for a stream that is being captured: what the graph does with the memory may run in
+  /// any stream, so that nothing may be using it.
+  [[nodiscard]] std::optional<std::size_t> allocate_for_graph(std::size_t bytes,
+                                                              std::size_t alignment) {
+    return allocate(idle(), {bytes, alignment, true});
+  }
   /// Frees what begins at `offset`; false, nothing done, unless `bytes` are in use there.
   bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
 
@@ -154,6 +167,7 @@ class block_allocator {
   using state_lock = allocator_state::state_lock;
 
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
+  [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
   /// A pool that releases all or nothing creates anew what it should have kept. `returned`: the
   /// bytes that it released. Returns those that are left of them.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);

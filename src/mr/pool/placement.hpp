@@ -16,6 +16,9 @@ namespace hipvmm::mr::pool {
 struct request {
   std::size_t bytes;
   std::size_t alignment;
+  /// For a graph, which may run in any stream: only memory that nothing uses serves it, and it
+  /// waits for work only where there is no other memory.
+  bool is_for_graph = false;
 };
 
 /// What a request may use. Each is asked of blocks in the order of their addresses.

@@ -34,7 +34,7 @@ std::optional<std::size_t> slow_path::serve() {
     }
     // Others may take what this one has waited for, while the lock was theirs.
     constexpr int most_waits = 16;
-    for (int i = 0; i < most_waits && user_.is_idle() && wait_for_all_streams(); ++i) {
+    for (int i = 0; i < most_waits && may_wait() && wait_for_all_streams(); ++i) {
       static_cast<void>(collect_reusable(true));
       if (const auto found = take_own(pool_source::waited)) return found;
     }
@@ -229,15 +229,15 @@ bool slow_path::is_usable(const block& one) const {
   if (all_.reuse.follow_event_dependencies && user_.thread() == 0 &&
       user_.depends_on(owner, one.epoch))
     return true;
-  if (!all_.reuse.allow_internal_dependencies) return false;
+  if (!all_.reuse.allow_internal_dependencies || wanted_.is_for_graph) return false;
   return is_in_order(one) ||
          (owner.is_stream() && !is_without_fence(owner) && !is_without_fence(user_));
 }
 
 bool slow_path::may_move(const block& one) const {
   const stream_state& owner = owner_of(one);
-  return owner.has_passed(one.epoch) ||
-         (owner.is_stream() && !is_without_fence(owner) && !is_without_fence(user_));
+  return owner.has_passed(one.epoch) || (!wanted_.is_for_graph && owner.is_stream() &&
+                                         !is_without_fence(owner) && !is_without_fence(user_));
 }
 
 bool slow_path::may_unmap(const block& one) const {

@@ -36,8 +36,11 @@ class slow_path final : block_filter {
   [[nodiscard]] std::optional<std::size_t> take_run();
   [[nodiscard]] std::optional<std::size_t> grow();
 
-  /// Waits for what was freed without a stream, where that serves a request without a stream: both
-  /// sides of such a pair of calls may wait. False when there is none.
+  /// Whether it may wait while there may be other memory: both sides of a pair of calls without a
+  /// stream may.
+  [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !wanted_.is_for_graph; }
+  /// Waits for what was freed without a stream, where that serves the request. False when there is
+  /// none.
   bool wait_for_all_streams();
   /// What streams freed and have passed becomes idle, for each block once, unless
   /// pool_reuse::allow_opportunistic is off and it is not `wanted_anyway`. False when there is

@@ -203,8 +203,8 @@ class block_map {
     return {0, now >> user_shift, (now & is_cached) != 0};
   }
   /// Where the entry of a small block lies among those of its stretch. Threads work on small blocks
-  /// side by side, whose entries must not lie in one cache line, but should lie in one page, for its
-  /// first use costs more than all else of a request.
+  /// side by side, whose entries must not lie in one cache line, but should lie in one page, for
+  /// its first use costs more than all else of a request.
   [[nodiscard]] static constexpr std::size_t place_of(std::size_t index) noexcept {
     constexpr std::size_t entries_per_line = 64 / sizeof(entry);
     constexpr std::size_t entries_per_page = 4096 / sizeof(entry);

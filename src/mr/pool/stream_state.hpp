@@ -112,6 +112,15 @@ class stream_state : public block_owner {
     }
   }
 
+  /// Whether memory was allocated for a graph that the stream is or was captured into: only then is
+  /// HIP asked whether it still is when memory is freed. Thread-safe.
+  [[nodiscard]] bool may_be_captured() const noexcept {
+    return may_be_captured_.load(std::memory_order_relaxed);
+  }
+  void set_may_be_captured(bool may_be) noexcept {
+    may_be_captured_.store(may_be, std::memory_order_relaxed);
+  }
+
   // A state is in use, then forgotten, then vacant, then in use by another stream.
   enum class stage {
     in_use,
@@ -130,6 +139,7 @@ class stream_state : public block_owner {
     id_ = id;
     thread_ = thread;
     dependencies_.clear();
+    set_may_be_captured(false);
     first_epoch_ = ++epoch_;
     stage_ = stage::in_use;
   }
@@ -144,6 +154,7 @@ class stream_state : public block_owner {
   std::size_t index_;
   std::size_t id_;
   std::uint64_t thread_;
+  std::atomic<bool> may_be_captured_{false};
   std::uint64_t epoch_ = 1;
   std::uint64_t first_epoch_ = 0;
   std::uint64_t newest_ = 0;

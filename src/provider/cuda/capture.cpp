@@ -91,10 +91,19 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* recorded) {
 }
 
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* status) {
-  return call([&](driver&) {
+  return call_bare([&] {
+    driver& machine = driver_with_device();
     require(status != nullptr);
     CUstreamCaptureStatus found = CU_STREAM_CAPTURE_STATUS_NONE;
-    check(cuStreamIsCapturing(to_cuda(stream), &found));
+    const auto ask = [&] { return cuStreamIsCapturing(to_cuda(stream), &found); };
+    // A context costs as much as the question, which allocators ask for each request, and only the
+    // default streams are named by the current one.
+    CUresult result = is_special(stream) ? CUDA_ERROR_INVALID_CONTEXT : ask();
+    if (result == CUDA_ERROR_INVALID_CONTEXT) {
+      const pushed_context scope{machine.primary(current_device())};
+      result = ask();
+    }
+    check(result);
     *status = status_to_hip(found);
     return hipSuccess;
   });
