@@ -214,7 +214,8 @@ TEST_CASE(
     pool.deallocate(first, pool.allocate(first, 8 * MiB), 8 * MiB);
     // The end of the pool before waits for its device.
     drain_retired_memory();
-    const test::planned_fault fault{"hipStreamQuery", 1, code};
+    // Of the second stream it is asked whether it is captured, then of the first.
+    const test::planned_fault fault{"hipStreamIsCapturing", 2, code};
     if (code == hipErrorUnknown) {
       CHECK_THROWS_AS(static_cast<void>(pool.allocate(second, 8 * MiB)), hip_error);
     } else {
@@ -258,7 +259,7 @@ TEST_CASE("vmm_pool_resource: the error handler may make a pool while a stream e
   {
     std::optional<stream> ends{first_device};
     pool.deallocate(*ends, pool.allocate(*ends, 8 * MiB), 8 * MiB);
-    const test::planned_fault fault{"hipStreamQuery", 1, hipErrorUnknown};
+    const test::planned_fault fault{"hipEventRecord", 1, hipErrorUnknown};
     ends.reset();
     CHECK(fault.struck());
   }

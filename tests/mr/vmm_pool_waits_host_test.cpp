@@ -11,6 +11,7 @@
 #include <hipvmm/provider/host_control.h>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
 #include <hipvmm/vmm/capability.hpp>

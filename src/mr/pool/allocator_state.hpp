@@ -3,6 +3,8 @@
 
 #include <array>
 #include <atomic>
+#include <boost/intrusive/list.hpp>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -65,6 +67,14 @@ struct allocator_state {
   block_map small_blocks;             // atomic by itself
 
   detail::ranked_mutex slow_path_mutex{detail::lock_rank::pool_slow_path};
+  // What is done without that lock in somebody's turn, oldest first, and when one of it ends.
+  // Blocks may be busy until then.
+  struct absence : boost::intrusive::list_base_hook<> {
+    std::uint64_t number = 0;
+  };
+  boost::intrusive::list<absence> absences;
+  std::uint64_t last_absence = 0;
+  std::condition_variable_any absence_ended;
   // Requests that wait for that lock: maintenance lets them go first, which the lock does not.
   std::atomic<int> waiting_slow_paths{0};
   std::list<old_address> old_addresses;
@@ -76,6 +86,7 @@ struct allocator_state {
   stream_timeline streams;
   block_index index;
   std::size_t limit = static_cast<std::size_t>(-1);
+  std::size_t planned_bytes = 0;  // that slow paths are about to create
   pool_reuse reuse;
   unsigned growths_in_a_row = 0;  // with nothing freed between them
   std::array<std::uint64_t, pool_source_count> served{};
@@ -104,18 +115,35 @@ class slow_path_turn {
   /// Runs `work`, which may wait for the GPU, while others have their turns.
   template <typename Work>
   void without_lock(Work work) {
-    lock_.unlock();
-    const relock again{lock_};
+    const absent away{*this};
     work();
+  }
+  /// Waits until all that others do without the lock at this moment has ended. False when that is
+  /// nothing.
+  bool wait_for_others() {
+    if (all_.absences.empty()) return false;
+    const std::uint64_t newest = all_.last_absence;
+    all_.absence_ended.wait(
+        lock_, [&] { return all_.absences.empty() || all_.absences.front().number > newest; });
+    return true;
   }
 
  private:
-  struct relock {
-    std::unique_lock<detail::ranked_mutex>& lock;
-    explicit relock(std::unique_lock<detail::ranked_mutex>& one) : lock{one} {}
-    ~relock() { lock.lock(); }
-    relock(const relock&) = delete;
-    relock& operator=(const relock&) = delete;
+  struct absent {
+    slow_path_turn& turn;
+    allocator_state::absence place;
+    explicit absent(slow_path_turn& one) : turn{one} {
+      place.number = ++turn.all_.last_absence;
+      turn.all_.absences.push_back(place);
+      turn.lock_.unlock();
+    }
+    ~absent() {
+      turn.lock_.lock();
+      turn.all_.absences.erase(turn.all_.absences.iterator_to(place));
+      turn.all_.absence_ended.notify_all();
+    }
+    absent(const absent&) = delete;
+    absent& operator=(const absent&) = delete;
   };
 
   allocator_state& all_;

@@ -44,9 +44,14 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
   const std::shared_ptr<const fence> recorded = all_.streams.source().fence_for(user.stream());
   if (recorded == nullptr) throw std::invalid_argument{captured_stream};
   if (!remove_small_block(offset, bytes)) return false;
+  // The epoch that the memory will carry: nobody else frees memory in this stream.
+  std::uint64_t epoch = 0;
+  {
+    const state_lock lock{all_.state_mutex};
+    epoch = user.epoch();
+  }
+  all_.streams.add_fence(user, recorded, epoch);
   const state_lock lock{all_.state_mutex};
-  // The epoch that the memory will carry.
-  user.fences().push_back({recorded, user.epoch()});
   const bool taken = free_used(all_, user, offset, bytes);
   user.advance_epoch();
   return taken;
@@ -71,7 +76,7 @@ void block_allocator::add_dependency(stream_state& waiter, stream_state& other) 
   // What caches hold has no epoch yet, and was freed before as well.
   empty_caches(all_, other);
   const state_lock lock{all_.state_mutex};
-  waiter.merge_dependencies(other);
+  // What `other` has learned of third streams may be newer than the event that was waited for.
   waiter.add_dependency(other, other.advance_epoch());
 }
 

@@ -71,16 +71,6 @@ class event_fences::event_fence final : public fence {
   std::shared_ptr<spare_events> home_;
 };
 
-namespace {
-
-struct passed_fence final : fence {
-  [[nodiscard]] bool is_done() const override { return true; }
-  void synchronize() const override {}
-  [[nodiscard]] bool make_stream_wait(stream_ref) const override { return true; }
-};
-
-}  // namespace
-
 /// Done when the devices have finished what they had when it was made: a thread of the library
 /// waits for them.
 class event_fences::device_fence final : public fence {
@@ -147,6 +137,12 @@ std::shared_ptr<const fence> event_fences::fence_for_all() {
 }
 
 std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
+  // The stream is gone and nobody said so before: the host provider and CUDA say InvalidHandle,
+  // ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
+  const auto means_gone = [](const hip_error& error) {
+    return error.code() == hipErrorInvalidHandle || error.code() == hipErrorContextIsDestroyed ||
+           error.code() == hipErrorInvalidValue;
+  };
   const detail::relaxed_captures relaxed;
   detail::device_list tried = devices();
   {
@@ -154,14 +150,8 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     const scoped_device scope{tried.front()};
     try {
       if (detail::is_captured(stream)) return nullptr;
-      // One call instead of a record and a query.
-      if (detail::is_done_untold(stream)) return std::make_shared<passed_fence>();
     } catch (const hip_error& error) {
-      // The stream is gone and nobody said so before: the host provider and CUDA say InvalidHandle,
-      // ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
-      if (error.code() != hipErrorInvalidHandle && error.code() != hipErrorContextIsDestroyed &&
-          error.code() != hipErrorInvalidValue)
-        throw;
+      if (!means_gone(error)) throw;
       return fence_for_all();
     }
   }
@@ -178,9 +168,12 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     try {
       detail::record_untold(*one, stream);
     } catch (const hip_error& error) {
-      if (error.code() != hipErrorInvalidHandle) throw;
+      if (!means_gone(error)) throw;
       continue;
     }
+    // Another thread may have begun a capture, into which the record has gone then. A question to
+    // the stream, which would be one call instead of two to events, would cost that capture.
+    if (detail::is_captured(stream)) return nullptr;
     note_user(device);
     return std::make_shared<event_fence>(std::move(*one), spare_);
   }

@@ -213,7 +213,7 @@ std::optional<growth_plan> plan_at(const place& target, const block_index& index
   std::size_t moved = 0;
   for (const idle_chunk& each : plan.sources) moved += each.bytes;
   const std::size_t missing = target.map_bytes - std::min(moved, target.map_bytes);
-  const std::size_t held = index.physical_bytes();
+  const std::size_t held = index.physical_bytes() + rules.planned;
   const std::size_t allowed =
       std::min(rules.limit - std::min(rules.limit, held), target.map_room - moved);
   if (missing > allowed) return std::nullopt;

@@ -16,8 +16,7 @@ namespace hipvmm::mr::pool {
 struct request {
   std::size_t bytes;
   std::size_t alignment;
-  /// For a graph, which may run in any stream: only memory that nothing uses serves it, and it
-  /// waits for work only where there is no other memory.
+  /// For a graph, whose stream is being captured: it waits only where there is no other memory.
   bool is_for_graph = false;
 };
 
@@ -43,6 +42,7 @@ struct chunk_rules {
   bool moves_chunks;
   bool has_equal_chunks;
   std::size_t limit;              ///< of all chunks
+  std::size_t planned;            ///< bytes of it that others are about to create
   unsigned growths_in_a_row = 0;  ///< before this one
 };
 

@@ -17,6 +17,9 @@ slow_path::slow_path(allocator_state& all, stream_state& user, const request& wa
       maintenance_{all, turn_} {}
 
 std::optional<std::size_t> slow_path::serve() {
+  // Others may take what this one has waited for, while the lock was theirs.
+  constexpr int most_waits = 16;
+  int waits_for_others = 0;
   std::optional<out_of_memory> refused;
   empty_caches(all_, user_);
   for (;;) {
@@ -32,8 +35,6 @@ std::optional<std::size_t> slow_path::serve() {
       if (const auto found = take_own(waited_ ? pool_source::waited : pool_source::opportunistic))
         return found;
     }
-    // Others may take what this one has waited for, while the lock was theirs.
-    constexpr int most_waits = 16;
     for (int i = 0; i < most_waits && may_wait() && wait_for_all_streams(); ++i) {
       static_cast<void>(collect_reusable(true));
       if (const auto found = take_own(pool_source::waited)) return found;
@@ -51,10 +52,13 @@ std::optional<std::size_t> slow_path::serve() {
       turn_.without_lock([&] { came_back = all_.memory.reclaim(*refused, reclaimed); });
       if (came_back) continue;
     }
-    // Others may free memory for ever: what it costs to wait for that, nobody could tell.
-    if (waited_) break;
-    maintenance_.wait_for_streams(states_, without_fence_);
-    waited_ = true;
+    if (!waited_) {
+      maintenance_.wait_for_streams(states_, without_fence_);
+      waited_ = true;
+    } else if (++waits_for_others > most_waits || !turn_.wait_for_others()) {
+      // Others may free memory for ever: what it costs to wait for that, nobody could tell.
+      break;
+    }
   }
   if (refused) throw out_of_memory{*refused};
   return std::nullopt;
@@ -229,15 +233,19 @@ bool slow_path::is_usable(const block& one) const {
   if (all_.reuse.follow_event_dependencies && user_.thread() == 0 &&
       user_.depends_on(owner, one.epoch))
     return true;
-  if (!all_.reuse.allow_internal_dependencies || wanted_.is_for_graph) return false;
-  return is_in_order(one) ||
-         (owner.is_stream() && !is_without_fence(owner) && !is_without_fence(user_));
+  if (!all_.reuse.allow_internal_dependencies) return false;
+  return is_in_order(one) || may_be_ordered(owner);
 }
 
 bool slow_path::may_move(const block& one) const {
   const stream_state& owner = owner_of(one);
-  return owner.has_passed(one.epoch) || (!wanted_.is_for_graph && owner.is_stream() &&
-                                         !is_without_fence(owner) && !is_without_fence(user_));
+  return owner.has_passed(one.epoch) || may_be_ordered(owner);
+}
+
+bool slow_path::may_be_ordered(const stream_state& owner) const {
+  // The host would wait in the user's place, where new memory costs no wait.
+  return user_.is_stream() && owner.is_stream() && !is_without_fence(owner) &&
+         !is_without_fence(user_);
 }
 
 bool slow_path::may_unmap(const block& one) const {
@@ -264,7 +272,7 @@ chunk_rules slow_path::rules() const {
   const memory_backend& memory = all_.memory;
   return {memory.granularity(),  memory.least_slab(),       memory.most_chunks(),
           memory.moves_chunks(), memory.has_equal_chunks(), all_.limit,
-          all_.growths_in_a_row};
+          all_.planned_bytes,    all_.growths_in_a_row};
 }
 
 }  // namespace hipvmm::mr::pool

@@ -55,6 +55,8 @@ class slow_path final : block_filter {
   /// Claims what a growth needs, ordered before the user's work; false where there is no place.
   [[nodiscard]] bool begin(growth& work);
   void claim_all(growth& work);
+  /// So many bytes of the plan have been created, or will not be.
+  void end_plan(growth& work, std::size_t bytes) noexcept;
   /// Whether the claimed sources may be moved: what they hold is ordered before the user's work, or
   /// no more in use.
   [[nodiscard]] bool may_move_sources(growth& work);
@@ -71,6 +73,8 @@ class slow_path final : block_filter {
   [[nodiscard]] bool is_usable(const block& one) const override;
   [[nodiscard]] bool may_move(const block& one) const override;
   [[nodiscard]] bool may_unmap(const block& one) const override;
+  /// Whether the user's work can be ordered behind that stream's.
+  [[nodiscard]] bool may_be_ordered(const stream_state& owner) const;
   /// Whether the user's work is ordered behind what was done with a free block.
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
@@ -78,11 +82,8 @@ class slow_path final : block_filter {
   /// Makes the busy blocks from `first` up to `end` one that the user has.
   std::size_t hand_to_user(block& first, std::size_t end, pool_source counted) noexcept;
   [[nodiscard]] chunk_rules rules() const;
-  /// The epoch of memory that becomes the user's without being freed by it. A thread's default
-  /// stream gets only what has passed, for other threads could not make a fence in it.
-  [[nodiscard]] std::uint64_t epoch_of_gain() noexcept {
-    return user_.thread() != 0 ? 0 : user_.note_free();
-  }
+  /// Frees a busy block that got backing: the user's, without being freed by it.
+  void free_gain(block& gained) noexcept;
 
   allocator_state& all_;
   stream_state& user_;

@@ -26,6 +26,7 @@ struct slow_path::growth {
   std::vector<source> sources;
   std::size_t mapped = 0;   // bytes of the gap backed so far
   std::size_t created = 0;  // bytes
+  std::size_t planned = 0;  // bytes to be created, which others must not plan with
   // When the old addresses of moved chunks end: with this epoch of the user, or at once.
   std::uint64_t in_use_until = 0;
 };
@@ -52,7 +53,11 @@ bool slow_path::begin(growth& work) {
 }
 
 void slow_path::claim_all(growth& work) {
-  for (const idle_chunk& each : work.plan.sources) work.sources.push_back({each});
+  std::size_t moved = 0;
+  for (const idle_chunk& each : work.plan.sources) {
+    work.sources.push_back({each});
+    moved += each.bytes;
+  }
   all_.index.prepare_for(6 + 2 * work.sources.size());
   const place& target = work.plan.target;
   block& gap = *target.unmapped;
@@ -65,6 +70,14 @@ void slow_path::claim_all(growth& work) {
   for (auto& each : work.sources)
     all_.index.claim(*each.chunk.first, each.chunk.offset, each.chunk.offset + each.chunk.bytes,
                      each.around);
+  work.planned = work.plan.wanted - moved;
+  all_.planned_bytes += work.planned;
+}
+
+void slow_path::end_plan(growth& work, std::size_t bytes) noexcept {
+  bytes = std::min(bytes, work.planned);
+  work.planned -= bytes;
+  all_.planned_bytes -= bytes;
 }
 
 bool slow_path::may_move_sources(growth& work) {
@@ -148,6 +161,7 @@ void slow_path::create(growth& work, std::size_t bytes) {
   all_.memory.create(work.gap->offset + work.mapped, bytes);
   const state_lock lock{all_.state_mutex};
   all_.index.add_chunk(made.extract(made.begin()), work.gap->offset + work.mapped);
+  end_plan(work, bytes);
   ++all_.chunks_created;
   work.mapped += bytes;
   work.created += bytes;
@@ -156,6 +170,7 @@ void slow_path::create(growth& work, std::size_t bytes) {
 void slow_path::undo(growth& work) noexcept {
   all_.memory.release_set_aside();
   const state_lock lock{all_.state_mutex};
+  end_plan(work, work.planned);
   all_.index.unclaim(work.around);
   for (const auto& each : work.sources) {
     if (each.stage == growth::source::waits) all_.index.unclaim(each.around);
@@ -164,32 +179,35 @@ void slow_path::undo(growth& work) noexcept {
   block* left = work.gap;
   if (work.mapped != 0) {
     left = work.mapped < left->bytes ? &all_.index.cut(*left, work.mapped) : nullptr;
-    work.gap->owner = &user_;
-    work.gap->epoch = epoch_of_gain();
-    all_.index.make_free(*work.gap);
+    free_gain(*work.gap);
   }
   if (left != nullptr) all_.index.make_unmapped(*left);
 }
 
+void slow_path::free_gain(block& gained) noexcept {
+  // A thread's default stream gets only what has passed, for other threads could not make a fence
+  // in it.
+  stream_state& owner = user_.thread() == 0 ? user_ : all_.streams.idle();
+  gained.owner = &owner;
+  gained.epoch = owner.note_free();
+  all_.index.make_free(gained);
+}
+
 std::size_t slow_path::finish(growth& work) noexcept {
   const state_lock lock{all_.state_mutex};
+  end_plan(work, work.planned);
   ++all_.growths_in_a_row;
   block_index& index = all_.index;
   if (work.mapped < work.gap->bytes) index.make_unmapped(index.cut(*work.gap, work.mapped));
-  // What is backed before or behind the request stays free, the user's.
-  const auto leave_free = [&](block& rest) {
-    rest.owner = &user_;
-    rest.epoch = epoch_of_gain();
-    index.make_free(rest);
-  };
+  // What is backed before or behind the request stays free.
   const place& target = work.plan.target;
   const std::size_t end = target.at + wanted_.bytes;
-  if (work.gap->end() > end) leave_free(index.cut(*work.gap, end - work.gap->offset));
+  if (work.gap->end() > end) free_gain(index.cut(*work.gap, end - work.gap->offset));
   block* first = target.first == target.unmapped ? work.gap : work.around.front();
   if (target.at > first->offset) {
     block& rest = *first;
     first = &index.cut(rest, target.at - rest.offset);
-    leave_free(rest);
+    free_gain(rest);
   }
   return hand_to_user(*first, end,
                       work.created == 0 ? pool_source::moved_chunks : pool_source::new_chunks);
@@ -214,6 +232,7 @@ std::optional<std::size_t> slow_path::grow() {
         if (work.mapped >= work.plan.least) break;
         if (work.mapped + bytes <= work.plan.least) throw;
         create(work, work.plan.least - work.mapped);
+        break;
       }
     }
   } catch (...) {

@@ -79,14 +79,6 @@ class stream_state : public block_owner {
     if (dependencies_.size() <= other.index_) dependencies_.resize(other.index_ + 1);
     dependencies_[other.index_] = std::max(dependencies_[other.index_], epoch);
   }
-  /// What `other` is ordered behind, this stream is too, once it is ordered behind `other`.
-  void merge_dependencies(const stream_state& other) {
-    if (dependencies_.size() < other.dependencies_.size())
-      dependencies_.resize(other.dependencies_.size());
-    for (std::size_t i = 0; i < other.dependencies_.size(); ++i)
-      dependencies_[i] = std::max(dependencies_[i], other.dependencies_[i]);
-  }
-
   struct recorded_fence {
     std::shared_ptr<const fence> point;
     std::uint64_t epoch;

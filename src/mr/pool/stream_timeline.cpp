@@ -13,6 +13,16 @@
 
 namespace hipvmm::mr::pool {
 
+namespace {
+
+/// Whether an event was refused because it lies in a capture, or in one that was lost.
+bool means_capture(int code) noexcept {
+  return code == hipErrorCapturedEvent || code == hipErrorStreamCaptureUnsupported ||
+         code == hipErrorStreamCaptureInvalidated || code == hipErrorInvalidValue;
+}
+
+}  // namespace
+
 std::uint64_t this_thread_number() noexcept {
   static std::atomic<std::uint64_t> last{0};
   thread_local const std::uint64_t number = ++last;
@@ -111,14 +121,37 @@ void stream_timeline::record_missing_fences(const state_list& states,
   }
 }
 
+void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence> made,
+                                std::uint64_t epoch) {
+  constexpr std::size_t most = 32;
+  poll(whose);
+  auto& fences = whose.fences();
+  fences.push_back({std::move(made), epoch});
+  if (fences.size() <= most) return;
+  // The last one covers all, and those before it only tell earlier.
+  const bool is_even = fences.size() % 2 == 0;
+  std::size_t kept = 0;
+  for (std::size_t i = is_even ? 1 : 0; i < fences.size(); i += 2)
+    fences[kept++] = std::move(fences[i]);
+  fences.resize(kept);
+}
+
 void stream_timeline::poll(stream_state& whose) {
   auto& fences = whose.fences();
-  while (!fences.empty() && fences.front().point->is_done()) {
+  while (!fences.empty()) {
+    bool is_lost = false;
+    try {
+      if (!fences.front().point->is_done()) return;
+    } catch (const hip_error& error) {
+      if (!means_capture(error.code())) throw;
+      is_lost = true;
+    }
     // Ends without the state lock, for its event may.
-    const stream_state::recorded_fence passed = std::move(fences.front());
+    const stream_state::recorded_fence ended = std::move(fences.front());
     fences.pop_front();
+    if (is_lost) continue;
     const state_lock lock{state_mutex_};
-    whose.note_passed(passed.epoch);
+    whose.note_passed(ended.epoch);
   }
 }
 

@@ -48,8 +48,12 @@ class stream_timeline {
   /// Makes a fence for each state that lacks one. Streams that cannot have one are added to
   /// `without`.
   void record_missing_fences(const state_list& states, std::vector<const stream_state*>& without);
-  /// Notes what has passed.
+  /// Notes what has passed. A fence that turns out to lie in a capture is dropped, which leaves its
+  /// epoch without one.
   void poll(stream_state& whose);
+  /// The fence covers all up to `epoch`. What has passed is noted, and of many fences every other
+  /// one is dropped, so that they stay few.
+  void add_fence(stream_state& whose, std::shared_ptr<const fence> made, std::uint64_t epoch);
   /// Makes no fence in `whose` from now on. With `recorded`, that covers all that was freed in it.
   void forget(stream_state& whose, std::shared_ptr<const fence> recorded);
   [[nodiscard]] fence_source& source() noexcept { return source_; }

@@ -362,6 +362,11 @@ TEST_CASE("pool: memory for all streams is idle") {
   pool_of pool;
   const std::size_t first = pool.take(0, 2 * MiB);
   pool.give(0, first, 2 * MiB);
+  // New memory costs no wait.
+  const auto fresh = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
+  REQUIRE(fresh);
+  CHECK(*fresh != first);
+  pool.all.set_limit(4 * MiB);
   const auto at = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
   REQUIRE(at);
   CHECK(*at == first);

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+// What happens while the pool has let go of its lock, or between two of its HIP calls.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/copy.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/vmm/retirement.hpp>
+#include "mr/pool_limit.hpp"
+#include "support/assumed_capability.hpp"
+#include "support/devices.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+using test::at_most;
+using test::first_device;
+
+}  // namespace
+
+TEST_CASE("vmm_pool_resource: what is refused beyond need is not created behind the rest") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
+  void* one = nullptr;
+  {
+    const char* const creates = test::on_fallback() ? "hipMalloc" : "hipMemCreate";
+    const test::planned_fault fault{creates, 1, hipErrorOutOfMemory};
+    one = pool.allocate(used, 1 * MiB);
+    CHECK(fault.struck());
+  }
+  CHECK(pool.statistics().chunks_created == 1);
+  void* const two = pool.allocate(used, 6 * MiB);
+  fill_async(used, two, 1, 6 * MiB);
+  used.synchronize();
+  pool.deallocate(used, one, 1 * MiB);
+  pool.deallocate(used, two, 6 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: requests that wait do not exceed the limit together" *
+          test::needs_virtual_memory) {
+  // A growth for a thread's default stream waits for chunks before it moves them.
+  vmm_pool_resource pool{first_device, at_most(32 * MiB)};
+  const stream other{first_device};
+  std::array<void*, 4> parts{};
+  for (void*& each : parts) each = pool.allocate(other, 8 * MiB);
+  for (std::size_t i = 0; i < parts.size(); i += 2) {
+    fill_async(other, parts[i], 1, 8 * MiB);
+    pool.deallocate(other, parts[i], 8 * MiB);
+  }
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&pool] {
+      const stream_ref own = stream_ref::per_thread_default();
+      for (int round = 0; round < 50; ++round) {
+        try {
+          void* const one = pool.allocate(own, 12 * MiB);
+          fill_async(own, one, 1, 12 * MiB);
+          pool.deallocate(own, one, 12 * MiB);
+        } catch (const out_of_memory&) {
+        }
+      }
+    });
+  for (std::thread& each : threads) each.join();
+  CHECK(pool.statistics().reserved_high <= 32 * MiB);
+  for (std::size_t i = 1; i < parts.size(); i += 2) pool.deallocate(other, parts[i], 8 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: memory on its way back to the device is waited for at the limit") {
+  pool_options options = at_most(64 * MiB);
+  options.release_threshold = 0;
+  vmm_pool_resource pool{first_device, options};
+  const stream used{first_device};
+  for (int i = 0; i < 500; ++i) {
+    void* one = nullptr;
+    REQUIRE_NOTHROW(one = pool.allocate(used, 64 * MiB));
+    pool.deallocate(used, one, 64 * MiB);
+    // The library's thread begins to release it after a moment that is never the same.
+    std::this_thread::sleep_for(std::chrono::microseconds{i % 50});
+  }
+}
+
+TEST_CASE("vmm_pool_resource: a thread's default stream keeps few events") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream_ref own = stream_ref::per_thread_default();
+  const std::uint64_t before = test::live_objects().events;
+  const test::held_streams held;
+  for (int i = 0; i < 1000; ++i) {
+    void* const one = pool.allocate(own, 1 * KiB);
+    fill_async(own, one, 1, 1 * KiB);
+    pool.deallocate(own, one, 1 * KiB);
+  }
+  CHECK(test::live_objects().events <= before + 64);
+}
+
+TEST_CASE("vmm_pool_resource: a fence that falls into a capture is made anew") {
+  for (const char* const moment : {"hipEventRecord", "hipStreamIsCapturing"}) {
+    CAPTURE(moment);
+    vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+    const stream captured{first_device};
+    const stream other{first_device};
+    void* const one = pool.allocate(captured, 8 * MiB);
+    pool.deallocate(captured, one, 8 * MiB);
+    drain_retired_memory();
+    // The capture begins while the pool makes a fence.
+    const std::string plan = std::string{moment} +
+                             " nth=" + (std::string{moment} == "hipEventRecord" ? "1" : "2") +
+                             " delay=100ms";
+    REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
+    std::thread beside{[&] {
+      void* const two = pool.allocate(other, 16 * MiB);
+      pool.deallocate(other, two, 16 * MiB);
+    }};
+    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeThreadLocal) == hipSuccess);
+    beside.join();
+    hipvmm_host_set_faults(nullptr);
+    CHECK(captured.ref().is_capturing());
+    hipGraph_t graph = nullptr;
+    REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+    CHECK(hipGraphDestroy(graph) == hipSuccess);
+    for (std::size_t bytes = 9 * MiB; bytes < 12 * MiB; bytes += 1 * MiB)
+      pool.deallocate(other, pool.allocate(other, bytes), bytes);
+    CHECK_NOTHROW(pool.trim_to(0));
+  }
+}
+
+TEST_CASE("vmm_pool_resource: what a thread's default stream leaves of a chunk serves others") {
+  pool_options options = at_most(2 * MiB);
+  options.reuse.allow_internal_dependencies = false;
+  vmm_pool_resource pool{first_device, options};
+  const stream_ref own = stream_ref::per_thread_default();
+  const stream other{first_device};
+  void* const one = pool.allocate(own, 1 * MiB);
+  void* const two = pool.allocate(other, 1 * MiB);
+  pool.deallocate(other, two, 1 * MiB);
+  pool.deallocate(own, one, 1 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: a noted wait tells of the other stream's own memory only") {
+  vmm_pool_resource pool{first_device, at_most(8 * MiB)};
+  const stream third{first_device};
+  const stream other{first_device};
+  const stream waiter{first_device};
+  void* const one = pool.allocate(third, 8 * MiB);
+  // Raw, before `other` comes to wait for the third.
+  hipEvent_t early = nullptr;
+  REQUIRE(hipEventCreateWithFlags(&early, hipEventDisableTiming) == hipSuccess);
+  REQUIRE(hipEventRecord(early, other.get()) == hipSuccess);
+  test::held_streams held;
+  fill_async(third, one, 1, 8 * MiB);
+  pool.deallocate(third, one, 8 * MiB);
+  event reached{first_device};
+  reached.record(third);
+  other.ref().wait(reached);
+  REQUIRE(hipStreamWaitEvent(waiter.get(), early, 0) == hipSuccess);
+  pool.note_stream_wait(waiter, other);
+  // It is ordered by the pool.
+  void* const two = pool.allocate(waiter, 8 * MiB);
+  CHECK(pool.statistics().served[static_cast<std::size_t>(pool_source::internal_dependency)] == 1);
+  held.release();
+  waiter.synchronize();
+  pool.deallocate(waiter, two, 8 * MiB);
+  CHECK(hipEventDestroy(early) == hipSuccess);
+}
+
+}  // namespace hipvmm::mr
