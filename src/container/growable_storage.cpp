@@ -26,7 +26,8 @@ std::atomic<std::size_t> live_storages{0};
 /// The addresses to reserve where the program names no maximum: the whole device for so many
 /// storages at a time, then shares that shrink as 1/n. Whole devices for all would use the
 /// addresses of a process up within a thousand storages (128 TiB beside 141 GiB of memory); the sum
-/// of these shares grows with the logarithm of their number. docs/growth_design.md has the figures.
+/// of these shares grows with the logarithm of their number. docs/design/growth_design.md has the
+/// figures.
 std::size_t default_max_bytes(device_ref device) {
   constexpr std::size_t whole = 64;
   return device.total_memory() / std::max(live_storages.load(), whole) * whole;

@@ -125,14 +125,14 @@ inline bool imports_descriptor_by_value(int runtime_version) {
 }
 
 // From ROCm 6.1, the first with addresses, to 6.4 hipMemAddressFree leaves the record of the
-// addresses to the last command that used them: late_record in docs/rocm.md. Seen on 6.4.3, not
-// on 7.2.4; what lies between was not run.
+// addresses to the last command that used them: late_record in docs/guides/rocm.md. Seen on 6.4.3,
+// not on 7.2.4; what lies between was not run.
 inline bool forgets_addresses_late(int runtime_version) {
   return is_at_least(runtime_version, 6, 1) && !is_at_least(runtime_version, 7, 0);
 }
 
-// From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access: docs/rocm.md, by
-// source. No probe asks, for that takes work that can be held up.
+// From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access:
+// docs/guides/rocm.md, by source. No probe asks, for that takes work that can be held up.
 inline bool unmap_waits_for_streams(int runtime_version) {
   return is_at_least(runtime_version, 7, 14);
 }

@@ -11,7 +11,7 @@
 namespace hipvmm::detail {
 
 /// The order in which one thread may take locks: each only while it holds none of the same or a
-/// higher rank. docs/architecture.md says what each guards.
+/// higher rank. docs/design/architecture.md says what each guards.
 enum class lock_rank : unsigned {
   pool_slow_path,
   pool_fences,

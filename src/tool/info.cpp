@@ -34,7 +34,7 @@ void declare(CLI::App& app, options& chosen) {
                "Say what each trait means, where it is recorded and what hipvmm does")
       ->excludes(json);
   app.set_version_flag("--version", "hipvmm-info " HIPVMM_VERSION_TEXT);
-  app.footer("See docs/rocm.md for how to read it. Paste its output into a bug report.");
+  app.footer("See docs/guides/rocm.md for how to read it. Paste its output into a bug report.");
 }
 
 std::vector<hipvmm::device_ref> devices_of(const options& chosen) {

@@ -36,7 +36,7 @@ struct replay_report {
 [[nodiscard]] std::optional<double> driver_share_of(const replay_report& report);
 
 [[nodiscard]] std::string text_of(const replay_report& report);
-/// One line of JSON. docs/replay.md has the keys.
+/// One line of JSON. docs/reference/replay.md has the keys.
 [[nodiscard]] std::string json_of(const replay_report& report);
 /// A sentence for each threshold that is missed, or cannot be told.
 [[nodiscard]] std::vector<std::string> missed(const replay_report& report,

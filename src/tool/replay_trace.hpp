@@ -38,8 +38,8 @@ struct trace {
 };
 
 /// Reads a CSV file, gzip'ed or not, '-' for standard input. Wanted are the columns Time, Action,
-/// Pointer, Size and Stream, found by their names; others are skipped. docs/replay.md has the
-/// forms. Throws: std::runtime_error that names the file, the row, what it says and what was
+/// Pointer, Size and Stream, found by their names; others are skipped. docs/reference/replay.md has
+/// the forms. Throws: std::runtime_error that names the file, the row, what it says and what was
 /// expected.
 [[nodiscard]] trace read_trace(const std::string& path);
 

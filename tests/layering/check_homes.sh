@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # One home per HIP function: check_homes.sh ROOT. Each function is called from one .cpp file of the
-# library, the one that src/provider/hip_surface.def and docs/hip_surface.md name.
+# library, the one that src/provider/hip_surface.def and docs/reference/hip_surface.md name.
 source "$(dirname "$0")/common.sh"
 
 list=src/provider/hip_surface.def
-page=docs/hip_surface.md
+page=docs/reference/hip_surface.md
 
 declare -A home
 while read -r function file; do home[$function]=$file; done < <(surface_used)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Includes go down: check_includes.sh ROOT. The table is that of docs/architecture.md.
+# Includes go down: check_includes.sh ROOT. The table is that of docs/design/architecture.md.
 source "$(dirname "$0")/common.sh"
 
 declare -A may_include=(
@@ -74,7 +74,7 @@ library nor of hipvmm"
     complain "$where: ${layer} may not include <$header>"
   elif ! is_vendor "$header" && ! is_system "$header"; then
     complain "$where: <$header> belongs to no known library: name it in tests/layering/\
-check_includes.sh and its reason in docs/contributing.md"
+check_includes.sh and its reason in CONTRIBUTING.md"
   fi
 }
 
@@ -97,7 +97,7 @@ check_inside() {  # WHERE FILE LAYER TARGET
     [[ $target == include/hipvmm/provider/* && $file == include/hipvmm/provider/* ]] ||
       complain "$where: $file may not include $target"
   elif [[ " ${may_include[$layer]} " != *" $to "* ]]; then
-    complain "$where: $layer may not include $to: includes go down, see docs/architecture.md"
+    complain "$where: $layer may not include $to: includes go down, see docs/design/architecture.md"
   fi
 }
 
@@ -110,7 +110,7 @@ for path in "${files[@]}"; do
   case $layer in
     provider/* | provider | hipvmm.hpp | hipvmm.h | version.hpp) ;;
     *) [[ -n $layer && -n ${may_include[$layer]:-} ]] ||
-      complain "$file: its folder is no layer: move it, or add the layer to docs/architecture.md \
+      complain "$file: its folder is no layer: move it, or add the layer to docs/design/architecture.md \
 and tests/layering/check_includes.sh" ;;
   esac
 done

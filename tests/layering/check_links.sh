@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Relative links of the README, of docs/ and of the samples' pages lead somewhere: check_links.sh
-# ROOT. A link into a page must name one of its headings.
+# Relative links of all pages lead somewhere: check_links.sh ROOT. The pages are the Markdown files
+# in the root, in docs/ and beside what they describe. A link into a page must name a heading of it.
 source "$(dirname "$0")/common.sh"
 
 # links_of PAGE: the target of every inline link outside code blocks and code spans.
@@ -16,10 +16,9 @@ anchors_of() {
     tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'
 }
 
-pages=0
-for page in "$root"/README.md "$root"/docs/{,design/}*.md "$root"/samples/*/*.md; do
-  [[ -f $page ]] || continue
-  pages=$((pages + 1))
+pages_read=0
+while IFS= read -r page; do
+  pages_read=$((pages_read + 1))
   while IFS= read -r link; do
     case $link in
       *://* | mailto:*) continue ;;
@@ -35,7 +34,7 @@ for page in "$root"/README.md "$root"/docs/{,design/}*.md "$root"/samples/*/*.md
       complain "${page#"$root"/}: the link $link names no heading of that page"
     fi
   done < <(links_of "$page")
-done
-((pages > 0)) || complain "$root has neither a README.md nor pages in docs/"
+done < <(pages)
+((pages_read > 0)) || complain "$root has neither a README.md nor pages in docs/"
 
 finish "links between pages"

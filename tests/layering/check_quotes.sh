@@ -36,8 +36,7 @@ check_quote() {  # PAGE PATH BLOCK
 }
 
 quotes=0
-for page in "$root"/README.md "$root"/docs/*.md; do
-  [[ -f $page ]] || continue
+while IFS= read -r page; do
   path=
   block=
   while IFS= read -r line; do
@@ -50,7 +49,7 @@ for page in "$root"/README.md "$root"/docs/*.md; do
     fi
   done < <(quotes_of "$page")
   [[ -z $path ]] || check_quote "$page" "$path" "$block"
-done
+done < <(pages)
 ((quotes > 0)) || complain "README.md quotes no sample: say (From [name](path)) below its example"
 
 finish "quoted code"

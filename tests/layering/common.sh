@@ -16,7 +16,7 @@ complain() {
 # finish WHAT: ends the check, with the number of broken rules.
 finish() {
   if ((problems > 0)); then
-    printf '%s: %d broken, see docs/contributing.md for the rules\n' "$1" "$problems" >&2
+    printf '%s: %d broken, see CONTRIBUTING.md for the rules\n' "$1" "$problems" >&2
     exit 1
   fi
   printf '%s: kept\n' "$1"
@@ -28,6 +28,15 @@ cpp_files() {
   for folder in "$@"; do
     [[ -d $root/$folder ]] || continue
     find "$root/$folder" -type f \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' \)
+  done | sort
+}
+
+# pages: the Markdown pages, in the root and beside what they describe.
+pages() {
+  local folder
+  find "$root" -maxdepth 1 -name '*.md'
+  for folder in .github bench docs include providers samples src tests; do
+    [[ ! -d $root/$folder ]] || find "$root/$folder" -name '*.md'
   done | sort
 }
 

@@ -16,12 +16,12 @@ die() {
 
 rm -rf "$tree"
 mkdir -p "$tree"
-for part in include src tests samples bench docs README.md; do
-  [[ ! -e $original/$part ]] || cp -r "$original/$part" "$tree/"
+for part in "$original"/{include,src,tests,samples,bench,providers,docs,*.md}; do
+  [[ ! -e $part ]] || cp -r "$part" "$tree/"
 done
 trap 'rm -rf "$tree"' EXIT
 surface=$tree/src/provider/hip_surface.def
-page=$tree/docs/hip_surface.md
+page=$tree/docs/reference/hip_surface.md
 
 # Each check with its arguments on the copy.
 includes() { bash "$checks/check_includes.sh" "$tree"; }
@@ -170,12 +170,12 @@ case $breakage in
     rejects 'src/core/long.cpp has 501 lines' sizes
     ;;
   broken_link)
-    append docs/style.md '[nowhere](no_such_page.md)'
-    rejects 'docs/style.md: the link no_such_page.md leads to no file' links
+    append docs/design/style.md '[nowhere](no_such_page.md)'
+    rejects 'docs/design/style.md: the link no_such_page.md leads to no file' links
     ;;
   broken_anchor)
-    append docs/style.md '[nowhere](hip_surface.md#no-such-heading)'
-    rejects 'docs/style.md: the link hip_surface.md#no-such-heading names no heading' links
+    append docs/design/style.md '[nowhere](../reference/hip_surface.md#no-such-heading)'
+    rejects 'docs/design/style.md: the link ../reference/hip_surface.md#no-such-heading names no heading' links
     ;;
   stale_quote)
     sed -i 's/numbers/values/' "$tree/samples/grow_in_place.cpp"

@@ -15,7 +15,7 @@ inline std::string_view host_profile() {
 }
 
 /// A rule by which some profiles differ from strict, in words, and which they are. One for each
-/// line of docs/providers.md, "Profiles", that a test has to know of.
+/// line of docs/reference/providers.md, "Profiles", that a test has to know of.
 struct profile_quirk {
   const char* what;
   std::array<std::string_view, 7> profiles;  // empty names beyond the last

@@ -47,7 +47,7 @@ TEST_CASE_FIXTURE(four_granules, "mapping: a chunk that does not fit throws") {
 
 TEST_CASE("mapping: an address that is taken throws hip_error") {
   // Kept to the end of the process: on ROCm 7.2.4 a refused map leaves its record to the next
-  // reservation of the same addresses (docs/rocm.md, refused_map_stays).
+  // reservation of the same addresses (docs/guides/rocm.md, refused_map_stays).
   static const address_reservation& reservation = *new address_reservation{4 * granule()};
   const physical_chunk chunk{first_device, granule()};
   const mapping map{reservation, granule(), chunk};

@@ -13,7 +13,7 @@
 
 // hipMM's and RMM's C++ names over ours: a program moves by including this instead of <rmm/...>,
 // and by one line, `namespace rmm = hipvmm::hipmm;`. What differs, and the few names that are
-// missing: docs/coming_from_hipmm.md. New code is better written in hipvmm's own names.
+// missing: docs/guides/coming_from_hipmm.md. New code is better written in hipvmm's own names.
 namespace hipvmm::hipmm::mr {
 
 using hipvmm::mr::polymorphic_allocator;

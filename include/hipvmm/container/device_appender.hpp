@@ -34,7 +34,7 @@ struct append_result {
 /// What a run appended is dense and in no order; it becomes visible with commit. Owns the counters,
 /// a chunk of the smallest size. The vector must outlive it, stay where it is, and be left alone
 /// during a run; commit finds most of the breaches. Same thread rules as std::vector; can neither
-/// be copied nor moved. docs/growth_design.md has an example.
+/// be copied nor moved. docs/design/growth_design.md has an example.
 template <typename T>
 class device_appender {
  public:

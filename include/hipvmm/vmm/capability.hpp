@@ -76,8 +76,8 @@ struct call_costs {
 class capability {
  public:
   [[nodiscard]] finding operator[](trait which) const noexcept;
-  /// Whether the library relies on the trait; docs/capability.md tells for each what unknown counts
-  /// as.
+  /// Whether the library relies on the trait; docs/reference/capability.md tells for each what
+  /// unknown counts as.
   [[nodiscard]] bool has(trait which) const noexcept;
   /// Why it is so, as a sentence: what the probe saw, or what the answer was taken from.
   [[nodiscard]] const std::string& reason(trait which) const noexcept;
@@ -110,7 +110,7 @@ class capability {
 };
 
 /// The record of `device`, made at first use in the process: read from the cache on disk, else
-/// probed. HIPVMM_CAPABILITY changes that; docs/capability.md says how. Thread-safe.
+/// probed. HIPVMM_CAPABILITY changes that; docs/reference/capability.md says how. Thread-safe.
 /// Throws: std::invalid_argument when there is no such device or HIPVMM_CAPABILITY is malformed.
 [[nodiscard]] capability capability_of(device_ref device);
 

@@ -33,9 +33,10 @@ struct chunk_cache_statistics {
 
 /// Keeps unmapped chunks for reuse, by device, bytes and handle type, and hands them out in the
 /// order they were created: chunks mapped in physical order keep address translation cheap
-/// (docs/growth_design.md). Devices do not meet: each has the byte limit to itself, and a lock.
-/// Where chunks cost file descriptors (shareable ones; on ROCm 7.14 all), those kept spend at most
-/// about half of the process's limit (`ulimit -n`). Thread-safe; HIP is called outside these locks.
+/// (docs/design/growth_design.md). Devices do not meet: each has the byte limit to itself, and a
+/// lock. Where chunks cost file descriptors (shareable ones; on ROCm 7.14 all), those kept spend at
+/// most about half of the process's limit (`ulimit -n`). Thread-safe; HIP is called outside these
+/// locks.
 class chunk_cache {
  public:
   /// Keeps chunks until something else than time releases them.

@@ -44,7 +44,7 @@ struct fault_settings {
   bool incoherent_aliases = false;
 };
 
-/// Reads a plan, in the language that docs/providers.md describes.
+/// Reads a plan, in the language that docs/reference/providers.md describes.
 /// Throws: std::invalid_argument with a sentence that quotes the rule and says what it accepts.
 fault_settings parse_faults(std::string_view text);
 

@@ -13,7 +13,7 @@
 
 namespace hipvmm::host_provider {
 
-/// The classes of faults that docs/providers.md explains.
+/// The classes of faults that docs/reference/providers.md explains.
 enum class order_fault { use_before_allocation, use_after_free, reuse, taken_away, race };
 
 /// What one side of a fault does.

@@ -101,8 +101,8 @@ enum class peer_rank { link_type, order };
 enum class self_peer { device_checked, always_zero };
 
 /// What a release of HIP does where releases differ: one table for each in profile.cpp. The values
-/// here are those of `strict`. docs/providers.md, "Profiles", has all of them side by side. Q1 to
-/// Q28 there and here are the questions that tell releases apart.
+/// here are those of `strict`. docs/reference/providers.md, "Profiles", has all of them side by
+/// side. Q1 to Q28 there and here are the questions that tell releases apart.
 struct profile {
   std::string_view name = "strict";
   int version = HIP_VERSION;  // of hipRuntimeGetVersion and hipDriverGetVersion

@@ -13,7 +13,7 @@ namespace hipvmm::host_provider {
 
 inline constexpr int max_devices = 64;
 
-/// What the environment asks of the provider. docs/providers.md lists the variables.
+/// What the environment asks of the provider. docs/reference/providers.md lists the variables.
 struct settings {
   const profile* like = &profiles().front();
   /// Of the machine, by their places in it.

@@ -8,7 +8,7 @@
 namespace hipvmm::test::model {
 
 /// Why lockstep does not make a call on AMD's runtime on the stand-in for ROCr. Each but the first
-/// three names who decides instead of the runtime; docs/providers.md has the same list.
+/// three names who decides instead of the runtime; docs/reference/providers.md has the same list.
 enum class exclusion : std::uint8_t {
   none,
   crash,             ///< the runtime would crash or lose its state, as model_rules::crash_list says

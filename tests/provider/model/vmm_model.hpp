@@ -141,13 +141,14 @@ struct object_counts {
   bool operator==(const object_counts&) const = default;
 };
 
-/// HIP's virtual memory management as docs/providers.md describes it. A question is answered by a
-/// verdict and changes nothing; what a call did is told afterwards, with the values it gave.
+/// HIP's virtual memory management as docs/reference/providers.md describes it. A question is
+/// answered by a verdict and changes nothing; what a call did is told afterwards, with the values
+/// it gave.
 class vmm_model {
  public:
   vmm_model(const machine& of, const model_rules& rules) : machine_{of}, rules_{rules} {}
 
-  // Virtual memory, in the order of docs/providers.md.
+  // Virtual memory, in the order of docs/reference/providers.md.
   [[nodiscard]] verdict reserve(bool result, std::size_t bytes, std::size_t alignment,
                                 unsigned long long flags, address wish) const;
   void reserved(address start, std::size_t bytes);
