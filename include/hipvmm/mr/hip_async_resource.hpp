@@ -39,7 +39,8 @@ struct hip_async_options {
 /// own, or a view of one that others own. What one gave may go back to any other of the same pool.
 /// Destruction is safe with blocks still out; they stay valid until they are freed by hipFreeAsync.
 /// On AMD's runtime, whose pools reuse memory too early, a deallocated block returns to HIP's pool
-/// only at a call behind the end of the work that uses it: docs/resources.md, "Pools of HIP's own".
+/// only at a call behind the end of the work that uses it: docs/guides/resources.md, "Pools of
+/// HIP's own".
 class hip_async_resource final : public memory_resource {
  public:
   /// What HIP tells of the pool, in bytes.

@@ -11,7 +11,7 @@ namespace hipvmm::mr::pool {
 namespace {
 
 // A chunk is what moves as a whole and what HIP's calls are paid for. Small ones are denser, large
-// ones faster: docs/pool_design.md has both figures of several choices.
+// ones faster: docs/design/pool_design.md has both figures of several choices.
 constexpr std::size_t granules_per_chunk = 4;
 
 /// Least bytes of a chunk for which there are never more than the rules allow. While a pool is
