@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Everything hipvmm offers.
-#include <hipvmm/container/append_slots.hpp>
+// All that programs call. Parts for tests (<hipvmm/mr/resource_contract.hpp>), other libraries'
+// interfaces (<hipvmm/adaptor/>) and the host provider's controls are not in it. Programs that need
+// only the vector or the pool compile faster with <hipvmm/vector.hpp> or <hipvmm/pool.hpp>.
+// IWYU pragma: begin_exports
 #include <hipvmm/container/device_appender.hpp>
 #include <hipvmm/container/device_appender_ref.hpp>
 #include <hipvmm/container/device_buffer.hpp>
@@ -10,7 +12,6 @@
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/device.hpp>
@@ -44,7 +45,6 @@
 #include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/mr/prefetch_resource_adaptor.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
-#include <hipvmm/mr/resource_contract.hpp>
 #include <hipvmm/mr/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/stream_allocator_adaptor.hpp>
 #include <hipvmm/mr/system_resource.hpp>
@@ -61,3 +61,4 @@
 #include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/retirement.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+// IWYU pragma: end_exports

@@ -26,7 +26,7 @@ set_layer() {
       result=provider/${path%%/*}
       ;;
     */*) result=${path%%/*} ;;
-    hipvmm.hpp | hipvmm.h | version.hpp) result=$path ;;
+    hipvmm.hpp | hipvmm.h | vector.hpp | pool.hpp | version.hpp) result=$path ;;
     *) result= ;;
   esac
 }
@@ -87,8 +87,8 @@ check_inside() {  # WHERE FILE LAYER TARGET
     # What lies in provider/ itself is for all of them.
     [[ $to == provider || $to == "$layer" || $target == src/core/hip_compat.hpp ]] ||
       complain "$where: a provider is HIP and may not include $target of hipvmm"
-  elif [[ $file == include/hipvmm/hipvmm.hpp ]]; then
-    [[ $target == include/* ]] || complain "$where: the umbrella includes public headers only"
+  elif [[ $file == include/hipvmm/*.hpp && $file != include/hipvmm/*/* ]]; then
+    [[ $target == include/* ]] || complain "$where: an entry header includes public headers only"
   elif [[ $to == version.hpp ]]; then
     :
   elif [[ $to == hipvmm.h && $layer == c_api ]]; then
@@ -108,7 +108,7 @@ for path in "${files[@]}"; do
   set_layer layer "$file"
   [[ $file == include/* && $file != include/hipvmm/* ]] && layer=
   case $layer in
-    provider/* | provider | hipvmm.hpp | hipvmm.h | version.hpp) ;;
+    provider/* | provider | hipvmm.hpp | hipvmm.h | vector.hpp | pool.hpp | version.hpp) ;;
     *) [[ -n $layer && -n ${may_include[$layer]:-} ]] ||
       complain "$file: its folder is no layer: move it, or add the layer to docs/design/architecture.md \
 and tests/layering/check_includes.sh" ;;

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The growable vector and what its users call: devices, streams, events, errors, sizes, and kernels
+// that append. <hipvmm/hipvmm.hpp> has everything.
+// IWYU pragma: begin_exports
+#include <hipvmm/container/device_appender.hpp>
+#include <hipvmm/container/device_appender_ref.hpp>
+#include <hipvmm/container/device_span.hpp>
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/event.hpp>
+#include <hipvmm/core/stream.hpp>
+#include <hipvmm/version.hpp>
+// IWYU pragma: end_exports
