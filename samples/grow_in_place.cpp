@@ -3,8 +3,17 @@
 // virtual memory management it works all the same, and says that the pointer moved.
 #include <cstdio>
 #include <exception>
-#include <hipvmm/hipvmm.hpp>
 #include <vector>
+
+#include <hipvmm/vector.hpp>
+
+/// Whether data() stays the same while a vector grows from 3 elements to 50 million.
+bool grows_in_place(hipvmm::growable_device_vector<int>& numbers, const hipvmm::stream& stream) {
+  numbers.append({1, 2, 3}, stream);
+  const int* const before = numbers.data();
+  numbers.resize(50'000'000, 7, stream);  // 200 MB more, mapped behind the first three
+  return numbers.data() == before;        // so kernels in flight and peers go on
+}
 
 namespace {
 
@@ -16,24 +25,17 @@ bool is_one_two_three_and_sevens(const std::vector<int>& host) {
 }
 
 int run() {
-  // [readme-example]
   const hipvmm::device_ref device = hipvmm::device_ref::current();
   const hipvmm::stream stream{device};
   hipvmm::growable_device_vector<int> numbers{device};
-
-  numbers.append({1, 2, 3}, stream);
-  const int* const before = numbers.data();
-  numbers.resize(50'000'000, 7, stream);  // 200 MB more, mapped behind what is there
-
-  const bool stayed = numbers.data() == before;  // so kernels in flight and peers go on
-  const std::vector<int> host = numbers.copy_to_host(stream);
-  // [readme-example-end]
+  const bool stayed = grows_in_place(numbers, stream);
 
   const hipvmm::growth_statistics growth = numbers.statistics();
   std::printf("%zu ints on device %d: %zu growth steps, %zu chunks, pointer %s\n", numbers.size(),
               device.ordinal(), growth.growth_steps, growth.chunks, stayed ? "stayed" : "moved");
   if (!stayed) std::fputs(numbers.explain().c_str(), stdout);
-  if (stayed != numbers.is_address_stable() || !is_one_two_three_and_sevens(host)) {
+  if (stayed != numbers.is_address_stable() ||
+      !is_one_two_three_and_sevens(numbers.copy_to_host(stream))) {
     std::fputs("grow_in_place: the vector is not what was put into it\n", stderr);
     return 1;
   }
