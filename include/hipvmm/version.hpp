@@ -3,5 +3,5 @@
 
 // The one place of the version: CMakeLists.txt reads these three lines.
 #define HIPVMM_VERSION_MAJOR 0
-#define HIPVMM_VERSION_MINOR 1
+#define HIPVMM_VERSION_MINOR 2
 #define HIPVMM_VERSION_PATCH 0

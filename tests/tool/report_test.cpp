@@ -38,7 +38,7 @@ hipvmm::capability::record healthy() {
 
 facts about(hipvmm::capability::record record) {
   record.conclude();
-  return {{"0.1.0",
+  return {{"0.2.0",
            "amd",
            "HIP headers 6.4",
            60400000,
@@ -87,7 +87,7 @@ TEST_CASE("text_report: a device without defects is told in a page") {
   const std::string page = text(healthy());
   CAPTURE(page);
   CHECK(page.starts_with(
-      "hipvmm 0.1.0, provider amd\n"
+      "hipvmm 0.2.0, provider amd\n"
       "  built with    HIP headers 6.4\n"
       "  runtime       6.4.0 (hipRuntimeGetVersion: 60400000)\n"
       "  driver        6.4.0 (hipDriverGetVersion: 60400000)\n"
