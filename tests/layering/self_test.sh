@@ -30,6 +30,7 @@ header() { bash "$checks/check_headers.sh" "$tree" "$COMPILER" c++17 "$1"; }
 versions() { bash "$checks/check_versions.sh" "$tree"; }
 sizes() { bash "$checks/check_sizes.sh" "$tree"; }
 quotes() { bash "$checks/check_quotes.sh" "$tree"; }
+results() { bash "$checks/check_results.sh" "$tree"; }
 links() { bash "$checks/check_links.sh" "$tree"; }
 mutants() { bash "$checks/check_mutants.sh" "$tree"; }
 symbols() { bash "$checks/check_symbols.sh" "$tree" "$NM" "$LIBRARY" "$OWN_PROVIDER"; }
@@ -188,6 +189,20 @@ case $breakage in
   stale_quote)
     sed -i 's/numbers/values/' "$tree/samples/grow_in_place.cpp"
     rejects 'README.md: what it quotes from samples/grow_in_place.cpp does not stand there' quotes
+    ;;
+  result_of_no_page)
+    touch "$tree/bench/results/2000-01-01-nothing.csv"
+    rejects 'no page links to bench/results/2000-01-01-nothing.csv' results
+    ;;
+  result_unlisted)
+    touch "$tree/bench/results/2000-01-01-nothing.csv"
+    append README.md '[file](bench/results/2000-01-01-nothing.csv)'
+    rejects 'bench/results/README.md does not list 2000-01-01-nothing.csv' results
+    ;;
+  result_unpacked)
+    for result in "$tree"/bench/results/*.csv; do break; done
+    head --bytes 102401 /dev/zero >"$result"
+    rejects 'is above 100 KB: pack it' results
     ;;
   stale_mutant)
     sed -i 's/index % streams_/index + 0 % streams_/' "$tree/src/core/stream_pool.cpp"
