@@ -22,7 +22,7 @@ void report(hipError_t result, const char* call) noexcept;
 /// The name of a hipError_t, such as "hipErrorUnknown".
 const char* error_name(int code) noexcept;
 
-/// An address for messages, such as "0x7f12c0000000".
+/// An address, or the handle of a stream, for messages: "0x7f12c0000000", and "0x0" for null.
 std::string address_text(const void* address);
 
 /// Tells the error handler that `subject` is not as it should be, by a whole sentence: nothing has

@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cinttypes>
+#include <cstdint>
 #include <cstdio>
 #include <new>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -55,9 +59,20 @@ std::string describe(exhausted resource, int device, std::size_t requested, std:
   return context.empty() ? text : text + "; " + context;
 }
 
+/// Whether `call` names a HIP function, such as hipMemUnmap, and no subject of the library's own.
+bool is_hip_function(std::string_view call) noexcept {
+  return call.starts_with("hip") && call.size() > 3 && call[3] >= 'A' && call[3] <= 'Z';
+}
+
+/// The default handler. All but failed calls of HIP are whole sentences, whose code says nothing.
 void write_to_stderr(const char* call, int code, const char* message) noexcept {
-  std::fprintf(stderr, "hipvmm: %s failed where nothing can be thrown: %s (%d)\n", call, message,
-               code);
+  if (is_hip_function(call))
+    std::fprintf(stderr, "hipvmm: %s failed where nothing can be thrown: %s (%d)\n", call, message,
+                 code);
+  else if (call == std::string_view{"hipvmm"})
+    std::fprintf(stderr, "hipvmm: %s\n", message);
+  else
+    std::fprintf(stderr, "hipvmm: %s: %s\n", call, message);
 }
 
 std::atomic<error_handler> current_handler{write_to_stderr};
@@ -158,7 +173,8 @@ void throw_out_of_host_memory(std::size_t bytes, const char* call) {
 
 std::string address_text(const void* address) {
   std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%p", address);
+  // %p writes null as "(nil)".
+  std::snprintf(text.data(), text.size(), "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(address));
   return text.data();
 }
 

@@ -5,11 +5,14 @@
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream.hpp>
+#include "core/check.hpp"
 #include "support/child_process.hpp"
 #include "support/host_provider.hpp"
 
@@ -35,6 +38,27 @@ TEST_CASE("error handler: the default writes one line that names call, error and
   CHECK(line.find("hipEventDestroy") != std::string::npos);
   CHECK(line.find("hipErrorUnknown") != std::string::npos);
   CHECK(line.find("999") != std::string::npos);
+}
+
+TEST_CASE("child: a warning and a report of the library's own" * doctest::skip()) {
+  detail::warn("the debug log", "it takes no more");
+  detail::report_exceptions([] { throw std::runtime_error{"a block was not taken back"}; });
+}
+
+TEST_CASE("error handler: the default says that something failed of calls of HIP only") {
+  const child_result child =
+      run_case_in_child("child: a warning and a report of the library's own");
+  REQUIRE(passed(child));
+  CAPTURE(child.output);
+  CHECK(child.output.find("hipvmm: the debug log: it takes no more\n") != std::string::npos);
+  CHECK(child.output.find("hipvmm: a block was not taken back\n") != std::string::npos);
+  CHECK(child.output.find("failed where") == std::string::npos);
+}
+
+TEST_CASE("address_text: addresses are hexadecimal, null too") {
+  CHECK(detail::address_text(reinterpret_cast<const void*>(std::uintptr_t{0x7f12c0000000})) ==
+        "0x7f12c0000000");
+  CHECK(detail::address_text(nullptr) == "0x0");
 }
 
 TEST_CASE("hip_error: a failure that was thrown does not surface as HIP's last error") {
