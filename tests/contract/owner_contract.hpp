@@ -15,18 +15,19 @@
 // What every owner of the library keeps to. A new owner joins with one traits struct, which is made
 // anew for each case and holds what its owners need around them:
 //
-//   using owner_type = ...;
-//   owner_type make();                        a new owner that owns something
-//   static owner_type make_empty();           default-constructed where that is empty, else moved
-//   from static bool is_empty(const owner_type&); static auto identity(const owner_type&);  what
-//   moves along, such as get() static std::uint64_t live();              how many of its things
-//   exist now static std::uint64_t freed();             how many were given back since start
+// - using owner_type = ...;
+// - owner_type make(): a new owner that owns something.
+// - static owner_type make_empty(): default-constructed where that is empty, else moved from.
+// - static bool is_empty(const owner_type&).
+// - static auto identity(const owner_type&): what moves along, such as get().
+// - static std::uint64_t live(): how many of its things exist now.
+// - static std::uint64_t freed(): how many were freed since the start.
 //
 // HIPVMM_OWNER_RELEASE_CONTRACT adds the cases of owners that have release(), which returns the
 // identity, and HIPVMM_OWNER_FAILURE_CONTRACT those of owners that give back through one HIP call:
 //
-//   void give_back(identity);                 what the caller of release() must do
-//   static constexpr const char* destroy_call;
+// - void give_back(identity): what the caller of release() must do.
+// - static constexpr const char* destroy_call.
 namespace hipvmm::test {
 
 TEST_CASE_TEMPLATE_DEFINE("owner: one that owns nothing is empty", Traits, owner_is_empty) {

@@ -189,12 +189,12 @@ inline bool order_checker_is_on() {
     }                                                    \
   } while (false)
 
-/// Ends the case, saying why, where the profile has the quirk.
+/// Ends the case, saying why in the quirk's words and by its name, where the profile has it.
 #define HIPVMM_SKIP_UNDER(name)                                                    \
   do {                                                                             \
     if (::hipvmm::test::quirks::name.holds()) {                                    \
       MESSAGE("skipped under ", std::string{::hipvmm::test::host_profile()}, ": ", \
-              ::hipvmm::test::quirks::name.what);                                  \
+              std::string{::hipvmm::test::quirks::name.what}, " (" #name ")");     \
       return;                                                                      \
     }                                                                              \
   } while (false)

@@ -73,10 +73,11 @@ TEST_CASE("hipvmm-replay: a missed threshold is named and fails behind the figur
       {trace.path(), "--resource", "hip", "--max-pair-ns-p99", "1", "--max-driver-share", "0"});
   check_fails(ended, 1, {"--max-pair-ns-p99: ", " exceeds 1; --max-driver-share: "});
   CHECK(ended.out.find("failures    0\n") != std::string::npos);
-  // The pool counts its own memory; `hip` counts what other processes take of the device too.
-  CHECK(replay_program({trace.path(), "--resource", "pool", "--max-ratio", "100",
-                        "--max-driver-share", "1000000"})
-            .status == 0);
+  // The pool counts its own memory; `hip` counts what other processes take of the device too. How
+  // long a driver takes is nothing to bet on: the case of missed() asks kept bounds of time.
+  const outcome kept = replay_program({trace.path(), "--resource", "pool", "--max-ratio", "100"});
+  CAPTURE(kept.err);
+  CHECK(kept.status == 0);
 }
 
 TEST_CASE("hipvmm-replay: a file that is wrong is named with its row") {
