@@ -5,6 +5,7 @@
 #include <array>
 
 #include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -17,7 +18,7 @@ constexpr std::array<const char*, pool_source_count> source_names{
 };
 
 std::string stream_name(stream_ref stream) {
-  return "stream " + std::to_string(reinterpret_cast<std::size_t>(stream.get()));
+  return "stream " + detail::address_text(stream.get());
 }
 
 }  // namespace

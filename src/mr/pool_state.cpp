@@ -143,8 +143,7 @@ void pool_state::refuse(const void* pointer, std::size_t bytes,
                         const std::string& why) const noexcept {
   detail::report_exceptions([&] {
     throw std::invalid_argument{texts.name + (": " + std::to_string(bytes)) + " bytes at " +
-                                std::to_string(reinterpret_cast<std::uintptr_t>(pointer)) +
-                                " were not taken back: " + why};
+                                detail::address_text(pointer) + " were not taken back: " + why};
   });
 }
 

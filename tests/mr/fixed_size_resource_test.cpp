@@ -127,6 +127,7 @@ TEST_CASE("sub-allocators: what is not theirs, or is still out at their end, is 
     blocks.deallocate_sync(one, 2 * MiB);
     REQUIRE(reported.count() == 2);
     CHECK(reported.errors()[0].message.find("none of this pool's") != std::string::npos);
+    CHECK(reported.errors()[0].message.find(" bytes at 0x") != std::string::npos);
     CHECK(reported.errors()[1].message.find("blocks are smaller") != std::string::npos);
     CHECK(blocks.statistics().used == 1);
   }

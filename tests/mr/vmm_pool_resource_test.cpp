@@ -440,6 +440,7 @@ TEST_CASE("vmm_pool_resource: the report fits a screen") {
   const std::string report = pool.report();
   CHECK(std::count(report.begin(), report.end(), '\n') <= 25);
   CHECK(report.find("limit 64.00 MiB") != std::string::npos);
+  CHECK(report.find("stream 0x") != std::string::npos);  // as debuggers and logs write them
 }
 
 }  // namespace hipvmm::mr
