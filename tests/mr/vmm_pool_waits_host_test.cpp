@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <chrono>
 #include <future>
 #include <memory>
 #include <optional>

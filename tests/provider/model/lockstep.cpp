@@ -21,12 +21,12 @@ constexpr address end_of_wishes = address{1} << 47U;
 constexpr address end_of_wishes = ~address{0};
 #endif
 
+}  // namespace
+
 void must(hipError_t given, const char* what) {
   if (given != hipSuccess)
     throw std::runtime_error{std::string{what} + " gave " + hipGetErrorName(given)};
 }
-
-}  // namespace
 
 address slot_values::resolve(const place& at) const {
   switch (at.where) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <hip/hip_runtime_api.h>
+
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -12,6 +14,9 @@
 #include "vmm_model.hpp"
 
 namespace hipvmm::test::model {
+
+/// Throws std::runtime_error, naming `what`, unless `given` is hipSuccess.
+void must(hipError_t given, const char* what);
 
 /// What is compared of the provider.
 enum class provider_use {

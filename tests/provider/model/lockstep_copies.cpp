@@ -2,8 +2,6 @@
 // Copies, fills, and what they need besides mappings, in lockstep.
 #include <hipvmm/provider/host_control.h>
 
-#include <cstring>
-
 #include "lockstep.hpp"
 #include "provider_calls.hpp"
 
