@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include <hipvmm/core/driver_calls.hpp>
+#include <hipvmm/core/driver_calls.hpp>  // IWYU pragma: export
 
 namespace hipvmm::detail {
 

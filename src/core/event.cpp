@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/event.hpp>
 
-#include <stdexcept>
-
 #include "core/check.hpp"
 #include "core/stream_order.hpp"
 

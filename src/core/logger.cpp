@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "core/check.hpp"
 #include "core/log.hpp"

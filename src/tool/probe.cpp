@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <exception>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include <hipvmm/core/device.hpp>

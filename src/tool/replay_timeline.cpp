@@ -13,7 +13,6 @@
 #include <memory>
 #include <sstream>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>

@@ -14,7 +14,6 @@
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "core/check.hpp"
 #include "vmm/capability_subject.hpp"

@@ -8,6 +8,7 @@
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
 #include "core/check.hpp"
 
 namespace hipvmm::detail {

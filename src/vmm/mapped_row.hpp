@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>

@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "vmm/capability_subject.hpp"

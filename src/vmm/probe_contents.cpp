@@ -10,6 +10,7 @@
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
 #include "core/check.hpp"
 #include "core/device_identity.hpp"
 #include "core/hip_compat.hpp"

@@ -4,6 +4,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
 #include "core/check.hpp"
 #include "vmm/mapped_row.hpp"
 #include "vmm/probe.hpp"

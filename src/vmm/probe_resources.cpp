@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/device_identity.hpp"
 #include "core/hip_compat.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/region_allocation.hpp"
 
-#include <list>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -10,7 +9,6 @@
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
-#include "core/check.hpp"
 #include "vmm/device_work.hpp"
 #include "vmm/retirement.hpp"
 

@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"

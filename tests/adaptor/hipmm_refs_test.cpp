@@ -8,12 +8,10 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <memory_resource>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/managed_memory.hpp>

@@ -12,7 +12,6 @@
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/new_delete_resource.hpp>
 #include <hipvmm/mr/pinned_host_resource.hpp>
-#include "support/device_bytes.hpp"
 
 namespace hipvmm::mr {
 

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <array>
-
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/core/stream_pool.hpp>
 #include "support/devices.hpp"

@@ -5,9 +5,7 @@
 
 #include <stdexcept>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/fallback.hpp"

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <future>
 #include <list>
-#include <mutex>
 #include <thread>
 #include <vector>
 

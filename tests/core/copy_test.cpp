@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include "support/device_bytes.hpp"

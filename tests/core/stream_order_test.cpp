@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -12,7 +11,6 @@
 #include <type_traits>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/managed_memory.hpp>
 #include <hipvmm/mr/hip_resource.hpp>

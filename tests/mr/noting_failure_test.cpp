@@ -2,7 +2,6 @@
 // What a lack of the host's memory leaves behind in resources that note what they gave.
 #include <doctest/doctest.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <new>
 

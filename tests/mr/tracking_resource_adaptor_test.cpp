@@ -10,7 +10,6 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/logger.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/resource_contract.hpp>
 #include "support/child_process.hpp"

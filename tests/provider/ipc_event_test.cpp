@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <future>
 
 #include "mem_pool_fixtures.hpp"

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <thread>
 
 #include "capture_fixtures.hpp"
 

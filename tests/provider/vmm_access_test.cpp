@@ -3,7 +3,6 @@
 #include <hip/hip_runtime_api.h>
 
 #include <array>
-#include <cstdint>
 
 #include "fixtures.hpp"
 

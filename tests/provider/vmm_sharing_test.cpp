@@ -6,8 +6,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cstdint>
-
 #include "sharing_fixture.hpp"
 
 using namespace hipvmm::test;

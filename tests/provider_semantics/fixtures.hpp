@@ -5,7 +5,6 @@
 #include <hip/hip_runtime_api.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <future>
 #include <vector>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
-#include <vector>
-
 #include "core/hip_compat.hpp"
 #include "fixtures.hpp"
 #include "rules.hpp"

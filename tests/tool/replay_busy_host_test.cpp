@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <future>
 #include <string>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device_allocation.hpp>

@@ -3,7 +3,6 @@
 #include <hip/hip_runtime_api.h>
 
 #include <string>
-#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/region.hpp>
@@ -11,7 +10,6 @@
 #include "core/descriptors.hpp"
 #include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 

@@ -11,7 +11,6 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
-#include "support/host_profile.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -5,7 +5,6 @@
 
 #include <stdexcept>
 
-#include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
 #include "support/region_contents.hpp"
 

@@ -8,7 +8,6 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include <hipvmm/vmm/address_reservation.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+// IWYU pragma: begin_exports
 #include <hipvmm/adaptor/hipmm_adaptors.hpp>
 #include <hipvmm/adaptor/hipmm_containers.hpp>
 #include <hipvmm/adaptor/hipmm_core.hpp>
@@ -10,6 +11,7 @@
 #include <hipvmm/adaptor/hipmm_resources.hpp>
 #include <hipvmm/mr/polymorphic_allocator.hpp>
 #include <hipvmm/mr/stream_allocator_adaptor.hpp>
+// IWYU pragma: end_exports
 
 // hipMM's and RMM's C++ names over ours: a program moves by including this instead of <rmm/...>,
 // and by one line, `namespace rmm = hipvmm::hipmm;`. What differs, and the few names that are

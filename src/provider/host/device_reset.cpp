@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <vector>
 
 #include "call.hpp"
 #include "capture.hpp"

@@ -142,7 +142,9 @@ bool fault_rule::strikes(std::string_view called) {
   if (nth != 0) {
     // Spent rules stay at a number that counting down never reaches again.
     constexpr std::uint64_t spent = std::numeric_limits<std::uint64_t>::max();
-    if (nth == spent || --nth != 0) return false;
+    if (nth == spent) return false;
+    --nth;
+    if (nth != 0) return false;
     nth = spent;
     return true;
   }

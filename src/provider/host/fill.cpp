@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <limits>
-#include <utility>
 
 #include "call.hpp"
 #include "capture.hpp"

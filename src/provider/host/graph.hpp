@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <variant>
 #include <vector>
 

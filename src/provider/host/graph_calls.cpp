@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "call.hpp"
 #include "capture.hpp"
-#include "enum_value.hpp"
 #include "graph.hpp"
 
 namespace hipvmm::host_provider {

@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "descriptor.hpp"
 #include "mem_pool_block.hpp"

@@ -2,7 +2,6 @@
 #include <fcntl.h>
 
 #include <cstring>
-#include <utility>
 
 #include "call.hpp"
 #include "enum_value.hpp"

@@ -165,8 +165,9 @@ bool order_checker::note_deallocate(address start, std::size_t bytes,
   const order_deed deed = next_deed(stream);
   std::optional<order_memory::findings> found =
       memory_.deallocate({start, start + bytes}, deed, {streams_, &streams_.place(stream)});
-  if (found) report(*std::move(found));
-  return found.has_value();
+  if (!found) return false;
+  report(*std::move(found));
+  return true;
 }
 
 void order_checker::forget(address start, std::size_t bytes) noexcept {

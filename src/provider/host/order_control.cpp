@@ -11,8 +11,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "call.hpp"
+#include "failure.hpp"
 #include "pointers.hpp"
+#include "runtime.hpp"
 #include "thread_state.hpp"
 
 using namespace hipvmm::host_provider;

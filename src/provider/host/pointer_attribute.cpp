@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "call.hpp"
-#include "core/hip_compat.hpp"
 #include "enum_value.hpp"
 #include "pointers.hpp"
 

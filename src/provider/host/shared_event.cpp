@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <climits>
 #include <ctime>
-#include <new>
 #include <string>
 
 #include "failure.hpp"

@@ -10,7 +10,7 @@
 #include "failure.hpp"
 #include "graph.hpp"
 #include "runtime.hpp"
-#include "shared_event.hpp"
+#include "shared_event.hpp"  // IWYU pragma: keep: what a shared pointer is followed to
 
 namespace hipvmm::host_provider {
 namespace {
