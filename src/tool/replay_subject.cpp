@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/hip_async_resource.hpp>
 #include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>

@@ -60,7 +60,8 @@ temporary run_gnuplot(const std::string& script) {
     if (errno != EINTR) fail("cannot wait for gnuplot", errno);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     throw std::runtime_error{"--timeline: gnuplot failed, see what it wrote above"};
-  std::rewind(output.get());
+  if (std::fseek(output.get(), 0, SEEK_SET) != 0)
+    fail("cannot read again what gnuplot wrote", errno);
   return output;
 }
 

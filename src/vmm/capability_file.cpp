@@ -146,7 +146,7 @@ std::string make_folder(const std::filesystem::path& folder, int above) {
   if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);
   if (errno != ENOENT) return folder.string() + ": " + error_text();
   if (above < 0) return folder.string() + " does not exist";
-  const std::string why_not = make_folder(folder.parent_path(), above - 1);
+  std::string why_not = make_folder(folder.parent_path(), above - 1);
   if (!why_not.empty()) return why_not;
   if (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return {};
   return folder.string() + ": " + error_text();

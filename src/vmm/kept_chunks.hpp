@@ -6,7 +6,7 @@
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 #include <chrono>
-#include <compare>
+#include <compare>  // IWYU pragma: keep: what <=> gives
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "vmm/probe_child.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
