@@ -24,16 +24,16 @@ bool logs_to_stderr() noexcept;
 /// Writes what `make(argument)` returns if the level is on.
 void log_line(log_level level, std::string (*make)(void*), void* argument) noexcept;
 
-/// Writes the text that `make()` returns to the debug log. Where `level` is not compiled in, there
+/// Writes the text that `make()` returns to the debug log. Where `Level` is not compiled in, there
 /// is no code; where it is off, one load and no call of `make`. Nothing thrown gets out.
-template <log_level level, log_level compiled = log_level::HIPVMM_LOGGING_LEVEL, typename Make>
+template <log_level Level, log_level Compiled = log_level::HIPVMM_LOGGING_LEVEL, typename Make>
 void log([[maybe_unused]] Make make) noexcept {
   // So that a build with another HIPVMM_LOGGING_LEVEL compiles too.
   static_assert(std::is_constructible_v<std::string, std::invoke_result_t<Make&>>);
-  if constexpr (level >= compiled) {
-    if (level >= least_logged.load(std::memory_order_relaxed))
+  if constexpr (Level >= Compiled) {
+    if (Level >= least_logged.load(std::memory_order_relaxed))
       log_line(
-          level, [](void* argument) { return std::string{(*static_cast<Make*>(argument))()}; },
+          Level, [](void* argument) { return std::string{(*static_cast<Make*>(argument))()}; },
           &make);
   }
 }

@@ -12,7 +12,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/vmm/retirement.hpp>  // IWYU pragma: export
 #include "vmm/device_work.hpp"
 #include "vmm/kept_memory.hpp"
 #include "vmm/region_state.hpp"
