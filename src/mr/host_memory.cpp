@@ -2,14 +2,32 @@
 #include "mr/host_memory.hpp"
 
 #include <cstdint>
+#include <new>
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "mr/stream_wait.hpp"
 
 namespace hipvmm::detail {
+namespace {
+
+device_list find_devices_that_reach_host() {
+  device_list found;
+  int count = 0;
+  try {
+    count = device_count();
+  } catch (const hip_error&) {
+    // A runtime that tells of no device has given none any work.
+  }
+  for (int ordinal = 0; ordinal < count; ++ordinal)
+    if (device_ref{ordinal}.supports_pageable_access()) found.emplace_back(ordinal);
+  return found;
+}
+
+}  // namespace
 
 void require_possible(std::size_t bytes, const char* call) {
   if (bytes >= PTRDIFF_MAX) throw_out_of_host_memory(bytes, call);
@@ -30,6 +48,20 @@ void wait_before_free(stream_ref stream, const void* pointer) {
         "memory of the host at " + address_text(pointer) +
         " came back in a stream that is being captured and stays allocated, for the graph may use "
         "it: give it back when the graph is gone"};
+}
+
+void wait_before_hip_free(const void* pointer) {
+  if (device_count() > 1) wait_for_users(pointer, all_devices());
+}
+
+void wait_before_delete(const void* pointer) {
+  // What a device reaches never changes. Never destroyed: containers of static storage may ask.
+  static const device_list& reaching = *new device_list{find_devices_that_reach_host()};
+  wait_for_users(pointer, reaching);
+}
+
+void delete_aligned(void* pointer, std::size_t alignment) noexcept {
+  ::operator delete (pointer, std::align_val_t{alignment});
 }
 
 }  // namespace hipvmm::detail

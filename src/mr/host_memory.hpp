@@ -18,4 +18,15 @@ void require_possible(std::size_t bytes, const char* call);
 /// std::runtime_error where the devices cannot be waited for either.
 void wait_before_free(stream_ref stream, const void* pointer);
 
+/// Waits for all devices before hipFree or hipHostFree of memory that all may use and that is
+/// deallocated without a stream. With one device HIP's own wait is enough.
+/// Throws: as wait_for_users().
+void wait_before_hip_free(const void* pointer);
+/// Waits for the devices that reach ordinary memory of the host, before such memory is freed that
+/// is deallocated without a stream. Throws: as wait_for_users(); hip_error.
+void wait_before_delete(const void* pointer);
+
+/// Frees memory of operator new at once.
+void delete_aligned(void* pointer, std::size_t alignment) noexcept;
+
 }  // namespace hipvmm::detail

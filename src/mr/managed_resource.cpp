@@ -27,10 +27,10 @@ void* managed_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t a
 }
 
 void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                     std::size_t alignment) noexcept {
+                                     std::size_t) noexcept {
   detail::report_exceptions([=, this] {
     detail::wait_before_free(stream, pointer);
-    do_deallocate_sync(pointer, bytes, alignment);
+    device_allocation{pointer, device_, bytes};
   });
 }
 
@@ -49,7 +49,10 @@ void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignmen
 }
 
 void managed_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  device_allocation{pointer, device_, bytes};
+  detail::report_exceptions([=, this] {
+    detail::wait_before_hip_free(pointer);
+    device_allocation{pointer, device_, bytes};
+  });
 }
 
 bool managed_resource::do_is_equal(const memory_resource& other) const noexcept {

@@ -12,11 +12,11 @@ void* new_delete_resource::do_allocate(stream_ref, std::size_t bytes, std::size_
   return do_allocate_sync(bytes, alignment);
 }
 
-void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+void new_delete_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
                                         std::size_t alignment) noexcept {
-  detail::report_exceptions([=, this] {
+  detail::report_exceptions([=] {
     detail::wait_before_free(stream, pointer);
-    do_deallocate_sync(pointer, bytes, alignment);
+    detail::delete_aligned(pointer, alignment);
   });
 }
 
@@ -29,7 +29,10 @@ void* new_delete_resource::do_allocate_sync(std::size_t bytes, std::size_t align
 
 void new_delete_resource::do_deallocate_sync(void* pointer, std::size_t,
                                              std::size_t alignment) noexcept {
-  ::operator delete (pointer, std::align_val_t{alignment});
+  detail::report_exceptions([=] {
+    detail::wait_before_delete(pointer);
+    detail::delete_aligned(pointer, alignment);
+  });
 }
 
 bool new_delete_resource::do_is_equal(const memory_resource& other) const noexcept {

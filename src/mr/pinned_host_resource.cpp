@@ -18,17 +18,19 @@ unsigned flags_of(const pinned_options& options) {
   return flags;
 }
 
+void free_pinned(void* pointer) noexcept { detail::report(hipHostFree(pointer), "hipHostFree"); }
+
 }  // namespace
 
 void* pinned_host_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
   return do_allocate_sync(bytes, alignment);
 }
 
-void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                                         std::size_t alignment) noexcept {
-  detail::report_exceptions([=, this] {
+void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
+                                         std::size_t) noexcept {
+  detail::report_exceptions([=] {
     detail::wait_before_free(stream, pointer);
-    do_deallocate_sync(pointer, bytes, alignment);
+    free_pinned(pointer);
   });
 }
 
@@ -39,12 +41,15 @@ void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alig
   detail::check_host_memory(hipHostMalloc(&pointer, bytes, flags_of(options_)), "hipHostMalloc",
                             bytes);
   if (detail::is_aligned(pointer, alignment)) return pointer;
-  do_deallocate_sync(pointer, bytes, alignment);
+  free_pinned(pointer);
   detail::throw_misaligned("pinned_host_resource", "hipHostMalloc", alignment);
 }
 
 void pinned_host_resource::do_deallocate_sync(void* pointer, std::size_t, std::size_t) noexcept {
-  detail::report(hipHostFree(pointer), "hipHostFree");
+  detail::report_exceptions([=] {
+    detail::wait_before_hip_free(pointer);
+    free_pinned(pointer);
+  });
 }
 
 bool pinned_host_resource::do_is_equal(const memory_resource& other) const noexcept {

@@ -1,14 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "mr/stream_wait.hpp"
 
+#include <hip/hip_runtime_api.h>
+
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 #include <hipvmm/core/device.hpp>
+#include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/device_wait.hpp"
+#include "core/peer_copies.hpp"
 
 namespace hipvmm::detail {
+namespace {
+
+// hipFree waits for its device on every release, and in a relaxed thread beside captures too.
+// Where it fails or has no memory to free, the other call fails as well, or waits.
+void wait_by_free_if_possible(device_ref device) {
+  try {
+    if (wait_by_free(device)) return;
+  } catch (const hip_error&) {
+  }
+  const relaxed_captures relaxed;
+  wait_for_device(device);
+}
+
+}  // namespace
 
 bool wait_for_work(stream_ref stream) {
   std::optional<bool> waited;
@@ -22,6 +42,41 @@ bool wait_for_work(stream_ref stream) {
   const relaxed_captures relaxed;
   for (int device = 0; device < device_count(); ++device) wait_for_device(device_ref{device});
   return true;
+}
+
+device_list all_devices() {
+  device_list all;
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal) all.emplace_back(ordinal);
+  return all;
+}
+
+device_list other_users_of(device_ref owner) {
+  device_list others;
+  std::optional<device_ref> copied = next_copied_with(owner, -1);
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
+    const device_ref other{ordinal};
+    while (copied && *copied < other) copied = next_copied_with(owner, copied->ordinal());
+    if (other != owner && ((copied && *copied == other) || other.can_access_peer(owner)))
+      others.push_back(other);
+  }
+  return others;
+}
+
+void wait_for_devices(const device_list& devices) {
+  for (const device_ref device : devices) wait_by_free_if_possible(device);
+}
+
+void wait_for_users(const void* pointer, const device_list& devices) {
+  try {
+    wait_for_devices(devices);
+  } catch (const hip_error& error) {
+    // At exit the runtime may have ended, and with it all work.
+    if (error.code() == hipErrorDeinitialized) return;
+    throw std::runtime_error{"memory at " + address_text(pointer) +
+                             " stays allocated, for work may still use it: a device could not be "
+                             "waited for (" +
+                             error.what() + ")"};
+  }
 }
 
 void* allocate_and_wait(mr::memory_resource& resource, stream_ref own, std::size_t bytes,

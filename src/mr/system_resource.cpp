@@ -26,6 +26,14 @@ struct whole_pages {
         alignment{std::max(alignment_wanted, page_bytes())} {}
 };
 
+/// Gives what system_resource allocated back at once.
+void release(void* pointer, const whole_pages& given) noexcept {
+  // The pages may serve others in this process.
+  detail::report_exceptions(
+      [&] { advise(pointer, given.bytes, range_advice::unset_preferred_location); });
+  detail::delete_aligned(pointer, given.alignment);
+}
+
 }  // namespace
 
 system_resource::system_resource(device_ref device) {
@@ -45,9 +53,9 @@ void* sam_headroom_resource::do_allocate(stream_ref, std::size_t bytes, std::siz
 
 void sam_headroom_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                           std::size_t alignment) noexcept {
-  detail::report_exceptions([=, this] {
+  detail::report_exceptions([=] {
     detail::wait_before_free(stream, pointer);
-    do_deallocate_sync(pointer, bytes, alignment);
+    release(pointer, whole_pages{bytes, alignment});
   });
 }
 
@@ -65,7 +73,7 @@ void* sam_headroom_resource::do_allocate_sync(std::size_t bytes, std::size_t ali
       advise(static_cast<char*>(pointer) + near, wanted.bytes - near, prefer,
              memory_location::host());
   } catch (...) {
-    do_deallocate_sync(pointer, bytes, alignment);
+    release(pointer, wanted);
     throw;
   }
   return pointer;
@@ -73,11 +81,10 @@ void* sam_headroom_resource::do_allocate_sync(std::size_t bytes, std::size_t ali
 
 void sam_headroom_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
                                                std::size_t alignment) noexcept {
-  const whole_pages given{bytes, alignment};
-  // The pages may serve others in this process.
-  detail::report_exceptions(
-      [&] { advise(pointer, given.bytes, range_advice::unset_preferred_location); });
-  upstream_.deallocate_sync(pointer, given.bytes, given.alignment);
+  detail::report_exceptions([=] {
+    detail::wait_before_delete(pointer);
+    release(pointer, whole_pages{bytes, alignment});
+  });
 }
 
 bool sam_headroom_resource::do_is_equal(const memory_resource& other) const noexcept {

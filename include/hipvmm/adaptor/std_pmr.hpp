@@ -9,9 +9,9 @@
 namespace hipvmm::mr {
 
 /// A resource whose memory the host may use, for containers of the standard library: std::pmr
-/// allocations are its allocate_sync() and deallocate_sync(), so work of devices that uses the
-/// memory must have finished before a container gives it back. Does not own the upstream, which
-/// outlives it. As thread-safe as the upstream. Differs from it in giving an address for no bytes.
+/// allocations are its allocate_sync() and deallocate_sync(), so a container that deallocates while
+/// devices use the memory waits as the upstream does. Does not own the upstream, which outlives it.
+/// As thread-safe as the upstream. Differs from it in giving an address for no bytes.
 class std_pmr_adaptor : public std::pmr::memory_resource {
  public:
   /// Throws: std::invalid_argument when `upstream` is nullptr, or not for the host.

@@ -11,8 +11,10 @@ namespace hipvmm::mr {
 /// Memory of one device straight from hipMalloc: the plainest resource, for what lives long and as
 /// a baseline. Holds nothing itself. Two of one device are equal.
 /// Cost: hipMalloc and hipFree take tens of microseconds each, and hipFree waits for the device.
-/// Where there are more devices deallocate() waits for its stream before, which may be a peer's,
-/// and where that fails, as for one that is gone, for all devices.
+/// Where there are more devices, the caller waits before hipFree:
+/// - deallocate() for its stream, which may be a peer's, or, where that fails, for all devices;
+/// - deallocate_sync() for all that reach the memory. Where that fails the error handler is told,
+///   and a thread of the library waits and frees.
 class hip_resource final : public memory_resource {
  public:
   /// Throws: std::invalid_argument when there is no such device.

@@ -12,8 +12,9 @@ namespace hipvmm::mr {
 /// Memory that HIP moves between the host and devices (hipMallocManaged): the host and all devices
 /// use it, at the same time where device_ref::supports_concurrent_managed_access() says so, and
 /// core/managed_memory.hpp moves it ahead and advises. Two are equal. It belongs to no device.
-/// Cost: hipFree waits for all devices' work, and deallocate() for its stream before; in one that
-/// is being captured it leaves the memory allocated and tells the error handler.
+/// Cost: the caller waits, deallocate() for its stream and deallocate_sync() for all devices, and
+/// then for hipFree, which waits for one device or all. Where a device cannot be waited for, and in
+/// a stream that is being captured, the memory stays allocated and the error handler is told.
 class managed_resource final : public memory_resource {
  public:
   /// `device` is current while HIP allocates. Blocks begin attached to `first`: to all devices, or

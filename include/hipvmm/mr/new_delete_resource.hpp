@@ -10,8 +10,10 @@ namespace hipvmm::mr {
 /// Memory of the host from operator new, for the host alone: HIP may copy to and from it, kernels
 /// may not use it. Needs no device. All are equal, and equal to a system_resource.
 /// Cost: deallocate() waits for its stream, in which copies and host functions may still use the
-/// memory; deallocate_sync() waits for nothing. In a stream that is being captured, deallocate()
-/// leaves the memory allocated and tells the error handler.
+/// memory. deallocate_sync() waits for the devices that reach all memory of the host, and for
+/// nothing where there are none: copies and host functions must have finished. In a stream that is
+/// being captured, and where a device cannot be waited for, the memory stays allocated and the
+/// error handler is told.
 class new_delete_resource : public memory_resource {
  private:
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) final;

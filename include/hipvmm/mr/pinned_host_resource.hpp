@@ -18,9 +18,10 @@ struct pinned_options {
 
 /// Memory of the host that stays where it is (hipHostMalloc): the host, copies and the kernels of
 /// all devices use it, and copies to and from it do not wait. Two are equal.
-/// Cost: hipHostMalloc takes longer than hipMalloc, and hipHostFree waits for all devices' work.
-/// deallocate() waits for its stream before; in one that is being captured it leaves the memory
-/// allocated and tells the error handler.
+/// Cost: hipHostMalloc takes longer than hipMalloc. The caller waits, deallocate() for its stream
+/// and deallocate_sync() for all devices, and then for hipHostFree, which waits for one or all.
+/// Where a device cannot be waited for, and in a stream that is being captured, the memory stays
+/// allocated and the error handler is told.
 class pinned_host_resource final : public memory_resource {
  public:
   explicit pinned_host_resource(const pinned_options& options = {}) noexcept : options_{options} {}

@@ -12,8 +12,9 @@ namespace hipvmm::mr {
 /// Ordinary memory of the host, of operator new, for devices that reach all of it: APUs, Grace
 /// Hopper, AMD with XNACK. Pages move as the system likes; core/managed_memory.hpp advises. Gives
 /// more than the device has. All are equal, and equal to a new_delete_resource.
-/// Cost: deallocate() waits for its stream; in one that is being captured it leaves the memory
-/// allocated and tells the error handler.
+/// Cost: deallocate() waits for its stream, deallocate_sync() for all devices that reach it. In a
+/// stream that is being captured, and where a device cannot be waited for, the memory stays
+/// allocated and the error handler is told.
 class system_resource final : public new_delete_resource {
  public:
   /// Throws: std::invalid_argument when there is no such device; unsupported unless it
