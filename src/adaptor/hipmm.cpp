@@ -112,8 +112,11 @@ void* device_memory_resource::do_allocate_sync(std::size_t bytes, std::size_t al
 }
 
 void device_memory_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                                std::size_t alignment) noexcept {
-  do_deallocate(cuda_stream_legacy, pointer, bytes, alignment);
+                                                std::size_t) noexcept {
+  hipvmm::detail::report_exceptions([&] {
+    hipvmm::detail::wait_for_users(pointer, hipvmm::detail::all_devices());
+    do_deallocate(pointer, bytes, cuda_stream_legacy);
+  });
 }
 
 bool device_memory_resource::do_is_equal(const memory_resource& other) const noexcept {

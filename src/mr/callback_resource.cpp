@@ -13,9 +13,11 @@
 namespace hipvmm::mr {
 
 callback_resource::callback_resource(allocate_callback_t allocate, deallocate_callback_t deallocate,
-                                     void* allocate_args, void* deallocate_args)
+                                     void* allocate_args, void* deallocate_args,
+                                     deallocate_sync_callback_t deallocate_sync)
     : allocate_{std::move(allocate)},
       deallocate_{std::move(deallocate)},
+      deallocate_sync_{std::move(deallocate_sync)},
       allocate_args_{allocate_args},
       deallocate_args_{deallocate_args} {
   if (!allocate_ || !deallocate_)
@@ -44,9 +46,12 @@ void* callback_resource::do_allocate_sync(std::size_t bytes, std::size_t alignme
   return detail::allocate_and_wait(*this, sync_stream_, bytes, alignment);
 }
 
-void callback_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                           std::size_t alignment) noexcept {
-  do_deallocate(sync_stream_, pointer, bytes, alignment);
+void callback_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
+  detail::report_exceptions([&] {
+    if (deallocate_sync_) return deallocate_sync_(pointer, bytes, deallocate_args_);
+    detail::wait_for_users(pointer, detail::all_devices());
+    deallocate_(pointer, bytes, sync_stream_, deallocate_args_);
+  });
 }
 
 }  // namespace hipvmm::mr

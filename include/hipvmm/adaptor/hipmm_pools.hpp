@@ -124,13 +124,15 @@ binning_memory_resource(Upstream*, Rest&&...) -> binning_memory_resource<Upstrea
 
 using hipvmm::mr::allocate_callback_t;
 using hipvmm::mr::deallocate_callback_t;
+using hipvmm::mr::deallocate_sync_callback_t;
 
 class callback_memory_resource final : public resource_of<hipvmm::mr::callback_resource> {
  public:
   callback_memory_resource(allocate_callback_t allocate, deallocate_callback_t deallocate,
-                           void* allocate_args = nullptr, void* deallocate_args = nullptr)
-      : resource_of{std::in_place, std::move(allocate), std::move(deallocate), allocate_args,
-                    deallocate_args} {}
+                           void* allocate_args = nullptr, void* deallocate_args = nullptr,
+                           deallocate_sync_callback_t deallocate_sync = {})
+      : resource_of{std::in_place, std::move(allocate), std::move(deallocate),
+                    allocate_args, deallocate_args,     std::move(deallocate_sync)} {}
 };
 
 }  // namespace hipvmm::hipmm::mr

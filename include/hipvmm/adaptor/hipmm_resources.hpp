@@ -23,8 +23,11 @@ namespace hipvmm::hipmm::mr {
 
 /// hipMM's interface as one of our resources: programs derive from it, override do_allocate() and
 /// do_deallocate(), and pass it wherever a resource is asked. Sizes come first here, then streams.
-/// allocate_sync() uses the null stream and waits for it. A resource passes as a reference wherever
-/// a pointer to one is taken, as with hipMM.
+/// A resource passes as a reference wherever a pointer to one is taken, as with hipMM.
+/// - allocate_sync() calls do_allocate() with the null stream, and waits for that.
+/// - deallocate_sync() waits for all devices, then calls do_deallocate() with the null stream;
+/// where
+///   a device cannot be waited for, the memory stays allocated and the error handler is told.
 class device_memory_resource : public hipvmm::mr::memory_resource {
  public:
   using memory_resource::allocate;
@@ -41,12 +44,14 @@ class device_memory_resource : public hipvmm::mr::memory_resource {
   void deallocate(void* pointer, std::size_t bytes, cuda_stream_view stream = {}) noexcept {
     memory_resource::deallocate(stream, pointer, bytes);
   }
-  /// The same at a multiple of `alignment`. Throws: as memory_resource::allocate.
+  /// The same at a multiple of `alignment`, in the null stream. Throws: as
+  /// memory_resource::allocate.
   void* allocate(std::size_t bytes, std::size_t alignment) {
     return memory_resource::allocate(cuda_stream_legacy, bytes, alignment);
   }
+  /// As deallocate_sync(): no stream is named that the work is in.
   void deallocate(void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
-    memory_resource::deallocate(cuda_stream_legacy, pointer, bytes, alignment);
+    memory_resource::deallocate_sync(pointer, bytes, alignment);
   }
   void* allocate_async(std::size_t bytes, cuda_stream_view stream) {
     return memory_resource::allocate(stream, bytes);
