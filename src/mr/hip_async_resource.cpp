@@ -13,6 +13,7 @@
 #include "core/check.hpp"
 #include "core/device_identity.hpp"
 #include "core/hip_compat.hpp"
+#include "core/peer_copies.hpp"
 #include "mr/hip_pool.hpp"
 #include "mr/misaligned.hpp"
 #include "mr/pending_frees.hpp"
@@ -52,10 +53,25 @@ hipError_t set_switch(hipMemPool_t pool, reuse_switch which, pool_reuse reuse) {
   return set_attribute(pool, which.attribute, reuse.*which.member ? 1 : 0);
 }
 
-/// Null where a pool of HIP's reuses memory in stream order.
-std::shared_ptr<detail::pending_frees> guard_of(hipMemPool_t pool, device_ref device) {
-  if (hip_compat::pools_reuse_in_order(detail::runtime_version())) return nullptr;
-  return detail::pending_frees::of(pool, device);
+/// Whether pools of HIP's reuse memory in another order than that of streams.
+bool needs_guard() { return !hip_compat::pools_reuse_in_order(detail::runtime_version()); }
+
+/// The devices whose work may use memory of the pool: those with a right, and those that the
+/// library copied to or from its device. All where HIP does not tell the rights.
+detail::device_list users_of(const hip_async_resource& resource) {
+  detail::device_list users{resource.device()};
+  bool known = false;
+  detail::report_exceptions([&] {
+    for (const device_ref other : detail::all_devices())
+      if (other != resource.device() && resource.access(other) != access_right::none)
+        users.push_back(other);
+    known = true;
+  });
+  if (!known) return detail::all_devices();
+  for (auto other = detail::next_copied_with(resource.device(), -1); other;
+       other = detail::next_copied_with(resource.device(), other->ordinal()))
+    if (std::find(users.begin(), users.end(), *other) == users.end()) users.push_back(*other);
+  return users;
 }
 
 const hip_async_options& require_valid(const hip_async_options& options) {
@@ -97,16 +113,20 @@ hip_async_resource::hip_async_resource(device_ref device, const hip_async_option
     : shareable_{require_valid(options).shareable},
       pool_{device, options.shareable},
       sync_stream_{device},
-      pending_{guard_of(pool_.value, device)} {
+      pending_{detail::pending_frees::of(pool_.value, device)},
+      is_guarded_{needs_guard()} {
   set_release_threshold(options.release_threshold);
   if (!(options.reuse == pool_reuse{})) set_reuse(options.reuse);
   if (options.initial_bytes != 0)
     deallocate(sync_stream_, allocate(sync_stream_, options.initial_bytes), options.initial_bytes);
-  if (pending_) pending_->free_all();
+  pending_->free_all();
 }
 
 hip_async_resource::hip_async_resource(device_ref device, ihipMemPoolHandle_t* pool)
-    : pool_{device, pool}, sync_stream_{device}, pending_{guard_of(pool, device)} {}
+    : pool_{device, pool},
+      sync_stream_{device},
+      pending_{detail::pending_frees::of(pool, device)},
+      is_guarded_{needs_guard()} {}
 
 hip_async_resource::~hip_async_resource() = default;
 
@@ -159,12 +179,12 @@ void hip_async_resource::set_reuse(pool_reuse reuse) {
 }
 
 hip_async_resource::pool_statistics hip_async_resource::statistics() const {
-  if (pending_) pending_->free_passed();
+  pending_->free_passed();
   pool_statistics result{bytes_of(get(), hipMemPoolAttrReservedMemCurrent),
                          bytes_of(get(), hipMemPoolAttrReservedMemHigh),
                          bytes_of(get(), hipMemPoolAttrUsedMemCurrent),
                          bytes_of(get(), hipMemPoolAttrUsedMemHigh)};
-  if (pending_) result.used_current -= std::min(result.used_current, pending_->bytes());
+  result.used_current -= std::min(result.used_current, pending_->bytes());
   // AMD resets a high to zero, not to what is there.
   result.reserved_high = std::max(result.reserved_high, result.reserved_current);
   result.used_high = std::max(result.used_high, result.used_current);
@@ -177,16 +197,18 @@ void hip_async_resource::reset_peaks() {
 }
 
 void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
-  if (pending_) {
-    pending_->free_passed();
-    pending_->wait_for_frees();
-  }
+  pending_->free_passed();
+  pending_->wait_for_frees();
   check(hipMemPoolTrimTo(get(), bytes_to_keep), "hipMemPoolTrimTo");
 }
 
 void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  if (pending_ && !detail::is_captured(stream)) return allocate_guarded(stream, bytes, alignment);
-  void* const pointer = allocate_from_pool(stream, bytes);
+  const bool looks_at_frees = is_guarded_ || pending_->has_any_without_stream();
+  const bool is_captured = looks_at_frees && detail::is_captured(stream);
+  if (is_guarded_ && !is_captured) return allocate_guarded(stream, bytes, alignment);
+  void* const pointer = looks_at_frees && !is_captured ? allocate_behind_frees(stream, bytes)
+                                                       : allocate_from_pool(stream, bytes);
+  if (is_guarded_) pending_->note_new(pointer);
   if (detail::is_aligned(pointer, alignment)) return pointer;
   detail::free_async(stream, pointer);
   detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
@@ -199,6 +221,18 @@ void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t byte
                             "hipMallocFromPoolAsync", device(), bytes);
     return pointer;
   });
+}
+
+// Where HIP orders what is freed in streams, but not what is freed without one.
+void* hip_async_resource::allocate_behind_frees(stream_ref stream, std::size_t bytes) {
+  pending_->free_passed();
+  try {
+    return allocate_from_pool(stream, bytes);
+  } catch (const out_of_memory&) {
+    pending_->free_all();
+    pending_->wait_for_frees();
+    return allocate_from_pool(stream, bytes);
+  }
 }
 
 // What streams wait for is kept off HIP's pool, so HIP sees idle blocks only.
@@ -225,7 +259,7 @@ void* hip_async_resource::allocate_guarded(stream_ref stream, std::size_t bytes,
 
 void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                        std::size_t) noexcept {
-  if (!pending_) return detail::free_async(stream, pointer);
+  if (!is_guarded_) return detail::free_async(stream, pointer);
   bool kept = false;
   bool is_captured = false;
   detail::report_exceptions([&] {
@@ -243,12 +277,23 @@ void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::si
 }
 
 void* hip_async_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  pending_->free_fitting_without_stream(bytes);
   return detail::allocate_and_wait(*this, sync_stream_, bytes, alignment);
 }
 
 void hip_async_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
-                                            std::size_t alignment) noexcept {
-  do_deallocate(sync_stream_, pointer, bytes, alignment);
+                                            std::size_t) noexcept {
+  bool kept = false;
+  detail::report_exceptions([&] {
+    pending_->free_passed();
+    kept = pending_->add_without_stream(pointer, bytes, users_of(*this));
+  });
+  if (kept) return;
+  // No thread waits for the work, as while the process exits: the caller does.
+  detail::report_exceptions([&] {
+    detail::wait_for_users(pointer, detail::all_devices());
+    pending_->free_idle(pointer);
+  });
 }
 
 bool hip_async_resource::do_is_equal(const memory_resource& other) const noexcept {

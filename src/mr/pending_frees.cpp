@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "mr/pending_frees.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -10,6 +11,8 @@
 #include "core/device_wait.hpp"
 #include "core/stream_order.hpp"
 #include "mr/hip_pool.hpp"
+#include "mr/stream_wait.hpp"
+#include "vmm/retirement.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -18,6 +21,10 @@ constexpr std::size_t most_spare_events = 64;
 
 bool is_aligned_to(const void* pointer, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
+}
+
+bool fits_well(std::size_t held, std::size_t wanted) {
+  return held >= wanted && held - wanted <= wanted / 8;
 }
 
 }  // namespace
@@ -57,12 +64,35 @@ void pending_frees::add(stream_ref stream, void* pointer, std::size_t bytes) {
   record_untold(added.front().freed, stream);
   const std::lock_guard lock{mutex_};
   blocks& of_stream = kept_[stream.get()];
-  if (const auto found = larger_.find(pointer); found != larger_.end()) {
-    added.front().bytes = found->second;
-    larger_.erase(found);
-  }
+  added.front().bytes = forget_size(pointer, bytes);
   bytes_ += added.front().bytes;
   of_stream.splice(of_stream.end(), added);
+}
+
+bool pending_frees::add_without_stream(void* pointer, std::size_t bytes, device_list users) {
+  blocks_without_stream added;
+  block_without_stream& one = added.emplace_back();
+  one.pointer = pointer;
+  one.users = std::move(users);
+  auto token = std::make_shared<char>();
+  one.waited_for = token;
+  std::shared_ptr<void> given = std::move(token);
+  if (!retire_token(given, one.users)) return false;
+  const std::lock_guard lock{mutex_};
+  one.bytes = forget_size(pointer, bytes);
+  bytes_ += one.bytes;
+  ++count_without_stream_;
+  without_stream_.splice(without_stream_.end(), added);
+  return true;
+}
+
+/// The size of a block that is no longer in use, of which `bytes` were asked for.
+std::size_t pending_frees::forget_size(void* pointer, std::size_t bytes) {
+  const auto found = larger_.find(pointer);
+  if (found == larger_.end()) return bytes;
+  const std::size_t held = found->second;
+  larger_.erase(found);
+  return held;
 }
 
 void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alignment) {
@@ -70,7 +100,7 @@ void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alig
   const auto of = kept_.find(stream.get());
   if (of == kept_.end()) return nullptr;
   for (auto each = of->second.begin(); each != of->second.end(); ++each) {
-    if (each->bytes < bytes || each->bytes - bytes > bytes / 8) continue;
+    if (!fits_well(each->bytes, bytes)) continue;
     if (is_aligned_to(each->pointer, alignment)) return hand_over(stream, of, each, bytes);
   }
   return nullptr;
@@ -122,6 +152,15 @@ void pending_frees::collect_passed(blocks& from, blocks& to) {
   }
 }
 
+// In the order in which they came, as they are waited for.
+void pending_frees::collect_passed(blocks_without_stream& to) {
+  while (!without_stream_.empty() && without_stream_.front().has_passed()) {
+    bytes_ -= without_stream_.front().bytes;
+    --count_without_stream_;
+    to.splice(to.end(), without_stream_, without_stream_.begin());
+  }
+}
+
 // hipFreeAsync waits where the block's earlier free has not passed: all of them were in this
 // stream.
 void pending_frees::free(blocks& passed) noexcept {
@@ -135,15 +174,24 @@ void pending_frees::free(blocks& passed) noexcept {
   }
 }
 
+void pending_frees::free(const blocks_without_stream& passed) noexcept {
+  if (passed.empty()) return;
+  for (const block_without_stream& each : passed) free_idle(each.pointer);
+  report_exceptions([&] { record_untold(freed_, frees_); });
+}
+
 void pending_frees::free_idle(void* pointer) const noexcept { free_async(frees_, pointer); }
 
 void pending_frees::free_some_passed(stream_ref stream) noexcept {
   blocks passed;
+  blocks_without_stream passed_without_stream;
   report_exceptions([&] {
     const std::lock_guard lock{mutex_};
-    if (kept_.empty()) return;
+    if (kept_.empty() && without_stream_.empty()) return;
     const relaxed_captures relaxed;
     if (!freed_.is_done()) return;
+    collect_passed(passed_without_stream);
+    if (kept_.empty()) return;
     const auto collect = [&](streams::iterator of) {
       collect_passed(of->second, passed);
       return of->second.empty() ? kept_.erase(of) : std::next(of);
@@ -155,21 +203,25 @@ void pending_frees::free_some_passed(stream_ref stream) noexcept {
     next_ = other == kept_.end() ? nullptr : other->first;
   });
   free(passed);
+  free(passed_without_stream);
 }
 
 void pending_frees::free_passed() noexcept {
   blocks passed;
+  blocks_without_stream passed_without_stream;
   report_exceptions([&] {
     const std::lock_guard lock{mutex_};
-    if (kept_.empty()) return;
+    if (kept_.empty() && without_stream_.empty()) return;
     const relaxed_captures relaxed;
     if (!freed_.is_done()) return;
+    collect_passed(passed_without_stream);
     for (auto of = kept_.begin(); of != kept_.end();) {
       collect_passed(of->second, passed);
       of = of->second.empty() ? kept_.erase(of) : std::next(of);
     }
   });
   free(passed);
+  free(passed_without_stream);
 }
 
 void pending_frees::wait_for_frees() noexcept {
@@ -207,6 +259,52 @@ void pending_frees::free_all() noexcept {
     std::erase_if(kept_, [](const auto& of) { return of.second.empty(); });
   }
   free(passed);
+  free_all_without_stream();
+}
+
+void pending_frees::free_all_without_stream() noexcept {
+  blocks_without_stream waited_for;
+  {
+    const std::lock_guard lock{mutex_};
+    waited_for.swap(without_stream_);
+  }
+  blocks_without_stream passed;
+  // One wait serves all blocks of the same users, for all came before it.
+  const device_list* finished = nullptr;
+  for (auto each = waited_for.begin(); each != waited_for.end();) {
+    const auto looked_at = each++;
+    if (!looked_at->has_passed() && (finished == nullptr || *finished != looked_at->users)) {
+      bool waited = false;
+      report_exceptions([&] {
+        wait_for_devices(looked_at->users);
+        waited = true;
+      });
+      if (!waited) continue;
+      finished = &looked_at->users;
+    }
+    passed.splice(passed.end(), waited_for, looked_at);
+  }
+  {
+    const std::lock_guard lock{mutex_};
+    for (const block_without_stream& each : passed) bytes_ -= each.bytes;
+    count_without_stream_ -= passed.size();
+    without_stream_.splice(without_stream_.begin(), waited_for);
+  }
+  free(passed);
+}
+
+void pending_frees::free_fitting_without_stream(std::size_t bytes) noexcept {
+  if (!has_any_without_stream()) return;
+  free_passed();
+  bool is_worth_a_wait = false;
+  {
+    const std::lock_guard lock{mutex_};
+    is_worth_a_wait =
+        std::any_of(without_stream_.begin(), without_stream_.end(),
+                    [bytes](const auto& each) { return fits_well(each.bytes, bytes); });
+  }
+  if (is_worth_a_wait) free_all_without_stream();
+  wait_for_frees();
 }
 
 // Memory that work may still use is never freed: where HIP refuses both waits it stays kept.

@@ -38,9 +38,10 @@ struct hip_async_options {
 /// Memory of one device from a stream-ordered pool of HIP's (hipMallocFromPoolAsync): a pool of its
 /// own, or a view of one that others own. What one gave may go back to any other of the same pool.
 /// Destruction is safe with blocks still out; they stay valid until they are freed by hipFreeAsync.
-/// On AMD's runtime, whose pools reuse memory too early, a deallocated block returns to HIP's pool
-/// only at a call behind the end of the work that uses it: docs/guides/resources.md, "Pools of
-/// HIP's own".
+/// A block returns to HIP's pool only at a call behind the end of the work that uses it where it
+/// was deallocated without a stream, and on AMD's runtime, whose pools reuse memory too early: no
+/// deallocation waits, but the end of the pool's last resource does. See docs/guides/resources.md, "Pools
+/// of HIP's own".
 class hip_async_resource final : public memory_resource {
  public:
   /// What HIP tells of the pool, in bytes.
@@ -120,6 +121,7 @@ class hip_async_resource final : public memory_resource {
 
   void require_shareable() const;
   [[nodiscard]] void* allocate_from_pool(stream_ref stream, std::size_t bytes);
+  [[nodiscard]] void* allocate_behind_frees(stream_ref stream, std::size_t bytes);
   [[nodiscard]] void* allocate_guarded(stream_ref stream, std::size_t bytes, std::size_t alignment);
 
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
@@ -135,9 +137,9 @@ class hip_async_resource final : public memory_resource {
   shareable_handle exported_;  // HIP's own on ROCm, the same each time; closed behind the pool
   handle_type shareable_ = handle_type::none;
   used_pool pool_;
-  stream sync_stream_;  // of allocate_sync() and deallocate_sync()
-  // Null where HIP's pools reuse memory in stream order. Ends before the pool does.
-  std::shared_ptr<detail::pending_frees> pending_;
+  stream sync_stream_;                              // of allocate_sync()
+  std::shared_ptr<detail::pending_frees> pending_;  // ends before the pool does
+  bool is_guarded_;  // HIP's pools reuse in another order than that of streams
 };
 
 }  // namespace hipvmm::mr

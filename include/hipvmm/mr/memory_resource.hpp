@@ -33,8 +33,10 @@ class memory_resource {
 
   /// As allocate(), but the memory may be used at once, by any stream and by the host's copies.
   [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment);
-  /// As deallocate(). Pre: all work that uses the memory has finished. vmm_pool_resource, arena_
-  /// and fixed_size_resource wait for unfinished work before they reuse it; others may not.
+  /// As deallocate(), but of no stream in particular, and as safe as hipFree: nobody gets the
+  /// memory before all work is over that devices with access to it had been given. The resource
+  /// says who waits for that: the caller, or whoever wants the memory next. Pre: work of other
+  /// processes, and copies of memory that no kernel reaches, have finished.
   void deallocate_sync(void* pointer, std::size_t bytes,
                        std::size_t alignment = default_alignment) noexcept;
 
