@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <thread>
+#include <vector>
 
 #include <hipvmm/core/copy.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
@@ -27,6 +29,21 @@ void check_held_while_used(mr::memory_resource& resource, void* memory, std::siz
   CHECK_FALSE(used.is_done());
   used.release();
   resource.deallocate(other, two, bytes);
+}
+
+/// Whether `memory` is among the next blocks of its size in `stream`. Between them threads of the
+/// library have time to find it free.
+inline bool is_given_again(mr::memory_resource& resource, stream_ref stream, const void* memory,
+                           std::size_t bytes) {
+  std::vector<void*> blocks;
+  bool found = false;
+  for (int i = 0; i < 12 && !found; ++i) {
+    for (int pause = 0; pause < 30; ++pause) std::thread{[] {}}.join();
+    blocks.push_back(resource.allocate(stream, bytes));
+    found = blocks.back() == memory;
+  }
+  for (void* const each : blocks) resource.deallocate(stream, each, bytes);
+  return found;
 }
 
 }  // namespace hipvmm::test

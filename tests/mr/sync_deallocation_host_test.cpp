@@ -49,9 +49,8 @@ TEST_CASE("hip_resource: memory without a stream waits for no device that cannot
   }
   mr::hip_resource resource{first_device};
   void* const one = resource.allocate_sync(MiB);
-  const blocked_stream unrelated{lonely_device};
-  resource.deallocate_sync(one, MiB);
-  CHECK_FALSE(unrelated.is_done());
+  blocked_stream unrelated{lonely_device};
+  CHECK_FALSE(waits_for(unrelated, [&] { resource.deallocate_sync(one, MiB); }));
 }
 
 TEST_CASE("hip_resource: memory whose peers cannot be waited for is freed when they can") {
@@ -146,11 +145,8 @@ TEST_CASE("new_delete_resource: waits without a stream for no device that cannot
   }
   mr::new_delete_resource plain;
   void* const one = plain.allocate_sync(100);
-  const blocked_stream used{first_device};
-  const calls_of waits{waiting_functions};
-  plain.deallocate_sync(one, 100);
-  CHECK(waits.count() == 0);
-  CHECK_FALSE(used.is_done());
+  blocked_stream used{first_device};
+  CHECK_FALSE(waits_for(used, [&] { plain.deallocate_sync(one, 100); }));
 }
 
 TEST_CASE("system_resource: memory without a stream waits for all devices that reach it") {
@@ -203,9 +199,8 @@ TEST_CASE("sam_headroom_resource: memory that came back in a stream waits for th
   mr::sam_headroom_resource advised{first_device, 0};
   const stream used{first_device};
   void* const one = advised.allocate(used, 5000);
-  const blocked_stream unrelated{first_device};
-  advised.deallocate(used, one, 5000);
-  CHECK_FALSE(unrelated.is_done());
+  blocked_stream unrelated{first_device};
+  CHECK_FALSE(waits_for(unrelated, [&] { advised.deallocate(used, one, 5000); }));
 }
 
 }  // namespace
