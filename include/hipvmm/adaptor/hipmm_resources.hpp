@@ -25,9 +25,8 @@ namespace hipvmm::hipmm::mr {
 /// do_deallocate(), and pass it wherever a resource is asked. Sizes come first here, then streams.
 /// A resource passes as a reference wherever a pointer to one is taken, as with hipMM.
 /// - allocate_sync() calls do_allocate() with the null stream, and waits for that.
-/// - deallocate_sync() waits for all devices, then calls do_deallocate() with the null stream;
-/// where
-///   a device cannot be waited for, the memory stays allocated and the error handler is told.
+/// - deallocate_sync() waits for all devices, then calls do_deallocate() with the null stream. The
+///   memory stays allocated, and the error handler is told, where a device cannot be waited for.
 class device_memory_resource : public hipvmm::mr::memory_resource {
  public:
   using memory_resource::allocate;
