@@ -18,6 +18,7 @@
 #include <hipvmm/vmm/retirement.hpp>
 #include "mr/pool_limit.hpp"
 #include "support/assumed_capability.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
@@ -27,6 +28,12 @@ namespace {
 
 using test::at_most;
 using test::first_device;
+
+void make_wait(stream_ref waiter, stream_ref behind) {
+  event reached{first_device};
+  reached.record(behind);
+  waiter.wait(reached);
+}
 
 }  // namespace
 
@@ -50,31 +57,31 @@ TEST_CASE("vmm_pool_resource: what is refused beyond need is not created behind 
 
 TEST_CASE("vmm_pool_resource: requests that wait do not exceed the limit together" *
           test::needs_virtual_memory) {
-  // A growth for a thread's default stream waits for chunks before it moves them.
   vmm_pool_resource pool{first_device, at_most(32 * MiB)};
+  const stream used{first_device};
   const stream other{first_device};
-  std::array<void*, 4> parts{};
-  for (void*& each : parts) each = pool.allocate(other, 8 * MiB);
-  for (std::size_t i = 0; i < parts.size(); i += 2) {
-    fill_async(other, parts[i], 1, 8 * MiB);
-    pool.deallocate(other, parts[i], 8 * MiB);
-  }
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&pool] {
-      const stream_ref own = stream_ref::per_thread_default();
-      for (int round = 0; round < 50; ++round) {
-        try {
-          void* const one = pool.allocate(own, 12 * MiB);
-          fill_async(own, one, 1, 12 * MiB);
-          pool.deallocate(own, one, 12 * MiB);
-        } catch (const out_of_memory&) {
-        }
-      }
-    });
-  for (std::thread& each : threads) each.join();
+  void* const left = pool.allocate(used, 8 * MiB);
+  void* const kept = pool.allocate(used, 8 * MiB);
+  test::blocked_stream before{first_device};
+  make_wait(used, before);
+  fill_async(used, left, 1, 8 * MiB);
+  pool.deallocate(used, left, 8 * MiB);
+  const auto ask = [&pool](stream_ref in) {
+    try {
+      pool.deallocate(in, pool.allocate(in, 16 * MiB), 16 * MiB);
+    } catch (const out_of_memory&) {
+    }
+  };
+  // Plans with what is free, which a thread's default stream waits for, and new memory.
+  std::thread first{[&] { ask(stream_ref::per_thread_default()); }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  std::thread second{[&] { ask(other); }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  before.release();
+  first.join();
+  second.join();
   CHECK(pool.statistics().reserved_high <= 32 * MiB);
-  for (std::size_t i = 1; i < parts.size(); i += 2) pool.deallocate(other, parts[i], 8 * MiB);
+  pool.deallocate(used, kept, 8 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: memory on its way back to the device is waited for at the limit") {
@@ -113,6 +120,8 @@ TEST_CASE("vmm_pool_resource: a fence that falls into a capture is made anew") {
     void* const one = pool.allocate(captured, 8 * MiB);
     pool.deallocate(captured, one, 8 * MiB);
     drain_retired_memory();
+    test::blocked_stream before{first_device};
+    make_wait(captured, before);
     // The capture begins while the pool makes a fence.
     const std::string plan = std::string{moment} +
                              " nth=" + (std::string{moment} == "hipEventRecord" ? "1" : "2") +
@@ -130,6 +139,8 @@ TEST_CASE("vmm_pool_resource: a fence that falls into a capture is made anew") {
     hipGraph_t graph = nullptr;
     REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
     CHECK(hipGraphDestroy(graph) == hipSuccess);
+    before.release();
+    captured.synchronize();
     for (std::size_t bytes = 9 * MiB; bytes < 12 * MiB; bytes += 1 * MiB)
       pool.deallocate(other, pool.allocate(other, bytes), bytes);
     CHECK_NOTHROW(pool.trim_to(0));
