@@ -23,7 +23,7 @@ class background_worker {
     return worker;
   }
 
-  bool submit(background_task& task) noexcept {
+  bool submit(background_task& task, clock::time_point due) noexcept {
     // A child of fork() has this handler, and not the thread that it would wait for.
     static const ::pid_t process = ::getpid();
     static const bool ends_at_exit = std::atexit([] {
@@ -33,12 +33,11 @@ class background_worker {
     {
       const std::lock_guard lock{mutex_};
       if (task.stage_ == background_task::stage::running) {
-        task.again_ = true;
-        task.due_ = clock::now();
+        ask_again(task, due);
       } else if (task.stage_ == background_task::stage::idle) {
-        queue(task, clock::now());
+        queue(task, due);
       } else {
-        task.due_ = std::min(task.due_, clock::now());
+        task.due_ = std::min(task.due_, due);
       }
     }
     wanted_.notify_one();
@@ -47,8 +46,7 @@ class background_worker {
 
   void run_again(background_task& task, clock::time_point due) noexcept {
     const std::lock_guard lock{mutex_};
-    if (!task.again_ || due < task.due_) task.due_ = due;
-    task.again_ = true;
+    ask_again(task, due);
   }
 
   void settle(background_task& task) noexcept {
@@ -70,6 +68,11 @@ class background_worker {
 
  private:
   background_worker() : thread_{[this](const std::stop_token& stop) { work(stop); }} {}
+
+  static void ask_again(background_task& task, clock::time_point due) noexcept {
+    if (!task.again_ || due < task.due_) task.due_ = due;
+    task.again_ = true;
+  }
 
   void queue(background_task& task, clock::time_point due) noexcept {
     task.due_ = due;
@@ -118,12 +121,19 @@ class background_worker {
   background_thread thread_;
 };
 
-bool background_task::submit() noexcept { return background_worker::instance().submit(*this); }
+bool background_task::submit() noexcept {
+  return background_worker::instance().submit(*this, background_worker::clock::now());
+}
 
 bool background_task::request() noexcept {
   // Whoever sees it queued has done before that what the body is to see.
   if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
   return submit();
+}
+
+bool background_task::request_in(std::chrono::microseconds delay) noexcept {
+  if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
+  return background_worker::instance().submit(*this, background_worker::clock::now() + delay);
 }
 
 bool background_task::request_now() noexcept { return submit(); }

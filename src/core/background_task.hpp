@@ -28,6 +28,9 @@ class background_task : public boost::intrusive::list_base_hook<> {
   /// Sees to it that the body runs once more from now on, whether it is pending or not; false as
   /// submit(). Thread-safe.
   bool request() noexcept;
+  /// As request(), and where nothing else lets the body run earlier, it begins after `delay`.
+  /// Thread-safe.
+  bool request_in(std::chrono::microseconds delay) noexcept;
   /// As request(), and the body runs now where run_again_in() has put that off. Thread-safe.
   bool request_now() noexcept;
   /// For the body: it runs again when `delay` has passed, unless the task is settled before.

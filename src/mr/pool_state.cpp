@@ -234,12 +234,12 @@ void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
 void pool_state::deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
   pool::stream_state* user = nullptr;
   try {
-    if (deallocate_cached(stream, pointer, bytes)) return;
-    user = &state_of(stream);
+    if (!deallocate_cached(stream, pointer, bytes)) user = &state_of(stream);
   } catch (const std::exception&) {
     // Without a state nobody could tell when the stream has passed.
     user = &allocator.all_streams();
   }
+  if (user == nullptr) return release_cached_excess();
   deallocate(*user, pointer, bytes);
 }
 
@@ -291,6 +291,13 @@ void pool_state::release_excess() {
   const pool::pool_counters now = allocator.counters();
   if (now.physical_bytes <= std::max(keep, now.used_bytes)) return;
   if (!releasing.request()) allocator.trim(keep, std::chrono::steady_clock::time_point{});
+}
+
+void pool_state::release_cached_excess() {
+  const std::size_t keep = threshold.load(std::memory_order_relaxed);
+  if (keep == std::numeric_limits<std::size_t>::max() || allocator.physical_bytes() <= keep) return;
+  if (!releasing.request_in(std::chrono::milliseconds{10}))
+    allocator.trim(keep, std::chrono::steady_clock::time_point{});
 }
 
 void pool_state::unmap_in_background() noexcept {

@@ -87,6 +87,9 @@ struct pool_state {
   /// Has what is held beyond the threshold given back when its last use is over, by the library's
   /// background worker; where there is none, what can go goes now.
   void release_excess();
+  /// The same after a cache took what was freed: soon, for a cache that is emptied after each
+  /// deallocation would be of no use.
+  void release_cached_excess();
   /// The same for old addresses of chunks that have moved.
   void unmap_in_background() noexcept;
   /// The worker's part of both, a few chunks at a time.

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/copy.hpp>
@@ -103,6 +104,25 @@ TEST_CASE("vmm_pool_resource: memory beyond the release threshold does not stay"
   for (void* const each : blocks) pool.deallocate_sync(each, 8 * MiB);
   hipvmm::detail::wait_for_background_tasks();
   CHECK(pool.statistics().reserved_current == 8 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: small blocks beyond the release threshold do not stay either" *
+          test::needs_virtual_memory) {
+  pool_options options = at_most(256 * MiB);
+  options.release_threshold = 0;
+  vmm_pool_resource pool{first_device, options};
+  const stream used{first_device};
+  // The first are as many as the caches of a stream keep.
+  for (const std::size_t count : {std::size_t{3}, std::size_t{1000}}) {
+    CAPTURE(count);
+    std::vector<void*> blocks(count);
+    for (void*& each : blocks) each = pool.allocate(used, 32 * KiB);
+    CHECK(pool.statistics().reserved_current > 0);
+    for (void* const each : blocks) pool.deallocate(used, each, 32 * KiB);
+    used.synchronize();
+    hipvmm::detail::wait_for_background_tasks();
+    CHECK(pool.statistics().reserved_current == 0);
+  }
 }
 
 }  // namespace hipvmm::mr

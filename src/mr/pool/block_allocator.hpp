@@ -159,6 +159,8 @@ class block_allocator {
   void set_reuse(pool_reuse reuse);
   void set_limit(std::size_t physical_bytes);
   [[nodiscard]] pool_counters counters();
+  /// Of chunks. Made without a lock.
+  [[nodiscard]] std::size_t physical_bytes() const noexcept { return all_.index.physical_bytes(); }
   void reset_highs();
   [[nodiscard]] usage usage_snapshot() { return pool::usage_snapshot(all_); }
   [[nodiscard]] std::string name() const;

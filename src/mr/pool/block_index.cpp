@@ -155,13 +155,13 @@ block_index::chunk_map::node_type block_index::take_chunk(std::size_t offset) no
 
 void block_index::put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept {
   physical_bytes_ += moved.mapped().bytes;
-  physical_high_ = std::max(physical_high_, physical_bytes_);
+  physical_high_ = std::max(physical_high_, physical_bytes());
   moved.key() = offset;
   chunks_.insert(std::move(moved));
 }
 
 void block_index::reset_highs() noexcept {
-  physical_high_ = physical_bytes_;
+  physical_high_ = physical_bytes();
   used_high_ = used_bytes_;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -86,8 +87,10 @@ class block_index {
   [[nodiscard]] chunk_map::node_type take_chunk(std::size_t offset) noexcept;
   void put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept;
 
-  /// Bytes of chunks, and the most there were.
-  [[nodiscard]] std::size_t physical_bytes() const noexcept { return physical_bytes_; }
+  /// Bytes of chunks, and the most there were. The first may be read by any thread at any time.
+  [[nodiscard]] std::size_t physical_bytes() const noexcept {
+    return physical_bytes_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] std::size_t physical_high() const noexcept { return physical_high_; }
   /// Bytes of used blocks, and the most there were.
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
@@ -101,7 +104,7 @@ class block_index {
   address_space space_;
   chunk_map chunks_;
   std::uint64_t next_chunk_ = 0;
-  std::size_t physical_bytes_ = 0;
+  std::atomic<std::size_t> physical_bytes_{0};
   std::size_t physical_high_ = 0;
   std::size_t used_bytes_ = 0;
   std::size_t used_high_ = 0;
