@@ -206,9 +206,13 @@ void pool_state::finish() noexcept {
 void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t bytes) {
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (!offset) return refuse(pointer, bytes, "the address is none of this pool's");
-  const std::size_t held = align_up(bytes, pool::block_allocator::unit);
+  // No allocation has another size; the sums of sizes beyond would overflow.
+  const bool is_possible = bytes != 0 && bytes <= maximum;
+  const std::size_t held = is_possible ? in_units(bytes) : 0;
   bool taken = false;
-  if (user.thread() == 0) {
+  if (!is_possible) {
+    // Refused below.
+  } else if (user.thread() == 0) {
     if (is_captured(user)) return refuse(pointer, bytes, pool::captured_stream);
     taken = allocator.deallocate(user, *offset, held);
   } else {

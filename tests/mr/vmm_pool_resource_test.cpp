@@ -177,6 +177,28 @@ TEST_CASE(
   CHECK(pool.statistics().used_current == 0);
 }
 
+TEST_CASE("vmm_pool_resource: a deallocation of no bytes, or of more than there are, is reported") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t bytes : {std::size_t{200}, 1 * MiB}) {
+    void* const mine = pool.allocate(used, bytes);
+    const std::size_t before = pool.statistics().used_current;
+    const test::error_recorder reported;
+    for (const std::size_t wrong : {std::size_t{0}, most, most - 100}) {
+      pool.deallocate(used, mine, wrong);
+      pool.deallocate_sync(mine, wrong);
+    }
+    CHECK(reported.count() == 6);
+    for (const auto& each : reported.errors())
+      CHECK(each.message.find("the allocation there has") != std::string::npos);
+    CHECK(pool.statistics().used_current == before);
+    pool.deallocate(used, mine, bytes);
+    CHECK(reported.count() == 6);
+    CHECK(pool.statistics().used_current == 0);
+  }
+}
+
 TEST_CASE("vmm_pool_resource: what caches of pieces hold serves a request that needs all memory" *
           test::needs_virtual_memory) {
   vmm_pool_resource pool{first_device, at_most(4 * MiB)};
