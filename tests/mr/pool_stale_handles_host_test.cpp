@@ -5,12 +5,15 @@
 #include <hip/hip_runtime_api.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/event.hpp>
 #include <hipvmm/mr/vmm_pool_resource.hpp>
+#include "core/background_task.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
@@ -107,6 +110,30 @@ TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory
     CHECK((all[0] == busy.memory || all[1] == busy.memory));
     CHECK(waits.count() > 0);
     for (void* const each : all) busy.pool.deallocate(next, each, size);
+  }
+}
+
+TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory behind" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);
+  for (const bool by_threshold : {false, true}) {
+    CAPTURE(by_threshold);
+    const error_recorder reported;
+    busy_memory busy;
+    hipvmm_host_fail_call("hipEventCreateWithFlags", 1, hipErrorUnknown);
+    busy.user.reset();
+    CHECK(reported.count() == 1);
+    // Its work goes on.
+    CHECK(busy.pool.trim_to(0) == 0);
+    busy.held.release();
+    if (by_threshold) {
+      busy.pool.set_release_threshold(0);
+      detail::wait_for_background_tasks();
+    } else {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+      CHECK(busy.pool.trim_to(0, deadline) == size);
+    }
+    CHECK(busy.pool.statistics().reserved_current == 0);
   }
 }
 

@@ -39,6 +39,19 @@ void maintenance::recycle_forgotten() {
   }
 }
 
+void maintenance::record_forgotten(const stream_timeline::state_list& states) {
+  for (stream_state* const each : states) {
+    std::uint64_t ended = 0;
+    {
+      const state_lock lock{all_.state_mutex};
+      if (!each->is_forgotten() || !each->lacks_fence()) continue;
+      ended = each->advance_epoch();
+    }
+    // Made after the epoch ended, so that it covers all that carries it.
+    each->fences().push_back({all_.streams.source().fence_for_all(), ended});
+  }
+}
+
 void maintenance::wait_for_streams(const stream_timeline::state_list& states,
                                    std::vector<const stream_state*>& without_fence) {
   for (stream_state* const each : states) {
@@ -181,6 +194,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
   constexpr std::size_t most_chunks = 4;
   const stream_timeline::state_list states = all_.streams.all();
   for (stream_state* const each : states) empty_caches(all_, *each);
+  record_forgotten(states);
   std::vector<const stream_state*> without_fence;
   all_.streams.record_missing_fences(states, without_fence);
   poll_fences(states);

@@ -41,6 +41,8 @@ class maintenance {
   using unmappings = std::list<allocator_state::unmapping>;
 
   void recycle_forgotten();
+  /// Makes a fence for forgotten states that ended without one: it covers all streams.
+  void record_forgotten(const stream_timeline::state_list& states);
   /// Takes out the old addresses that `is_over` chooses, to be released. Throws: as the backend;
   /// then the rest stays.
   template <typename Predicate>
