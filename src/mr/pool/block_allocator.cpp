@@ -139,16 +139,21 @@ void block_allocator::forget_ended(stream_ref stream) {
 std::size_t block_allocator::trim(std::size_t bytes_to_keep,
                                   std::chrono::steady_clock::time_point deadline) {
   using namespace std::chrono_literals;
+  // What others create and free meanwhile is none of it: they could go on for ever.
+  const std::size_t held_first = physical_bytes();
+  const std::size_t most = held_first - std::min(held_first, bytes_to_keep);
   std::size_t returned = 0;
   for (auto pause = 20us;; pause = std::min(2 * pause, 1000us)) {
     while (all_.waiting_slow_paths.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
     maintenance::trimmed some{};
     {
       slow_path_turn turn{all_};
-      some = maintenance{all_, turn}.trim(bytes_to_keep);
+      const std::size_t held = physical_bytes();
+      const std::size_t least = held - std::min(held, most - returned);
+      some = maintenance{all_, turn}.trim(std::max(bytes_to_keep, least));
     }
     returned += some.bytes;
-    if (!some.may_go_on) break;
+    if (!some.may_go_on || returned >= most) break;
     if (some.bytes != 0) {
       pause = 10us;
     } else {

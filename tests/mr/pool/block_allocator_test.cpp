@@ -358,6 +358,28 @@ TEST_CASE("pool: memory that goes leaves its old addresses too, known to have pa
   CHECK(pool.memory.mappings() == 4);
 }
 
+TEST_CASE("pool: a trim returns no more than was held, whatever others free meanwhile") {
+  for (const std::size_t keep : {std::size_t{0}, 16 * MiB}) {
+    pool_of pool;
+    std::array<std::size_t, 8> parts{};
+    for (std::size_t& each : parts) each = pool.take(0, 8 * MiB);
+    for (const std::size_t each : parts) pool.give(0, each, 8 * MiB);
+    pool.streams.finish_all();
+    const std::size_t held = pool.all.counters().physical_bytes;
+    int others = 0;
+    pool.memory.when_released = [&] {
+      if (++others > 100) return;
+      const auto at = pool.all.allocate(pool.all.idle(), 8 * MiB, 256);
+      REQUIRE(at);
+      REQUIRE(pool.all.deallocate(pool.all.idle(), *at, 8 * MiB));
+    };
+    const std::size_t returned = pool.all.trim(keep, {});
+    CHECK(returned <= held - keep);
+    CHECK(returned > 0);
+    CHECK(others < 100);
+  }
+}
+
 TEST_CASE("pool: memory for all streams is idle") {
   pool_of pool;
   const std::size_t first = pool.take(0, 2 * MiB);

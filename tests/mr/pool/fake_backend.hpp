@@ -287,6 +287,8 @@ class watched_memory final : public mr::pool::memory_backend {
   bool waits_to_unmap = false;
   /// Memory comes back only with its addresses.
   bool keeps_addresses = false;
+  /// Called when the device has a chunk back.
+  std::function<void()> when_released = [] {};
   /// The next unmap of what was detached fails.
   bool keeps_mappings = false;
 
@@ -298,6 +300,7 @@ class watched_memory final : public mr::pool::memory_backend {
       if (std::exchange(all.keeps_mappings, false)) return false;
       all.held_ -= bytes;
       all.mapped_.erase(offset);
+      if (bytes != 0) all.when_released();
       return true;
     }
     watched_memory& all;
