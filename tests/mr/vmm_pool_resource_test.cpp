@@ -277,6 +277,17 @@ TEST_CASE("vmm_pool_resource: used and reserved bytes have highs that can be res
   CHECK(pool.statistics().reserved_high == 0);
 }
 
+TEST_CASE("vmm_pool_resource: what it begins with counts neither as used nor as served") {
+  pool_options options = at_most(64 * MiB);
+  options.initial_bytes = 16 * MiB;
+  const vmm_pool_resource pool{first_device, options};
+  const pool_statistics now = pool.statistics();
+  CHECK(now.reserved_current >= 16 * MiB);
+  CHECK(now.reserved_high == now.reserved_current);
+  CHECK(now.used_high == 0);
+  for (const std::uint64_t each : now.served) CHECK(each == 0);
+}
+
 TEST_CASE("vmm_pool_resource: the callback may give memory back and have the request tried again") {
   vmm_pool_resource pool{first_device, at_most(16 * MiB)};
   const stream used{first_device};

@@ -208,9 +208,16 @@ void block_allocator::record_fences() {
 
 void block_allocator::reserve(std::size_t bytes) {
   if (bytes == 0) return;
+  const pool_counters before = counters();
   // Allocated and freed: what is backed stays.
   const std::optional<std::size_t> at = allocate(idle(), bytes, unit);
-  if (at) deallocate(idle(), *at, bytes);
+  if (!at) return;
+  deallocate(idle(), *at, bytes);
+  // It was no request. More than what is held takes new chunks.
+  constexpr auto source = static_cast<std::size_t>(pool_source::new_chunks);
+  const state_lock lock{all_.state_mutex};
+  if (all_.served[source] > before.served[source]) --all_.served[source];
+  all_.index.lower_used_high(before.used_high, bytes);
 }
 
 void block_allocator::set_reuse(pool_reuse reuse) {

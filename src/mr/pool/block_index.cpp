@@ -165,4 +165,8 @@ void block_index::reset_highs() noexcept {
   used_high_ = used_bytes_;
 }
 
+void block_index::lower_used_high(std::size_t before, std::size_t bytes) noexcept {
+  used_high_ = std::max({before, used_bytes_, used_high_ - std::min(bytes, used_high_)});
+}
+
 }  // namespace hipvmm::mr::pool

@@ -96,6 +96,8 @@ class block_index {
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
   [[nodiscard]] std::size_t used_high() const noexcept { return used_high_; }
   void reset_highs() noexcept;
+  /// `bytes` of what was used since the high was `before` do not count.
+  void lower_used_high(std::size_t before, std::size_t bytes) noexcept;
 
  private:
   std::uintptr_t base_;
