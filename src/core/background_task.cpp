@@ -50,6 +50,11 @@ class background_worker {
   }
 
   void settle(background_task& task) noexcept {
+    if (thread_.is_of_parent()) {
+      // Neither the worker nor who may have held the lock is here: nothing uses the task.
+      task.stage_.store(background_task::stage::idle, std::memory_order_release);
+      return;
+    }
     std::unique_lock lock{mutex_};
     if (task.stage_ == background_task::stage::queued) {
       queue_.erase(queue_.iterator_to(task));

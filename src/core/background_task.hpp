@@ -13,7 +13,8 @@ namespace hipvmm::detail {
 /// takes tasks in the order they were submitted. One thread at a time uses a task, but for
 /// request() and request_now(). What the body writes belongs to the worker while pending(), and to
 /// the owner else. Submitting and settling allocate nothing; the body runs outside locks.
-class background_task : public boost::intrusive::list_base_hook<> {
+class background_task : public boost::intrusive::list_base_hook<
+                            boost::intrusive::link_mode<boost::intrusive::normal_link>> {
  public:
   /// `body` runs in the worker, for which background_thread's rules hold: it must not throw.
   explicit background_task(std::function<void()> body) : body_{std::move(body)} {}
@@ -23,7 +24,7 @@ class background_task : public boost::intrusive::list_base_hook<> {
   background_task& operator=(const background_task&) = delete;
 
   /// Queues the body to run once. Returns false, and the body will not run, when the process is
-  /// exiting or the system refuses a thread. Pre: not pending().
+  /// exiting or a child of fork(), or the system refuses a thread. Pre: not pending().
   bool submit() noexcept;
   /// Sees to it that the body runs once more from now on, whether it is pending or not; false as
   /// submit(). Thread-safe.
@@ -35,7 +36,8 @@ class background_task : public boost::intrusive::list_base_hook<> {
   bool request_now() noexcept;
   /// For the body: it runs again when `delay` has passed, unless the task is settled before.
   void run_again_in(std::chrono::microseconds delay) noexcept;
-  /// Takes the task back if it has not begun, and waits for its end if it has.
+  /// Takes the task back if it has not begun, and waits for its end if it has. In a child of
+  /// fork(), which has no worker, it waits for nothing.
   void settle() noexcept;
   /// Whether it was submitted and has neither ended nor been taken back.
   [[nodiscard]] bool pending() const noexcept {

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: MIT
 #include "core/background_thread.hpp"
 
+#include <unistd.h>
+
+#include <new>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 
 namespace hipvmm::detail {
 
+bool background_thread::is_of_parent() const noexcept {
+  const ::pid_t process = process_;
+  return process != 0 && process != ::getpid();
+}
+
 bool background_thread::start() noexcept {
+  if (is_of_parent()) return false;
   const std::lock_guard lock{mutex_};
   if (stopped_) return false;
   if (thread_.joinable()) return true;
@@ -22,10 +32,16 @@ bool background_thread::start() noexcept {
   } catch (const std::system_error&) {
     return false;
   }
+  process_ = ::getpid();
   return true;
 }
 
 void background_thread::stop() noexcept {
+  if (is_of_parent()) {
+    // Neither the thread nor who may have held the lock is here; a join would never end.
+    static_cast<void>(new (std::nothrow) std::jthread{std::move(thread_)});
+    return;
+  }
   std::jthread ending;
   {
     const std::lock_guard lock{mutex_};

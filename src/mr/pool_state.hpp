@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -96,6 +99,9 @@ struct pool_state {
   void release_some() noexcept;
   /// Streams of any device may use the memory, as far as the program lets them.
   void expect_all_devices();
+  /// Whether it was made before a fork() whose child this process is: HIP knows nothing of its
+  /// memory here, and no thread of the library runs. It must not end then, but be left as it is.
+  [[nodiscard]] bool is_of_parent() const noexcept { return ::getpid() != process; }
   /// Reports memory that is still allocated to the error handler; false when there is some.
   bool ends_unused() noexcept;
   /// Waits for devices without access whose streams have freed memory: the end of the backend waits
@@ -104,6 +110,7 @@ struct pool_state {
   /// As ends_unused(), and waits for all that may still use the memory, which then may go.
   void finish() noexcept;
 
+  const ::pid_t process = ::getpid();
   const pool_messages texts;
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();

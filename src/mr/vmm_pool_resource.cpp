@@ -69,6 +69,10 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
 }
 
 vmm_pool_resource::~vmm_pool_resource() {
+  if (state_->is_of_parent()) {
+    static_cast<void>(state_.release());
+    return;
+  }
   static_cast<void>(state_->ends_unused());
   state_->wait_for_strangers();
 }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/forked_child.hpp"
 #include "support/held_worker.hpp"
 
 namespace hipvmm::test {
@@ -216,6 +217,27 @@ TEST_CASE("background_task: one that is due later does not hold the others up") 
     task.settle();
   }
   late.settle();
+}
+
+TEST_CASE("background_task: is settled at once in a child of fork(), and does not run there") {
+  std::promise<void> begun;
+  std::promise<void> let_go;
+  background_task running{[&] {
+    begun.set_value();
+    let_go.get_future().wait();
+  }};
+  background_task queued{[] {}};
+  REQUIRE(running.submit());
+  begun.get_future().wait();
+  REQUIRE(queued.submit());
+  CHECK(succeeds_in_forked_child([&] {
+    running.settle();
+    queued.settle();
+    return !running.pending() && !queued.pending() && !running.submit();
+  }));
+  let_go.set_value();
+  running.settle();
+  queued.settle();
 }
 
 TEST_CASE("background_task: many threads submit, settle and destroy their own") {

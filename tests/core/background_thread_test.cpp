@@ -6,6 +6,8 @@
 #include <atomic>
 #include <future>
 
+#include "support/forked_child.hpp"
+
 namespace hipvmm::test {
 namespace {
 
@@ -39,6 +41,21 @@ TEST_CASE("background_thread: does not start any more once stopped") {
   background_thread thread{[](const std::stop_token&) { FAIL("started"); }};
   thread.stop();
   CHECK_FALSE(thread.start());
+}
+
+TEST_CASE("background_thread: ends at once in a child of fork(), which has no thread") {
+  background_thread thread{[](const std::stop_token& stop) {
+    while (!stop.stop_requested()) std::this_thread::yield();
+  }};
+  REQUIRE(thread.start());
+  CHECK(succeeds_in_forked_child([&] {
+    const bool starts = thread.start();
+    thread.stop();
+    thread.~background_thread();
+    return !starts;
+  }));
+  CHECK_FALSE(thread.is_of_parent());
+  thread.stop();
 }
 
 }  // namespace

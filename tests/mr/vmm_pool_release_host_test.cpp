@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
+#include "support/forked_child.hpp"
 #include "support/held_worker.hpp"
 #include "support/host_provider.hpp"
 
@@ -111,6 +113,20 @@ TEST_CASE("vmm_pool_resource: it may end while the worker is at it") {
     pool.deallocate(used, one, 32 * MiB);
     if (i % 2 == 0) std::this_thread::yield();
   }
+}
+
+TEST_CASE("vmm_pool_resource: its end in a child of fork() waits for nothing and calls no HIP") {
+  const stream used{first_device};
+  std::optional<vmm_pool_resource> pool;
+  pool.emplace(first_device, keeping(0));
+  // The worker is asked for, and busy.
+  const test::held_worker held;
+  pool->deallocate(used, pool->allocate(used, 32 * MiB), 32 * MiB);
+  CHECK(test::succeeds_in_forked_child([&] {
+    const test::call_counter calls{nullptr};
+    pool.reset();
+    return calls.count() == 0;
+  }));
 }
 
 TEST_CASE("child: a pool without a threshold" * doctest::skip()) {
