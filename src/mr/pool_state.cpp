@@ -128,9 +128,9 @@ pool_statistics pool_state::statistics() {
   result.largest_now = seen.largest_run;
   result.largest_moved = seen.largest_moved;
   const std::size_t allowed = maximum - std::min(maximum, seen.physical_bytes);
-  result.largest_possible =
-      seen.largest_moved +
+  const std::size_t fresh =
       align_down(std::min(allowed, memory->available_bytes()), memory->granularity());
+  result.largest_possible = std::max(seen.largest_moved, seen.largest_before_new + fresh);
   result.chunks_created = counted.chunks_created;
   result.chunks_moved = counted.chunks_moved;
   result.callbacks = callbacks;

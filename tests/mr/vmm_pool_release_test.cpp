@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <array>
 #include <chrono>
+#include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -122,6 +125,45 @@ TEST_CASE("vmm_pool_resource: small blocks beyond the release threshold do not s
     used.synchronize();
     hipvmm::detail::wait_for_background_tasks();
     CHECK(pool.statistics().reserved_current == 0);
+  }
+}
+
+TEST_CASE("vmm_pool_resource: the largest requests that its numbers name are served") {
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    CAPTURE(seed);
+    std::minstd_rand random{seed};
+    vmm_pool_resource pool{first_device, at_most((16 + random() % 100) * MiB)};
+    const std::array<stream, 3> users{stream{first_device}, stream{first_device},
+                                      stream{first_device}};
+    struct allocation {
+      void* at;
+      std::size_t bytes;
+      const stream* in;
+    };
+    std::vector<allocation> all;
+    for (int i = 0; i < 200; ++i) {
+      if (random() % 2 != 0 && all.size() < 20) {
+        const std::size_t bytes = 1 + random() % (random() % 3 != 0 ? 300000 : 12 * MiB);
+        if (pool.statistics().largest_possible < 2 * bytes) continue;
+        const stream& used = users[random() % users.size()];
+        all.push_back({pool.allocate(used, bytes), bytes, &used});
+      } else if (!all.empty()) {
+        std::swap(all[random() % all.size()], all.back());
+        pool.deallocate(*all.back().in, all.back().at, all.back().bytes);
+        all.pop_back();
+      }
+    }
+    for (const stream& each : users) each.synchronize();
+    for (const auto figure : {&pool_statistics::largest_now, &pool_statistics::largest_moved,
+                              &pool_statistics::largest_possible}) {
+      const std::size_t bytes = pool.statistics().*figure;
+      if (bytes == 0) continue;
+      void* one = nullptr;
+      CHECK_NOTHROW(one = pool.allocate(users[0], bytes));
+      if (one != nullptr) pool.deallocate(users[0], one, bytes);
+      users[0].synchronize();
+    }
+    for (const allocation& each : all) pool.deallocate(*each.in, each.at, each.bytes);
   }
 }
 

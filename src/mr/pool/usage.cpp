@@ -5,6 +5,30 @@
 
 namespace hipvmm::mr::pool {
 
+namespace {
+
+/// A run of free memory before unmapped addresses.
+struct growing_run {
+  std::size_t bytes;
+  std::size_t rest;  // without its whole chunks, which stay where they are or move
+  std::size_t room;  // unmapped addresses behind it
+};
+
+/// The largest part of a request that lies before what moves there. A request goes where the least
+/// is missing, the longest run, though less may move there: no more than each such place has.
+std::size_t largest_rest(const std::vector<growing_run>& runs, std::size_t limit) {
+  const growing_run* longest = nullptr;
+  for (const growing_run& each : runs)
+    if (each.room >= limit && (longest == nullptr || each.bytes > longest->bytes)) longest = &each;
+  if (longest == nullptr) return 0;
+  std::size_t rest = longest->rest;
+  for (const growing_run& each : runs)
+    if (each.bytes >= longest->bytes) rest = std::min(rest, each.rest);
+  return rest;
+}
+
+}  // namespace
+
 usage usage_snapshot(allocator_state& all) {
   const allocator_state::state_lock lock{all.state_mutex};
   const block_index& index = all.index;
@@ -16,7 +40,7 @@ usage usage_snapshot(allocator_state& all) {
   seen.states = all.streams.states().size();
   std::vector<std::size_t> shares(seen.states);  // what is free, by the states' index
   std::size_t whole_chunks = 0;                  // that lie idle
-  std::size_t largest_whole_chunks = 0;          // of the longest run
+  std::vector<growing_run> growing;
   const block* run = nullptr;
   for (const block* at = &index.front();; at = at->next) {
     const stream_state* whose = nullptr;
@@ -37,11 +61,13 @@ usage usage_snapshot(allocator_state& all) {
            each != index.chunks().end() && each->first + each->second.bytes <= end; ++each)
         here += each->second.bytes;
       whole_chunks += here;
-      if (end - run->offset > seen.largest_run) {
-        seen.largest_run = end - run->offset;
-        largest_whole_chunks = here;
-      }
+      const std::size_t bytes = end - run->offset;
+      seen.largest_run = std::max(seen.largest_run, bytes);
+      if (at != nullptr && at->state == block_state::unmapped)
+        growing.push_back({bytes, bytes - here, at->bytes});
       run = nullptr;
+    } else if (at != nullptr && at->state == block_state::unmapped) {
+      growing.push_back({0, 0, at->bytes});
     }
     if (at == nullptr) break;
     if (at->state != block_state::unmapped) seen.mapped_bytes += at->bytes;
@@ -53,8 +79,9 @@ usage usage_snapshot(allocator_state& all) {
     const std::size_t share = shares[each.index()];
     if (each.is_idle() || share != 0) seen.streams.push_back({each.stream(), share});
   }
-  seen.largest_moved = seen.largest_run;
-  if (all.memory.moves_chunks()) seen.largest_moved += whole_chunks - largest_whole_chunks;
+  if (all.memory.moves_chunks())
+    seen.largest_before_new = whole_chunks + largest_rest(growing, all.limit);
+  seen.largest_moved = std::max(seen.largest_run, seen.largest_before_new);
   return seen;
 }
 

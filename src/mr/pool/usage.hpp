@@ -16,7 +16,9 @@ struct usage {
   std::size_t mapped_bytes = 0;    ///< the same and old addresses of moved chunks
   std::size_t used_bytes = 0;      ///< allocated by callers
   std::size_t largest_run = 0;     ///< longest run of free memory; that of caches is free too
-  std::size_t largest_moved = 0;   ///< the same after all idle chunks moved there
+  std::size_t largest_moved = 0;   ///< the same where all idle chunks move to addresses behind it
+  /// Where new memory joins: free memory before unmapped addresses, and what moves to these.
+  std::size_t largest_before_new = 0;
   std::size_t blocks = 0;
   std::size_t states = 0;
   struct stream_share {
