@@ -9,7 +9,6 @@
 #include <optional>
 #include <system_error>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
