@@ -69,8 +69,9 @@ class vmm_pool_resource final : public memory_resource {
   void deallocate(void* pointer) noexcept;
 
   /// Declares that `waiter` waits for an event recorded on `other` after every pool call made so
-  /// far on `other`. For streams and events that are not hipvmm's own, which report it themselves,
-  /// and for events whose handle was given away (event::get).
+  /// far on `other`. That orders it behind what was freed in `other`, and behind nothing that
+  /// `other` itself has waited for. For streams and events that are not hipvmm's own, which report
+  /// it themselves, and for events whose handle was given away (event::get).
   void note_stream_wait(stream_ref waiter, stream_ref other);
   /// Declares that `stream` will be destroyed: what was freed in it becomes free for all streams
   /// when its work up to here is done. Call it before hipStreamDestroy, and in a thread that ends
