@@ -9,12 +9,22 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
+#include "core/device_identity.hpp"
+#include "core/hip_compat.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
 std::atomic<bool> counts_ending_streams{true};
-std::atomic<bool> free_waits{false};
+
+enum class answer : unsigned char { open, no, yes };
+std::atomic<answer> free_waits{answer::open};
+
+bool is_waited_by_free() {
+  const answer known = free_waits.load(std::memory_order_relaxed);
+  return known == answer::yes ||
+         (known == answer::open && hip_compat::is_cuda_version(runtime_version()));
+}
 
 /// One lock for each device: shared by waits for it, held alone while a stream ends that may be
 /// overlooked. Devices beyond the array share locks, which costs time and nothing else.
@@ -48,11 +58,14 @@ bool finish(stream_ref stream) noexcept {
 
 void set_device_wait_rules(device_wait_rules rules) noexcept {
   counts_ending_streams.store(rules.counts_ending_streams, std::memory_order_relaxed);
-  free_waits.store(rules.free_waits, std::memory_order_relaxed);
+  const answer known = !rules.free_waits   ? answer::open
+                       : *rules.free_waits ? answer::yes
+                                           : answer::no;
+  free_waits.store(known, std::memory_order_relaxed);
 }
 
 void wait_for_device(device_ref device) {
-  if (free_waits.load(std::memory_order_relaxed)) {
+  if (is_waited_by_free()) {
     try {
       if (wait_by_free(device)) return;
     } catch (const hip_error&) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 #include <hipvmm/core/device.hpp>
@@ -15,8 +16,9 @@ struct device_wait_rules {
   /// A wait for the device counts a stream whose hipStreamDestroy has begun in another thread.
   bool counts_ending_streams = true;
   /// hipFree waits for all work of its device beside a stream capture and costs none, in a thread
-  /// in relaxed mode; hipDeviceSynchronize is refused there and costs them all.
-  bool free_waits = false;
+  /// in relaxed mode; hipDeviceSynchronize is refused there and costs them all. Nullopt: not known
+  /// yet, which is yes for NVIDIA's runtime.
+  std::optional<bool> free_waits;
 };
 void set_device_wait_rules(device_wait_rules rules) noexcept;
 

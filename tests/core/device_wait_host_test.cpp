@@ -12,11 +12,13 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host_provider.hpp"
+#include "support/under_profile.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -48,6 +50,22 @@ TEST_CASE("wait_for_device: waits otherwise where there is no memory for a wait 
   detail::wait_for_device(first_device);
   CHECK(full.struck());
   CHECK(waits.count() == 1);
+}
+
+TEST_CASE("wait_for_device: by hipFree on NVIDIA's runtime before the device was asked") {
+  const char* const name =
+      "wait_for_device: by hipFree on NVIDIA's runtime before the device was asked";
+  if (!is_under("cuda-13", "virtual_memory=yes", name)) return;
+  const assumed_wait_rules rules{{true, std::nullopt}};
+  const stream captured{first_device};
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  std::thread{[] {
+    const detail::relaxed_captures relaxed;
+    detail::wait_for_device(first_device);
+  }}.join();
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
 }
 
 TEST_CASE("stream: its end waits for its work where waits for the device would overlook it") {
