@@ -40,8 +40,8 @@ struct hip_async_options {
 /// Destruction is safe with blocks still out; they stay valid until they are freed by hipFreeAsync.
 /// A block returns to HIP's pool only at a call behind the end of the work that uses it where it
 /// was deallocated without a stream, and on AMD's runtime, whose pools reuse memory too early: no
-/// deallocation waits, but the end of the pool's last resource does. See docs/guides/resources.md, "Pools
-/// of HIP's own".
+/// deallocation waits, but the end of the pool's last resource does. See docs/guides/resources.md,
+/// "Pools of HIP's own".
 class hip_async_resource final : public memory_resource {
  public:
   /// What HIP tells of the pool, in bytes.
