@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/event.hpp>
 
-#include <variant>
-
 #include "core/check.hpp"
 #include "core/stream_order.hpp"
 
@@ -57,22 +55,9 @@ void event::synchronize() const {
   use.note_passed();
 }
 
-namespace {
-
-/// AMD's runtime 7.2.4 throws where it is still working on the record: then the event is not done.
-hipError_t query(hipEvent_t asked) {
-  try {
-    return hipEventQuery(asked);
-  } catch (const std::bad_variant_access&) {
-    return hipErrorNotReady;
-  }
-}
-
-}  // namespace
-
 bool event::is_done() const {
   const detail::event_use use{*this};
-  const hipError_t result = query(value_);
+  const hipError_t result = hipEventQuery(value_);
   if (detail::is_not_ready(result)) return false;
   check(result, "hipEventQuery");
   use.note_passed();

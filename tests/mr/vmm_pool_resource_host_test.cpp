@@ -259,7 +259,7 @@ TEST_CASE("vmm_pool_resource: the error handler may make a pool while a stream e
   {
     std::optional<stream> ends{first_device};
     pool.deallocate(*ends, pool.allocate(*ends, 8 * MiB), 8 * MiB);
-    const test::planned_fault fault{"hipEventRecord", 1, hipErrorUnknown};
+    const test::planned_fault fault{"hipStreamIsCapturing", 1, hipErrorUnknown};
     ends.reset();
     CHECK(fault.struck());
   }
