@@ -219,7 +219,7 @@ TEST_CASE("background_task: one that is due later does not hold the others up") 
   late.settle();
 }
 
-TEST_CASE("background_task: is settled at once in a child of fork(), and does not run there") {
+TEST_CASE("background_task: ends at once in a child of fork(), and does not run there") {
   std::promise<void> begun;
   std::promise<void> let_go;
   background_task running{[&] {

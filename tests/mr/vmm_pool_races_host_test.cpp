@@ -20,6 +20,7 @@
 #include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 
@@ -109,6 +110,26 @@ TEST_CASE("vmm_pool_resource: a thread's default stream keeps few events") {
     pool.deallocate(own, one, 1 * KiB);
   }
   CHECK(test::live_objects().events <= before + 64);
+}
+
+TEST_CASE(
+    "vmm_pool_resource: a thread's default stream loses nothing where a fence cannot be asked") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream_ref own = stream_ref::per_thread_default();
+  const stream other{first_device};
+  // Of a size class, which is larger.
+  constexpr std::size_t bytes = 4200;
+  void* const one = pool.allocate(other, bytes);
+  void* const two = pool.allocate(other, bytes);
+  const test::held_streams held;
+  fill_async(own, one, 1, bytes);
+  pool.deallocate(own, one, bytes);
+  const test::error_recorder reported;
+  const test::planned_fault fault{"hipEventQuery", 1, hipErrorUnknown};
+  pool.deallocate(own, two, bytes);
+  CHECK(fault.struck());
+  CHECK(reported.count() == 0);
+  CHECK(pool.statistics().used_current == 0);
 }
 
 TEST_CASE("vmm_pool_resource: a fence that falls into a capture is made anew") {

@@ -43,16 +43,17 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
   // Before the memory is anybody's: without a fence it must not become free.
   const std::shared_ptr<const fence> recorded = all_.streams.source().fence_for(user.stream());
   if (recorded == nullptr) throw std::invalid_argument{captured_stream};
-  if (!remove_small_block(offset, bytes)) return false;
   // The epoch that the memory will carry: nobody else frees memory in this stream.
   std::uint64_t epoch = 0;
   {
     const state_lock lock{all_.state_mutex};
     epoch = user.epoch();
   }
+  // Until here a failure changes nothing.
   all_.streams.add_fence(user, recorded, epoch);
+  const bool is_known = remove_small_block(offset, bytes);
   const state_lock lock{all_.state_mutex};
-  const bool taken = free_used(all_, user, offset, bytes);
+  const bool taken = is_known && free_used(all_, user, offset, bytes);
   user.advance_epoch();
   return taken;
 }

@@ -173,7 +173,10 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
       if (is_stream_asked_first() && detail::is_done_untold(stream))
         return std::make_shared<passed_fence>();
     } catch (const hip_error& error) {
-      if (error.code() == hipErrorStreamCaptureUnsupported) return nullptr;
+      // A capture that another thread has begun in between.
+      if (error.code() == hipErrorStreamCaptureUnsupported ||
+          error.code() == hipErrorStreamCaptureInvalidated)
+        return nullptr;
       if (!means_gone(error)) throw;
       return fence_for_all();
     }
