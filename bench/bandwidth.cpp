@@ -8,9 +8,9 @@
 #include <functional>
 #include <memory>
 
-#include <hipvmm/core/copy.hpp>
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "growth_scenarios.hpp"
 #include "library_growth.hpp"
 #include "raw_hip_growth.hpp"

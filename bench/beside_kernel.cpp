@@ -12,8 +12,8 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "growth_scenarios.hpp"
 #include "raw_hip_growth.hpp"
 

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/copy.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "growth_scenarios.hpp"
 #include "raw_hip_growth.hpp"
 

@@ -5,7 +5,7 @@
 # that one alone; options without a name are growth's. trace runs trace_bench on the traces in the
 # folder TRACES, with idle streams and with busy ones; RMM_DIR, where it is set, names RMM's CMake
 # package; PyTorch is found by python3. FOLDER gets, under a name with the date, the benchmark
-# and the GPU, the figures (.csv), tables for docs/reference/benchmarks.md (.md) and what the
+# and the GPU, the figures (.csv), tables for docs/reference/benchmarks_*.md (.md) and what the
 # program said (.log), of growth also the figures of each step (-steps.csv). What
 # tests/support/packages.sh lists must be there, as for tests/gpu.sh. HIPVMM_COMMIT names the commit
 # where git cannot.

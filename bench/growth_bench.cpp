@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/copy.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "growth_bars.hpp"
 #include "growth_markdown.hpp"

@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "growth_scenarios.hpp"
 #include "library_growth.hpp"
 #include "raw_hip_growth.hpp"

@@ -5,9 +5,9 @@
 #include <stdexcept>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/region.hpp>
-#include <hipvmm/vmm/retirement.hpp>
 
 namespace bench {
 namespace {
@@ -122,7 +122,7 @@ hipvmm::growth_options exact_steps() {
 
 hipvmm::growth_options ahead_options(std::size_t step_bytes) {
   hipvmm::growth_options options = exact_steps();
-  options.grow_ahead.prepare = hipvmm::ahead::mapped;
+  options.grow_ahead.prepare = hipvmm::prefetch_level::mapped;
   options.grow_ahead.budget_bytes = 16 * step_bytes;
   return options;
 }

@@ -7,10 +7,10 @@
 #include <map>
 #include <mutex>
 
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/core/stream.hpp>
-#include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 namespace bench {
 

@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
-#include <hipvmm/core/copy.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/retirement.hpp>
 
 namespace bench {
 namespace {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "pool_report.hpp"
 #include "results.hpp"

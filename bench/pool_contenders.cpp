@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include <hipvmm/mr/hip_async_resource.hpp>
-#include <hipvmm/mr/hip_resource.hpp>
-#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
 #include "locked_pool.hpp"
 
 namespace bench {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "pool_scenarios.hpp"
 
 namespace bench {

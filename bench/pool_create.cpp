@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include "pool_contenders.hpp"
 
 namespace bench {

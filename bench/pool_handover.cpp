@@ -11,9 +11,9 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/mr/hip_async_resource.hpp>
-#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include "pool_contenders.hpp"
 
 namespace bench {

@@ -6,8 +6,8 @@
 // lose. The loops are those of lectures on HIP's memory pools; the stream is waited for at the end.
 #include <utility>
 
-#include <hipvmm/core/copy.hpp>
-#include <hipvmm/mr/hip_async_resource.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
+#include <hipvmm/runtime/copy.hpp>
 #include "pool_contenders.hpp"
 
 namespace bench {

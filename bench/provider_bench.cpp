@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include <hipvmm/core/device.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "provider_objects.hpp"
 #include "report.hpp"
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "grower.hpp"
 
 namespace bench {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <hipvmm/core/device.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "call_count.hpp"
 
 namespace bench {

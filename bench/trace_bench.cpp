@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "results.hpp"
 #include "trace_measure.hpp"
 #include "trace_process.hpp"

@@ -3,8 +3,8 @@
 
 #include <stdexcept>
 
-#include <hipvmm/mr/hip_async_resource.hpp>
-#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "pool_contenders.hpp"
 

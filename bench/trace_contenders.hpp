@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
-#include "tool/replay_job.hpp"
-#include "tool/replay_subject.hpp"
-#include "tool/replay_trace.hpp"
+#include <hipvmm/runtime/device.hpp>
+#include "tool/replay/replay_job.hpp"
+#include "tool/replay/replay_subject.hpp"
+#include "tool/replay/replay_trace.hpp"
 
 namespace bench {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 // [namespace-line]
-#include <hipvmm/adaptor/hipmm.hpp>
+#include <hipvmm/compat/hipmm.hpp>
 
 namespace rmm = hipvmm::hipmm;
 // [namespace-line-end]

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "ingest_input.hpp"
 #include "ingest_job.hpp"
 #include "ingest_progress.hpp"

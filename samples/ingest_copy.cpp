@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <utility>
 
-#include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/copy.hpp>
 
 namespace ingest {
 namespace {

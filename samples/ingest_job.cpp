@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/copy.hpp>
+#include <hipvmm/runtime/copy.hpp>
 #include "ingest_copy.hpp"
 
 namespace ingest {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "ingest_input.hpp"
 
 namespace ingest {

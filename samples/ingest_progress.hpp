@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "tool/progress_line.hpp"
+#include "tool/replay/progress_line.hpp"
 
 namespace ingest {
 

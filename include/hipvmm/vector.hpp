@@ -9,9 +9,9 @@
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/version.hpp>
 // IWYU pragma: end_exports

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The one place of the version: CMakeLists.txt reads these three lines.
+// The only definition of the version: CMakeLists.txt reads these three lines.
 #define HIPVMM_VERSION_MAJOR 0
 #define HIPVMM_VERSION_MINOR 2
 #define HIPVMM_VERSION_PATCH 0

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <hipvmm/core/copy.hpp>
+#include <hipvmm/runtime/copy.hpp>
 
 namespace hipvmm {
 

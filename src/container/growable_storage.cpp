@@ -4,18 +4,21 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/vmm/capability.hpp>
+#include "capability/capability.hpp"
+#include "container/malloc_storage.hpp"
+#include "container/region_storage.hpp"
 #include "core/descriptors.hpp"
-#include "core/log.hpp"
-#include "core/peer_copies.hpp"
-#include "core/pointer_memory.hpp"
-#include "vmm/region_allocation.hpp"
+#include "core/logger.hpp"
+#include "runtime/peer_copies.hpp"
+#include "runtime/pointer_memory.hpp"
 
 namespace hipvmm {
 namespace {
@@ -33,18 +36,32 @@ std::size_t default_max_bytes(device_ref device) {
   return device.total_memory() / std::max(live_storages.load(), whole) * whole;
 }
 
-region reserve_region(device_ref device, const growth_options& options) {
+/// Throws: as growable_storage's constructor.
+std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
+                                                       const growth_options& options) {
+  require_device(device);
   const std::size_t wanted = options.max_bytes != 0 ? options.max_bytes : default_max_bytes(device);
   region_options chunks = options.chunks;
-  if (options.past_max == past_max_size::refuse) chunks.when_empty = emptied::keeps_addresses;
-  region result{device, wanted, chunks};
-  if (options.past_max == past_max_size::refuse && options.max_bytes == 0 &&
-      !result.is_address_stable())
+  const bool is_pinned = options.past_max == past_max_size::refuse;
+  if (is_pinned) chunks.when_empty = empty_policy::keeps_addresses;
+  const capability found = capability_of(device);
+  std::unique_ptr<detail::storage_memory> result;
+  if (found.path() != memory_path::fallback) {
+    result = std::make_unique<detail::region_storage>(region{device, wanted, chunks});
+  } else if (options.fallback == without_vmm::refuse) {
+    throw unsupported{
+        "growth_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
+        " offers no virtual memory management that can be used: " + found.why_fallback() +
+        "; set it to without_vmm::use_hip_malloc for a vector that copies when it grows"};
+  } else if (is_pinned && options.max_bytes == 0) {
     throw unsupported{
         "growth_options::past_max is refuse, which promises an address for life; on device " +
         std::to_string(device.ordinal()) + " that takes all memory at the first growth, for " +
-        capability_of(device).why_fallback() +
+        found.why_fallback() +
         "; set growth_options::max_bytes to what will be needed, or past_max to move"};
+  } else {
+    result = std::make_unique<detail::malloc_storage>(device, wanted, chunks);
+  }
   ++live_storages;
   return result;
 }
@@ -102,16 +119,26 @@ growable_storage::growable_storage(device_ref device, const growth_options& opti
       options_{checked(options)},
       granule_{granule_of(device, options)},
       chunks_cost_descriptors_{capability_of(device).needs(quirk::larger_chunks)},
-      region_{reserve_region(device, options)} {}
+      memory_{reserve_memory(device, options)} {}
 
 growable_storage::~growable_storage() { give_back(); }
+
+void* growable_storage::data() const noexcept { return memory_ ? memory_->base() : nullptr; }
+
+std::size_t growable_storage::capacity_bytes() const noexcept {
+  return memory_ ? memory_->committed_bytes() : 0;
+}
+
+std::size_t growable_storage::max_bytes() const noexcept {
+  return memory_ ? memory_->max_bytes() : 0;
+}
 
 growable_storage::growable_storage(growable_storage&& other) noexcept
     : device_{other.device_},
       options_{other.options_},
       granule_{other.granule_},
       chunks_cost_descriptors_{other.chunks_cost_descriptors_},
-      region_{std::exchange(other.region_, std::nullopt)},
+      memory_{std::move(other.memory_)},
       growth_steps_{std::exchange(other.growth_steps_, 0)},
       base_moves_{std::exchange(other.base_moves_, 0)},
       peak_bytes_{std::exchange(other.peak_bytes_, 0)},
@@ -126,7 +153,7 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
   options_ = other.options_;
   granule_ = other.granule_;
   chunks_cost_descriptors_ = other.chunks_cost_descriptors_;
-  region_ = std::exchange(other.region_, std::nullopt);
+  memory_ = std::move(other.memory_);
   growth_steps_ = std::exchange(other.growth_steps_, 0);
   base_moves_ = std::exchange(other.base_moves_, 0);
   peak_bytes_ = std::exchange(other.peak_bytes_, 0);
@@ -137,9 +164,9 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
 }
 
 void growable_storage::give_back() noexcept {
-  if (!region_) return;
-  region_->retire();
-  region_.reset();
+  if (!memory_) return;
+  memory_->retire();
+  memory_.reset();
   --live_storages;
 }
 
@@ -151,10 +178,10 @@ void growable_storage::grow(std::size_t bytes) {
 void growable_storage::add(std::size_t bytes) {
   require_room(bytes);
   // Slack is for memory that is yet to be made.
-  if (bytes <= max_bytes() && bytes > capacity_bytes() + region_->settle()) {
+  if (bytes <= max_bytes() && bytes > capacity_bytes() + memory_->cancel_or_wait()) {
     // Copies are paid for by steps in proportion to them.
     constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
-    const bool copies = !region_->is_address_stable() && options_.step_limit != 0;
+    const bool copies = !memory_->is_address_stable() && options_.step_limit != 0;
     if (copies && commit_more(bytes, 2, unlimited)) return;
     if (commit_more(bytes, 8, step_limit())) return;
   }
@@ -183,7 +210,7 @@ void growable_storage::reserve(std::size_t bytes) {
 
 // Whether the address must not change though memory cannot be added at its end.
 bool growable_storage::is_pinned() const noexcept {
-  return region_ && !region_->is_address_stable() && options_.past_max == past_max_size::refuse;
+  return memory_ && !memory_->is_address_stable() && options_.past_max == past_max_size::refuse;
 }
 
 // Whole granules, cut at the end of the reservation.
@@ -204,15 +231,16 @@ void growable_storage::commit_exactly(std::size_t bytes) {
 
 void growable_storage::commit(std::size_t bytes) {
   const std::size_t backed = capacity_bytes();
-  const bool is_ready = bytes <= backed + region_->settle();
+  const bool is_ready = bytes <= backed + memory_->cancel_or_wait();
   const void* const before = data();
   if (bytes > max_bytes()) {
-    move_to_hold(bytes);
+    move_to_fit(bytes);
   } else {
-    region_->commit(backed, bytes - backed);
+    memory_->commit(backed, bytes - backed);
   }
   ++growth_steps_;
-  if (options_.grow_ahead.prepare != ahead::off) ++(is_ready ? ahead_hits_ : ahead_misses_);
+  if (options_.grow_ahead.prepare != prefetch_level::off)
+    ++(is_ready ? ahead_hits_ : ahead_misses_);
   note_move(before, backed);
   peak_bytes_ = std::max(peak_bytes_, capacity_bytes());
   detail::log<log_level::debug>([&] {
@@ -227,38 +255,38 @@ void growable_storage::commit(std::size_t bytes) {
 void growable_storage::note_move(const void* before, std::size_t backed) noexcept {
   if (before == nullptr || data() == nullptr || data() == before) return;
   ++base_moves_;
-  if (region_->is_address_stable()) return;
+  if (memory_->is_address_stable()) return;
   copied_bytes_ += std::min(backed, capacity_bytes());
   peak_bytes_ = std::max(peak_bytes_, backed + capacity_bytes());
 }
 
 // Reserves for a moved-from storage, and refuses what the options forbid.
 void growable_storage::require_room(std::size_t bytes) {
-  if (!region_) region_.emplace(reserve_region(device_, options_));
+  if (!memory_) memory_ = reserve_memory(device_, options_);
   if (bytes > max_bytes() && options_.past_max == past_max_size::refuse)
     throw std::length_error{"growth to " + format_bytes(bytes) + " exceeds the " +
                             format_bytes(max_bytes()) +
                             " reserved, and growth_options::past_max is refuse"};
 }
 
-void growable_storage::move_to_hold(std::size_t bytes) {
+void growable_storage::move_to_fit(std::size_t bytes) {
   const std::size_t twice = add_bytes(max_bytes(), max_bytes());
   try {
-    region_->extend(std::max(bytes, twice), bytes);
+    memory_->extend(std::max(bytes, twice), bytes);
   } catch (const out_of_memory& error) {
     if (error.resource() != exhausted::addresses || bytes >= twice) throw;
-    region_->extend(bytes, bytes);
+    memory_->extend(bytes, bytes);
   }
 }
 
 void growable_storage::look_ahead(std::size_t bytes) {
-  if (options_.grow_ahead.prepare == ahead::off || !region_) return;
+  if (options_.grow_ahead.prepare == prefetch_level::off || !memory_) return;
   const auto wanted = [&](std::size_t limit) {
     return ahead_target(capacity_bytes(), bytes, max_bytes(), granule_, limit, options_.grow_ahead);
   };
   // What limits a step costs system calls to know, which are for a chunk that is to be made.
-  if (wanted(options_.step_limit) == 0 || region_->prepared_bytes() != 0) return;
-  region_->prepare(wanted(step_limit()), options_.grow_ahead.prepare);
+  if (wanted(options_.step_limit) == 0 || memory_->prepared_bytes() != 0) return;
+  memory_->prepare(wanted(step_limit()), options_.grow_ahead.prepare);
 }
 
 // Where descriptors run short, steps of an eighth keep the number of chunks a logarithm of the
@@ -286,44 +314,44 @@ void growable_storage::require_copies_from(const void* source) const {
   detail::note_peer_copy(*owner, device_);
 }
 
-void growable_storage::shrink(std::size_t bytes, stream_ref stream, straddling_chunk straddling) {
-  if (!region_ || is_pinned()) return;
+void growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+  if (!memory_ || is_pinned()) return;
   const void* const before = data();
   const std::size_t backed = capacity_bytes();
-  region_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, straddling);
+  memory_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, tail);
   note_move(before, backed);
 }
 
 void growable_storage::grant(device_ref device, access_right right) {
-  if (!region_) region_.emplace(reserve_region(device_, options_));
-  region_->grant(device, right);
+  if (!memory_) memory_ = reserve_memory(device_, options_);
+  memory_->grant(device, right);
 }
 
 access_right growable_storage::access(device_ref device) const noexcept {
-  return region_ ? region_->access(device) : access_right::none;
+  return memory_ ? memory_->rights().get(device) : access_right::none;
 }
 
 growth_statistics growable_storage::statistics() const noexcept {
   return {growth_steps_,
           base_moves_,
-          region_ ? region_->chunk_count() : 0,
+          memory_ ? memory_->chunk_count() : 0,
           peak_bytes_,
-          region_ ? region_->prepared_bytes() : 0,
+          memory_ ? memory_->prepared_bytes() : 0,
           ahead_hits_,
           ahead_misses_,
-          region_ ? region_->failed_preparations() : 0,
+          memory_ ? memory_->failed_preparations() : 0,
           copied_bytes_};
 }
 
 bool growable_storage::is_address_stable() const noexcept {
-  return region_ && (region_->is_address_stable() || is_pinned());
+  return memory_ && (memory_->is_address_stable() || is_pinned());
 }
 
 growable_storage growable_storage::empty_copy() const {
   growable_storage result{device_, options_};
-  if (!region_) return result;
-  result.grant(device_, region_->access(device_));
-  for (const access_desc& entry : region_->rights().entries())
+  if (!memory_) return result;
+  result.grant(device_, memory_->rights().get(device_));
+  for (const access_desc& entry : memory_->rights().entries())
     result.grant(entry.device, entry.right);
   return result;
 }

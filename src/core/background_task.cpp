@@ -18,7 +18,7 @@ class background_worker {
   using clock = std::chrono::steady_clock;
 
   static background_worker& instance() {
-    // Never destroyed: owners of static storage may settle their tasks while the process exits.
+    // Never destroyed: owners of static storage may cancel their tasks while the process exits.
     static auto& worker = *new background_worker;
     return worker;
   }
@@ -49,7 +49,7 @@ class background_worker {
     ask_again(task, due);
   }
 
-  void settle(background_task& task) noexcept {
+  void cancel_or_wait(background_task& task) noexcept {
     if (thread_.is_of_parent()) {
       // Neither the worker nor who may have held the lock is here: nothing uses the task.
       task.stage_.store(background_task::stage::idle, std::memory_order_release);
@@ -61,9 +61,9 @@ class background_worker {
       task.stage_.store(background_task::stage::idle, std::memory_order_release);
       ended_.notify_all();
     }
-    task.settling_ = true;
+    task.is_cancelled_ = true;
     ended_.wait(lock, [&task] { return task.stage_ == background_task::stage::idle; });
-    task.settling_ = false;
+    task.is_cancelled_ = false;
   }
 
   void wait_until_idle() {
@@ -108,7 +108,7 @@ class background_worker {
       task.body_();
       lock.lock();
       busy_ = false;
-      if (task.again_ && !task.settling_) {
+      if (task.again_ && !task.is_cancelled_) {
         queue(task, task.due_);
         continue;
       }
@@ -147,8 +147,8 @@ void background_task::run_again_in(std::chrono::microseconds delay) noexcept {
   background_worker::instance().run_again(*this, background_worker::clock::now() + delay);
 }
 
-void background_task::settle() noexcept {
-  if (pending()) background_worker::instance().settle(*this);
+void background_task::cancel_or_wait() noexcept {
+  if (pending()) background_worker::instance().cancel_or_wait(*this);
 }
 
 void wait_for_background_tasks() { background_worker::instance().wait_until_idle(); }

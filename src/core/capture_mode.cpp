@@ -14,9 +14,15 @@ relaxed_captures::~relaxed_captures() {
   report(hipThreadExchangeStreamCaptureMode(&mode_), "hipThreadExchangeStreamCaptureMode");
 }
 
-bool is_captured(stream_ref stream) {
+bool is_capturing(hipStream_t stream) {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  check(hipStreamIsCapturing(stream, &status), "hipStreamIsCapturing");
+  return status != hipStreamCaptureStatusNone;
+}
+
+bool is_captured(hipStream_t stream) {
   try {
-    return stream.is_capturing();
+    return is_capturing(stream);
   } catch (const hip_error& error) {
     // The null stream, while a blocking stream of its device is captured.
     if (error.code() == hipErrorStreamCaptureImplicit) return true;

@@ -3,13 +3,11 @@
 
 #include <hip/hip_runtime_api.h>
 
-#include <hipvmm/core/stream.hpp>
-
 namespace hipvmm::detail {
 
-/// While it lives, HIP calls of this thread disturb no stream capture of another thread: a capture
-/// in global mode forbids others to wait, to query and to free, and is lost when they do. What is
-/// captured itself must be left alone all the same.
+/// While an object lives, HIP calls of this thread disturb no stream capture of another thread. A
+/// capture in global mode forbids other threads to wait, to query and to free, and is invalidated
+/// when they do. Calls must still not touch what is being captured.
 class relaxed_captures {
  public:
   /// Throws: hip_error.
@@ -19,12 +17,18 @@ class relaxed_captures {
   relaxed_captures& operator=(const relaxed_captures&) = delete;
 
  private:
-  hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;  // then the one from before
+  hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;  // then the previous mode
 };
 
-/// Whether `stream` is being captured; also true for the null stream while a capture forbids to use
-/// it, which HIP does not tell otherwise. Nothing may be recorded in it then, and it can wait for
-/// nothing. Throws: hip_error for all else, such as a stream that is gone.
-[[nodiscard]] bool is_captured(stream_ref stream);
+/// Returns the result of hipStreamIsCapturing.
+/// Throws: hip_error.
+[[nodiscard]] bool is_capturing(hipStream_t stream);
+
+/// Returns whether `stream` is being captured.
+/// - Also true for the null stream while a capture forbids its use, which HIP does not report
+///   otherwise.
+/// - When true, nothing may be recorded in the stream, and it cannot wait for anything.
+/// Throws: hip_error for all else, such as a destroyed stream.
+[[nodiscard]] bool is_captured(hipStream_t stream);
 
 }  // namespace hipvmm::detail

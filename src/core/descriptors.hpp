@@ -6,25 +6,28 @@
 
 namespace hipvmm::detail {
 
-/// How many file descriptors this process may have: the soft limit (RLIMIT_NOFILE). Asked for each
-/// time, since programs change it.
+/// The number of file descriptors this process may have: the soft limit (RLIMIT_NOFILE). Queried on
+/// each call, since programs change it.
 std::size_t descriptor_limit() noexcept;
 
-/// Numbers below `limit` that are no open descriptor, counted up to `enough` of them.
-/// Cost: a system call for each number looked at, about 0.1 us; needs no descriptor itself.
+/// Counts the numbers below `limit` that are no open descriptor, up to `enough` of them.
+/// Cost: a system call for each number tested, about 0.1 us; needs no descriptor itself.
 std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept;
 
-/// Whether this process has used more than half of the descriptors it may have. Looks at 64 numbers
-/// spread over all: exact to that, since the system gives the lowest that is free.
+/// Returns whether this process has used more than half of the descriptors it may have. Tests 64
+/// numbers spread over all: exact to that, since the system assigns the lowest free number.
 bool half_of_descriptors_used() noexcept;
 
-/// Throws std::invalid_argument unless `descriptor` is open in this process. `what` begins the
-/// message, such as "the import of a chunk". ROCm 6.4 crashes on a number that is no descriptor.
+/// Checks that `descriptor` is open in this process. `what` begins the message, such as "the import
+/// of a chunk". ROCm 6.4 crashes on a number that is no descriptor.
+/// Throws: std::invalid_argument unless it is open.
 void require_open_descriptor(int descriptor, const char* what);
 
-/// Bytes of the memory or file behind `descriptor`; nothing where the system does not report them.
-/// Linux does for a dma-buf, which AMD's runtime exports, and for a memfd; not for what NVIDIA's
-/// driver exports. Leaves the position in the file as it is.
+/// Returns the bytes of the memory or file that `descriptor` refers to; empty where the system does
+/// not report them.
+/// - Linux reports them for a dma-buf, which AMD's runtime exports, and for a memfd; not for what
+///   NVIDIA's driver exports.
+/// - Leaves the position in the file as it is.
 std::optional<std::size_t> bytes_behind(int descriptor) noexcept;
 
 }  // namespace hipvmm::detail

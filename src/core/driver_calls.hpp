@@ -8,7 +8,7 @@
 
 namespace hipvmm::detail {
 
-/// The functions that memory_calls() tells of, in its order.
+/// The functions that memory_calls() reports, in its order.
 enum class memory_call : std::uint8_t {
   address_free,
   address_reserve,
@@ -23,7 +23,8 @@ enum class memory_call : std::uint8_t {
 
 void add_call(memory_call which, std::chrono::steady_clock::duration time) noexcept;
 
-/// Makes the call and counts it. Two looks at the clock are nothing beside any of these functions.
+/// Makes the call, counts it and measures its time. Reading the clock twice costs nothing compared
+/// with any of these functions.
 template <typename Call>
 auto timed(memory_call which, Call call) {
   const auto start = std::chrono::steady_clock::now();

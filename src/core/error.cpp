@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/error.hpp>
 
-#include <unistd.h>
+#include <hip/hip_runtime_api.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <cinttypes>
-#include <cstdint>
 #include <cstdio>
 #include <new>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
-#include "core/check.hpp"
-#include "core/descriptors.hpp"
-#include "core/log.hpp"
+#include "core/error.hpp"
 
 namespace hipvmm {
 namespace {
@@ -77,29 +70,8 @@ void write_to_stderr(const char* call, int code, const char* message) noexcept {
 
 std::atomic<error_handler> current_handler{write_to_stderr};
 
-std::atomic<detail::retired_bytes_function> retired_bytes_of{nullptr};
-
-std::string describe_retired(device_ref device) {
-  const detail::retired_bytes_function function = retired_bytes_of.load();
-  const std::size_t bytes = function != nullptr ? function(device) : 0;
-  if (bytes == 0) return {};
-  return format_bytes(bytes) +
-         " more are retired and come back when the work that may use them is done; "
-         "drain_retired_memory() waits for that";
-}
-
 // Where what this thread has for the handler waits.
 thread_local detail::held_reports* waiting_place = nullptr;
-
-void tell(const char* call, int code, const char* message) noexcept {
-  if (waiting_place != nullptr && waiting_place->add(call, code, message)) return;
-  const error_handler handler = current_handler.load();
-  // What stands on standard error already is not logged there as well.
-  if (handler != write_to_stderr || !detail::logs_to_stderr())
-    detail::log<log_level::error>(
-        [&] { return std::string{call} + ": " + message + " (" + std::to_string(code) + ")"; });
-  handler(call, code, message);
-}
 
 }  // namespace
 
@@ -145,41 +117,13 @@ error_handler set_error_handler(error_handler handler) noexcept {
 
 namespace detail {
 
-void clear_last_error() noexcept { static_cast<void>(hipGetLastError()); }
-
-bool is_not_ready(hipError_t result) noexcept {
-  if (result != hipErrorNotReady) return false;
-  if (hipPeekAtLastError() == hipErrorNotReady) clear_last_error();
-  return true;
-}
-
 const char* error_name(int code) noexcept { return hipGetErrorName(static_cast<hipError_t>(code)); }
 
-void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
-                       std::source_location where) {
-  if (result == hipErrorOutOfMemory) {
-    clear_last_error();
-    throw_out_of_host_memory(bytes, call);
-  }
-  check(result, call, where);
-}
+bool is_default_error_handler() noexcept { return current_handler.load() == write_to_stderr; }
 
-void throw_out_of_host_memory(std::size_t bytes, const char* call) {
-  const auto pages = static_cast<std::size_t>(std::max(::sysconf(_SC_AVPHYS_PAGES), 0L));
-  const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  throw out_of_memory{exhausted::host_memory, -1, bytes, pages * page_bytes,
-                      std::string{call} + " refused"};
-}
-
-std::string address_text(const void* address) {
-  std::array<char, 32> text;
-  // %p writes null as "(nil)".
-  std::snprintf(text.data(), text.size(), "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(address));
-  return text.data();
-}
-
-void warn(const char* subject, const std::string& sentence) noexcept {
-  tell(subject, static_cast<int>(hipErrorUnknown), sentence.c_str());
+void deliver(const char* call, int code, const char* message) noexcept {
+  if (waiting_place == nullptr || !waiting_place->add(call, code, message))
+    current_handler.load()(call, code, message);
 }
 
 bool held_reports::add(const char* call, int code, const char* message) noexcept {
@@ -192,63 +136,14 @@ bool held_reports::add(const char* call, int code, const char* message) noexcept
 }
 
 held_reports::~held_reports() {
-  for (const held_report& each : reports_) tell(each.call.c_str(), each.code, each.message.c_str());
+  for (const held_report& each : reports_)
+    deliver(each.call.c_str(), each.code, each.message.c_str());
 }
 
 reports_wait::reports_wait(held_reports& place) noexcept
     : before_{std::exchange(waiting_place, &place)} {}
 
 reports_wait::~reports_wait() { waiting_place = before_; }
-
-void check(hipError_t result, const char* call, std::source_location where) {
-  if (result == hipSuccess) return;
-  clear_last_error();
-  log<log_level::debug>([&] { return std::string{call} + " returned " + hipGetErrorName(result); });
-  throw hip_error{static_cast<int>(result), call, where.file_name(), where.line()};
-}
-
-void report(hipError_t result, const char* call) noexcept {
-  // After the runtime has shut down at process exit, its memory is gone and nothing is lost.
-  if (result == hipSuccess || result == hipErrorDeinitialized) return;
-  clear_last_error();
-  tell(call, static_cast<int>(result), hipGetErrorName(result));
-}
-
-void report_exceptions_of(void (*body)(void*), void* argument) noexcept {
-  try {
-    body(argument);
-  } catch (const hip_error& error) {
-    report(static_cast<hipError_t>(error.code()), error.call());
-  } catch (const std::exception& error) {
-    tell("hipvmm", static_cast<int>(hipErrorUnknown), error.what());
-  }
-}
-
-void set_retired_bytes_function(retired_bytes_function function) noexcept {
-  retired_bytes_of = function;
-}
-
-void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
-                     std::source_location where) {
-  if (result == hipSuccess) return;
-  // A call may need several and has closed what it got when it fails: one or two left are too few.
-  constexpr std::size_t enough = 4;
-  const std::size_t limit = descriptor_limit();
-  const std::size_t left = free_descriptors(limit, enough);
-  if (result != hipErrorOutOfMemory && left == enough) check(result, call, where);
-  clear_last_error();
-  log<log_level::debug>([&] {
-    return std::string{call} + " returned " + hipGetErrorName(result) + " for " +
-           format_bytes(bytes) + " of device " + std::to_string(device.ordinal());
-  });
-  if (left == enough)
-    throw out_of_memory{exhausted::device_memory, device.ordinal(), bytes, device.free_memory(),
-                        describe_retired(device)};
-  throw out_of_memory{exhausted::descriptors, device.ordinal(), bytes, device.free_memory(),
-                      std::string{call} + " returned " + hipGetErrorName(result) + " while " +
-                          std::to_string(limit - left) + " of the " + std::to_string(limit) +
-                          " descriptors that this process may have are open"};
-}
 
 }  // namespace detail
 }  // namespace hipvmm

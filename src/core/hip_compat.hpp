@@ -6,14 +6,15 @@
 #include <cstddef>
 #include <cstring>
 
-// The one file that knows HIP header versions. It includes nothing of hipvmm, so that the providers
-// may use it too. Read against 5.2.3, 5.7.1, 6.4.3 and 7.2.4, and against the published header of
-// the HIP 10 line, whose functions depend on HIP_FORCE_API_VERSION.
+// The only file that depends on HIP header versions. It includes nothing of hipvmm: the providers
+// may use it too. Checked against the headers of 5.2.3, 5.7.1, 6.4.3 and 7.2.4, and against the
+// published header of the HIP 10 line, whose functions depend on HIP_FORCE_API_VERSION.
 namespace hipvmm::hip_compat {
 
 // hipPointerAttribute_t calls the field `memoryType` up to 5.x and `type` from 6.0 on.
-// Managed memory has a type of its own from 6.0 on and counts as host memory before. Memory that
-// HIP does not know has one from 6.0 on; with older headers it gets the one that they do not use.
+// - Managed memory has a type of its own from 6.0 on and counts as host memory before.
+// - Memory that HIP does not know has a type of its own from 6.0 on; with older headers it gets the
+//   type that they do not use.
 #if HIP_VERSION_MAJOR >= 6
 inline auto& memory_type(hipPointerAttribute_t& attributes) { return attributes.type; }
 inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeManaged;
@@ -34,15 +35,15 @@ inline constexpr auto virtual_memory_management_supported =
     static_cast<hipDeviceAttribute_t>(hipDeviceAttributeMemoryPoolsSupported + 1);
 #endif
 
-// Younger than 5.2, at places that have not changed since: after the one above, and after
-// hipDeviceAttributeFineGrainSupport, the last of AMD's own there.
+// Newer than 5.2. Their values have not changed since: after the one above, and after
+// hipDeviceAttributeFineGrainSupport, the last of AMD's own in 5.2.
 inline constexpr int host_register_supported =
     static_cast<int>(virtual_memory_management_supported) + 1;
 inline constexpr int memory_pool_handle_types = host_register_supported + 1;
 inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGrainSupport) + 1;
 
-// The function to define for hipGetDeviceProperties. From 6.0 on it is another symbol, for
-// hipDeviceProp_t is another type: up to 7.x the name is a macro for it, in HIP 10 an inline
+// The function to define for hipGetDeviceProperties. From 6.0 on it is another symbol, because
+// hipDeviceProp_t is another type. Up to 7.x the name is a macro for it, in HIP 10 an inline
 // function that calls it.
 #if HIP_VERSION_MAJOR >= 6
 #define HIPVMM_GET_DEVICE_PROPERTIES hipGetDevicePropertiesR0600
@@ -50,8 +51,8 @@ inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGr
 #define HIPVMM_GET_DEVICE_PROPERTIES hipGetDeviceProperties
 #endif
 
-// hipDeviceProp_t says from 6.0 on what only attributes said before.
-// `attribute(number)` is what hipDeviceGetAttribute gives.
+// From 6.0 on hipDeviceProp_t contains what only attributes reported before. `attribute(number)`
+// returns the result of hipDeviceGetAttribute.
 template <class Attribute>
 void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
                           [[maybe_unused]] const hipUUID& uuid,
@@ -69,30 +70,30 @@ void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
 #endif
 }
 
-// hipLimitStackSize is younger than 5.2, where its number is free.
+// hipLimitStackSize is newer than 5.2, where its number is free.
 inline constexpr int limit_stack_size = 0;
-// Numbers of limits end here. hipLimitRange is younger than 5.2, which ends behind the heap.
+// Numbers of limits end here. hipLimitRange is newer than 5.2, whose limits end after the heap.
 #if HIP_VERSION_MAJOR > 5 || (HIP_VERSION_MAJOR == 5 && HIP_VERSION_MINOR >= 7)
 inline constexpr int limit_range = hipLimitRange;
 #else
 inline constexpr int limit_range = hipLimitMallocHeapSize + 1;
 #endif
-// hipDeviceLmemResizeToMax, which the header of 5.2 gives a value that names two schedules as well.
+// hipDeviceLmemResizeToMax, whose value in the header of 5.2 also names two schedules.
 inline constexpr unsigned local_memory_resize_to_max = 0x10;
 
-// hipEventDisableSystemFence and hipMemcpyDeviceToDeviceNoCU are younger than 5.2.
+// hipEventDisableSystemFence and hipMemcpyDeviceToDeviceNoCU are newer than 5.2.
 inline constexpr unsigned event_disable_system_fence = 0x20000000;
 inline constexpr int device_to_device_no_cu = 1024;
 
-// hipMemLocationTypeHost, two more for nodes of the host and hipMemAllocationTypeUncached are
-// younger than 6.4.
+// hipMemLocationTypeHost, two more for nodes of the host and hipMemAllocationTypeUncached are newer
+// than 6.4.
 inline constexpr int host_location = 2;
 inline constexpr int host_node_location = 3;
 inline constexpr int nearest_host_node_location = 4;
 inline constexpr int uncached_allocation = 0x40000000;
 
-// The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId: it becomes what the
-// header declares, an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
+// The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId. It converts to what
+// the header declares: an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
 class advice_place {
  public:
   using location = hipMemLocation;
@@ -124,32 +125,40 @@ inline bool imports_descriptor_by_value(int runtime_version) {
   return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 1);
 }
 
-// From ROCm 6.1, the first with addresses, to 6.4 hipMemAddressFree leaves the record of the
-// addresses to the last command that used them: late_record in docs/guides/rocm.md. Seen on 6.4.3,
-// not on 7.2.4; what lies between was not run.
+// From ROCm 6.1, the first with addresses, to 6.4, hipMemAddressFree leaves the record of the
+// addresses to the last command that used them: late_record in docs/guides/rocm.md. Observed on
+// 6.4.3, not on 7.2.4; releases between were not run.
 inline bool forgets_addresses_late(int runtime_version) {
   return is_at_least(runtime_version, 6, 1) && !is_at_least(runtime_version, 7, 0);
 }
 
 // From ROCm 7.14 on hipMemUnmap waits for all streams of the devices with access:
-// docs/guides/rocm.md, by source. No probe asks, for that takes work that can be held up.
+// docs/guides/rocm.md, from the source. There is no probe for it: that would need work that can be
+// delayed.
 inline bool unmap_waits_for_streams(int runtime_version) {
   return is_at_least(runtime_version, 7, 14);
 }
 
-// hipMemMap tells of failures behind the checks of its arguments from ROCm 7.14 on
+// From ROCm 7.14 on the owner reads other pages between the grant of a peer and its own grant,
+// which is last (openxla/xla#46576). Fixed by ROCm/rocm-systems#9908, newer than the branch of 10.0
+// and older than that of 10.1: docs/guides/rocm.md.
+inline bool late_grant_moves_pages(int runtime_version) {
+  return is_at_least(runtime_version, 7, 14) && !is_at_least(runtime_version, 10, 1);
+}
+
+// hipMemMap reports failures after the checks of its arguments from ROCm 7.14 on
 // (ROCm/rocm-systems#7685), and on CUDA.
 inline bool tells_failed_map(int runtime_version) {
   return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 14);
 }
 
-// AMD's pools give a block to the stream of its allocation without a wait for the stream of its
-// free, and hipFreeAsync blocks the host while the earlier free of a reused block has not passed:
-// seen on 6.4.3 and 7.2.4, and so in all published sources. CUDA's do neither.
+// AMD's pools allocate a block to the stream of its allocation without a wait for the stream of its
+// free. hipFreeAsync blocks the host while the earlier free of a reused block is not done. Observed
+// on 6.4.3 and 7.2.4, and the same in all published sources. CUDA's pools do neither.
 inline bool pools_reuse_in_order(int runtime_version) { return is_cuda_version(runtime_version); }
 
-// hipMemPoolProps has `maxSize` from 6.2 on, in the place of the first reserved bytes, which had to
-// be zero before: read from there, it means the same under any header.
+// hipMemPoolProps has `maxSize` from 6.2 on, in place of the first reserved bytes, which had to be
+// zero before. Read from this offset, it means the same with any header.
 inline unsigned long long max_pool_bytes(const hipMemPoolProps& properties) {
   constexpr std::size_t place = offsetof(hipMemPoolProps, win32SecurityAttributes) + sizeof(void*);
   unsigned long long bytes = 0;
@@ -162,8 +171,8 @@ inline bool is_legacy_stream(hipStream_t stream) {
   return stream == nullptr || reinterpret_cast<unsigned long long>(stream) == 1;
 }
 
-// Headers that number the types of nodes from 0 have memory nodes, under CUDA's numbers. That of
-// 5.2 numbers from 1 and has none: they get the numbers that it has no use for.
+// Headers that number the types of nodes from 0 have memory nodes, under CUDA's numbers. The header
+// of 5.2 numbers from 1 and has none: they get numbers that it does not use.
 inline constexpr int graph_node_type_mem_alloc =
     static_cast<int>(hipGraphNodeTypeKernel) == 0 ? 10 : static_cast<int>(hipGraphNodeTypeCount);
 inline constexpr int graph_node_type_mem_free = graph_node_type_mem_alloc + 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/core/logger.hpp>
 
+#include <hip/hip_runtime_api.h>
 #include <stdlib.h>
 
 #include <atomic>
@@ -8,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "core/check.hpp"
-#include "core/log.hpp"
+#include "core/error.hpp"
+#include "core/logger.hpp"
 
 // A program may have a spdlog of another version, whose functions have the same names but other
 // insides. A linker that finds both takes one for both: so that of the library has a name of its
@@ -41,7 +42,8 @@ static_assert(static_cast<int>(log_level::trace) == spdlog::level::trace &&
               static_cast<int>(log_level::critical) == spdlog::level::critical);
 
 void tell_once(std::atomic<bool>& told, const std::string& sentence) {
-  if (!told.exchange(true)) detail::warn("the debug log", sentence);
+  if (!told.exchange(true))
+    detail::deliver("the debug log", static_cast<int>(hipErrorUnknown), sentence.c_str());
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 namespace hipvmm::detail {
 
-/// The order in which one thread may take locks: each only while it holds none of the same or a
-/// higher rank. docs/design/architecture.md says what each guards.
+/// The lock order: a thread takes a lock only while it holds none of the same or a higher rank.
+/// docs/design/architecture.md lists what each lock guards.
 enum class lock_rank : unsigned {
   pool_slow_path,
   pool_fences,

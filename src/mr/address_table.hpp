@@ -10,8 +10,8 @@
 
 namespace hipvmm::detail {
 
-/// What is known of addresses that are handed out, in parts so that threads seldom want the same
-/// lock.
+/// A thread-safe table of values by allocated address, in parts so that threads rarely contend for
+/// the same lock.
 template <typename Value>
 class address_table {
   using list = std::unordered_map<const void*, Value>;
@@ -19,15 +19,15 @@ class address_table {
  public:
   using entry = typename list::node_type;
 
-  /// An entry to be put in, made before there is an address: behind that nothing can fail but the
-  /// table's own growth.
+  /// Makes an entry before its address is known; put() can then fail only by the growth of the
+  /// table.
   [[nodiscard]] static entry prepare(Value value) {
     list made;
     made.emplace(nullptr, std::move(value));
     return made.extract(nullptr);
   }
 
-  /// Puts `one` in for `pointer`. Returns what was known of that address, as a rule nothing.
+  /// Inserts `one` for `pointer`. Returns the previous entry of that address, normally empty.
   /// Throws: std::bad_alloc; then nothing has changed.
   entry put(entry one, const void* pointer) {
     one.key() = pointer;
@@ -38,14 +38,14 @@ class address_table {
     return std::move(done.node);
   }
 
-  /// Takes out what is known of `pointer`, which may be nothing.
+  /// Removes and returns the entry of `pointer`; empty when there is none.
   [[nodiscard]] entry take(const void* pointer) noexcept {
     part& in = part_of(pointer);
     const std::lock_guard lock{in.mutex};
     return in.entries.extract(pointer);
   }
 
-  /// Calls `visit` with each address and what is known of it. Pre: it does not use the table.
+  /// Calls `visit` with each address and its value. Pre: `visit` does not use the table.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const part& each : parts_) {

@@ -7,12 +7,13 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "core/device_wait.hpp"
-#include "core/peer_copies.hpp"
+#include "runtime/device_wait.hpp"
+#include "runtime/peer_copies.hpp"
+#include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
 namespace {

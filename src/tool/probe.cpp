@@ -14,8 +14,8 @@
 #include <optional>
 #include <string_view>
 
-#include <hipvmm/core/device.hpp>
-#include "vmm/probe_child.hpp"
+#include <hipvmm/runtime/device.hpp>
+#include "capability/probe_child.hpp"
 
 namespace {
 

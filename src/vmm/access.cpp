@@ -9,7 +9,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
-#include "vmm/hip_access.hpp"
+#include "vmm/access.hpp"
 
 namespace hipvmm {
 

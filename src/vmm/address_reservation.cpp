@@ -8,14 +8,14 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
-#include "core/device_identity.hpp"
 #include "core/driver_calls.hpp"
 #include "core/hip_compat.hpp"
-#include "core/host_function.hpp"
+#include "runtime/device.hpp"
+#include "runtime/host_function.hpp"
 
 namespace hipvmm {
 namespace {

@@ -13,8 +13,8 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/background_task.hpp"
+#include "vmm/chunk_cache.hpp"
 #include "vmm/kept_chunks.hpp"
-#include "vmm/kept_memory.hpp"
 
 namespace hipvmm {
 
@@ -46,7 +46,7 @@ struct chunk_cache::state {
   state(std::size_t limit, std::chrono::milliseconds retention, lifetime ends) noexcept
       : ends_with{ends}, bounds{limit, age_of(retention)} {}
   ~state() {
-    decay.settle();
+    decay.cancel_or_wait();
     departing_chunks out;
     for_each([&](kept_chunks& each) { each.drop_down_to(0, out); });
     for (kept_chunks* each = first; each != nullptr;) delete std::exchange(each, each->next);

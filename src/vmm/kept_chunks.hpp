@@ -14,12 +14,13 @@
 #include <optional>
 #include <utility>
 
-#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/chunk_cache_statistics.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/descriptors.hpp"
 
 namespace hipvmm::detail {
 
-/// Where a kept chunk of a device stands: by what it is, then in the order of creation.
+/// Sort key of a device's kept chunks: by properties, then in the order of creation.
 struct kept_position {
   handle_type shareable;
   std::size_t bytes;
@@ -34,26 +35,26 @@ struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_ba
   std::chrono::steady_clock::time_point since;  // when it was recycled
 };
 
-/// How much a chunk_cache keeps of each device, and for how long. Whoever lowers a bound drops
-/// afterwards what exceeds it.
+/// How much a chunk_cache keeps of each device, and for how long. Code that lowers a bound must
+/// then drop what exceeds it.
 struct kept_bounds {
   using duration = std::chrono::steady_clock::duration;
 
   std::atomic<std::size_t> bytes;
-  std::atomic<duration> age;  // duration::max(): for ever
+  std::atomic<duration> age;  // duration::max(): without limit
 
-  /// Most bytes that may be kept now.
+  /// The most bytes that may be kept now.
   [[nodiscard]] std::size_t byte_limit() const noexcept {
     return age.load() > duration::zero() ? bytes.load() : 0;
   }
-  /// How long a chunk is kept; nothing when for ever.
+  /// How long a chunk is kept; empty without a limit.
   [[nodiscard]] std::optional<duration> longest() const noexcept {
     const duration now = age.load();
     return now == duration::max() ? std::nullopt : std::optional{now};
   }
 };
 
-/// Chunks on their way back to the driver: released when it dies, which must be outside the lock.
+/// Chunks to be released to the driver. The destructor releases them and must run outside the lock.
 class departing_chunks {
  public:
   departing_chunks() = default;
@@ -66,49 +67,50 @@ class departing_chunks {
   boost::intrusive::list<kept_chunk> chunks_;
 };
 
-/// Kept chunks may spend half of the process's descriptors, if they cost any; the other half is for
-/// chunks in use and for the program's own files, which fail less gracefully. Where those need more
-/// than half, kept chunks leave about a quarter free. Each device has an equal share, so that none
-/// pushes out what another holds.
+/// The descriptors that kept chunks may use, if they cost any: half of the process's descriptors.
+/// - The other half is for chunks in use and for the program's own files, which fail less
+///   gracefully.
+/// - Where those need more than half, kept chunks leave about a quarter free.
+/// - Each device has an equal share: none evicts what another holds.
 struct descriptor_budget {
   std::size_t devices;
   std::size_t limit = descriptor_limit();
   std::size_t share = limit / 2 / devices;
 
-  /// What one device may keep where `others` are open that its kept chunks do not cost.
+  /// The share of one device where `others` descriptors are open that its kept chunks do not cost.
   [[nodiscard]] std::size_t share_beside(std::size_t others) const noexcept {
     const std::size_t most_open = limit - limit / 4;
     return std::min(share, (most_open - std::min(most_open, others)) / devices);
   }
-  // Counting costs a system call for each descriptor, so few chunks are kept without.
+  // Counting costs a system call for each descriptor: few chunks are kept without counting.
   [[nodiscard]] std::size_t first_count() const noexcept { return share / 4; }
   [[nodiscard]] std::size_t uncounted() const noexcept { return share / 16; }
 };
 
-/// What a chunk_cache holds of one device. What follows the mutex is guarded by it; what precedes
-/// it never changes, and stands apart so that threads of other devices can pass by without waiting
-/// for it.
+/// What a chunk_cache holds of one device. The mutex guards the members after it. The members
+/// before it never change. They are on another cache line: threads of other devices can read them
+/// without waiting for the lock.
 struct kept_chunks {
   kept_chunks(device_ref owner, kept_chunks* following) noexcept : device{owner}, next{following} {}
 
-  /// A chunk of these properties, or null.
+  /// Takes out a chunk of these properties; null where none is kept.
   std::unique_ptr<kept_chunk> take(std::size_t bytes, handle_type shareable);
   enum class outcome {
     dropped,
     kept,
-    kept_uncounted,  ///< what is held now may cost more descriptors than the budget has
+    kept_uncounted,  ///< chunks held now may cost more descriptors than the budget has
   };
   outcome keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
                const descriptor_budget& budget, departing_chunks& out);
-  /// Counts the process's descriptors, and drops what exceeds the device's share if half are open.
+  /// Counts the process's descriptors. Drops what exceeds the device's share if half are open.
   void drop_unless_harmless(const descriptor_budget& budget, departing_chunks& out);
-  /// Drops what exceeds `bytes_to_keep`, those kept longest first; returns its bytes.
+  /// Drops what exceeds `bytes_to_keep`, the chunks kept longest first. Returns the bytes dropped.
   std::size_t drop_down_to(std::size_t bytes_to_keep, departing_chunks& out);
-  /// Drops at most `most` chunks that were recycled before `limit`, oldest first; returns its
-  /// bytes.
+  /// Drops at most `most` chunks that were recycled before `limit`, oldest first. Returns the bytes
+  /// dropped.
   std::size_t drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
                            departing_chunks& out);
-  /// When the chunk was recycled that has been kept longest; nothing when none is kept.
+  /// When the chunk kept longest was recycled; empty when none is kept.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> oldest() const;
   void count(std::size_t chunk_cache_statistics::*what);
 
@@ -129,9 +131,9 @@ struct kept_chunks {
   void drop(kept_chunk& kept, departing_chunks& out);
 
   boost::intrusive::set<kept_chunk, boost::intrusive::key_of_value<position_of>> chunks_;
-  boost::intrusive::list<kept_chunk> ages_;  // those recycled first go first
-  std::size_t share_ = 0;                    // of the budget, when it was last looked at
-  std::size_t harmless_ = 0;                 // so many chunks are known not to spend it
+  boost::intrusive::list<kept_chunk> ages_;  // the first recycled first
+  std::size_t share_ = 0;                    // of the budget, when it was last computed
+  std::size_t harmless_ = 0;                 // this many chunks are known not to use it up
 };
 
 }  // namespace hipvmm::detail

@@ -13,33 +13,28 @@
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
+
 namespace {
 
-/// Whether something is mapped at `address` that nobody has a right to yet, as after a map.
-bool is_freshly_mapped(const void* address, device_ref owner) {
+bool has_no_right(const void* address, device_ref device) {
   try {
-    return get_access(address, owner) == access_right::none;
+    return get_access(address, device) == access_right::none;
   } catch (const hip_error& error) {
     if (error.code() != hipErrorInvalidValue) throw;
     return false;
   }
 }
 
-/// Throws what hipMemMap should have returned unless it has mapped. Nothing is unmapped then: up to
-/// ROCm 6.4 that ends the process where nothing is mapped.
-void verify(const void* address, device_ref owner) {
-  bool mapped = false;
-  try {
-    mapped = is_freshly_mapped(address, owner);
-  } catch (const hip_error&) {
-    // A failure that says nothing about the mapping. Should it stay, so does what may be mapped:
-    // that costs memory, where unmapping could cost the process.
-    mapped = is_freshly_mapped(address, owner);
-  }
-  if (!mapped) detail::check(hipErrorInvalidValue, "hipMemMap");
-}
-
 }  // namespace
+
+bool detail::is_freshly_mapped(const void* address, device_ref owner) {
+  try {
+    return has_no_right(address, owner);
+  } catch (const hip_error&) {
+    // A failure that says nothing about the mapping.
+    return has_no_right(address, owner);
+  }
+}
 
 mapping::mapping(const address_reservation& reservation, std::size_t offset,
                  const physical_chunk& chunk, map_answer answer) {
@@ -53,7 +48,10 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
   detail::check(detail::timed(detail::memory_call::map,
                               [&] { return hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0); }),
                 "hipMemMap");
-  if (answer == map_answer::verified) verify(address, chunk.device());
+  // Nothing is unmapped where it has not: up to ROCm 6.4 that ends the process. Where HIP does not
+  // answer what may be mapped stays: that costs memory.
+  if (answer == map_answer::verified && !detail::is_freshly_mapped(address, chunk.device()))
+    detail::check(hipErrorInvalidValue, "hipMemMap");
   address_ = address;
   bytes_ = chunk.bytes();
 }

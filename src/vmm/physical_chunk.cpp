@@ -9,7 +9,8 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
-#include "core/log.hpp"
+#include "core/logger.hpp"
+#include "runtime/check_resources.hpp"
 
 namespace hipvmm {
 

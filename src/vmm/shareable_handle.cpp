@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/vmm/capability.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
-#include "vmm/import_form.hpp"
+#include "runtime/check_resources.hpp"
+#include "vmm/shareable_handle.hpp"
 
 namespace hipvmm {
 
@@ -75,13 +75,5 @@ physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
 }
 
 }  // namespace detail
-
-physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {
-  // The trait and not quirk::import_by_pointer, which is in force only where sharing was seen to
-  // work: a runtime that takes pointers crashes on a value.
-  const bool by_value = capability_of(device).has(trait::imports_by_value);
-  return detail::import_chunk_as(
-      by_value ? detail::import_form::value : detail::import_form::pointer, handle, device);
-}
 
 }  // namespace hipvmm

@@ -3,10 +3,16 @@
 
 #include <cstddef>
 
+#include <hipvmm/runtime/device.hpp>
+
 namespace hipvmm::detail {
 
-/// Undoes all mappings in [address, address + bytes) by one call of hipMemUnmap. Their owners must
-/// release() them then. For probes: some releases lose the addresses (ROCm/ROCR-Runtime#285).
+/// Unmaps all mappings in [address, address + bytes) by one call of hipMemUnmap. Their owners must
+/// call release() then. For probes: some releases lose the addresses (ROCm/ROCR-Runtime#285).
 void unmap_range(void* address, std::size_t bytes);
+
+/// Returns whether `address` is mapped and nobody has a right to it yet, as directly after a map.
+/// Throws: hip_error where HIP does not answer, nor on a second query.
+[[nodiscard]] bool is_freshly_mapped(const void* address, device_ref owner);
 
 }  // namespace hipvmm::detail

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Nothing installed names the folders it was built in: check_installed.sh PREFIX BUILD SOURCE.
+# Nothing installed names the folders it was built in: check_installed.sh PREFIX BUILD SOURCE
+# [CONFIG_FILE].
 set -euo pipefail
 prefix=$1
 build=$2
 source=$3
+config=${4:-hipvmmConfig.cmake}
 
-[[ -n $(find "$prefix" -name hipvmmConfig.cmake) ]] || {
-  echo "$prefix holds no hipvmmConfig.cmake: nothing was installed" >&2
+[[ -n $(find "$prefix" -name "$config") ]] || {
+  echo "$prefix holds no $config: nothing was installed" >&2
   exit 1
 }
 for folder in "$build" "$source" "$(dirname "$prefix")/staging"; do

@@ -24,7 +24,7 @@ struct row {
 };
 
 constexpr grow_ahead_policy policy(std::size_t watermark, std::size_t budget) {
-  return {ahead::mapped, watermark, budget};
+  return {prefetch_level::mapped, watermark, budget};
 }
 
 TEST_CASE("ahead_target: raises what is unused to the budget once it is below the watermark") {

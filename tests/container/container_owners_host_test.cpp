@@ -3,8 +3,8 @@
 
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/mr/hip_resource.hpp>
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include "support/devices.hpp"
 
 namespace hipvmm::test {

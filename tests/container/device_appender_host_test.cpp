@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include <hipvmm/core/event.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "container/host_kernel.hpp"
 #include "support/devices.hpp"

@@ -101,7 +101,7 @@ TEST_CASE("device_appender: commit refuses a vector that was changed during the 
   SUBCASE("by an element more") { subject.vector.push_back(numbered<value>(1), subject.stream); }
   SUBCASE("by an element less") { subject.vector.pop_back(); }
   SUBCASE("by giving memory back") {
-    subject.vector.shrink_to_fit(subject.stream, straddling_chunk::replace);
+    subject.vector.shrink_to_fit(subject.stream, tail_chunk::replace);
   }
   SUBCASE("by moving its elements away") {
     const growable_device_vector<value> taken = std::move(subject.vector);

@@ -9,9 +9,9 @@
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/mr/hip_resource.hpp>
-#include <hipvmm/mr/vmm_pool_resource.hpp>
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"

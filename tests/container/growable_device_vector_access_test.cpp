@@ -90,7 +90,7 @@ TEST_CASE("growable_device_vector: one on another device grows, shrinks and keep
   vector.append(series<value>(0, 1'000'000), stream);
   const value* const data = vector.data();
   vector.resize(600'000, stream);
-  vector.shrink_to_fit(stream, straddling_chunk::replace);
+  vector.shrink_to_fit(stream, tail_chunk::replace);
   vector.resize(700'000, numbered<value>(5), stream);
   std::vector<value> expected = series<value>(0, 600'000);
   expected.resize(700'000, numbered<value>(5));

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include "core/background_task.hpp"
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
@@ -31,10 +31,10 @@ using device_vector = growable_device_vector<granule_element>;
 using value = element<12>;
 
 constexpr device_ref peer{1};
-constexpr ahead both_ways[] = {ahead::created, ahead::mapped};
+constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
 
 /// Eight granules ahead, once fewer than four are.
-growth_options options(ahead how) {
+growth_options options(prefetch_level how) {
   growth_options result;
   result.max_bytes = 512 * MiB;
   result.step_limit = 0;
@@ -49,7 +49,7 @@ physical_chunk leave_free(std::size_t granules) {
 }
 
 TEST_CASE("growable_device_vector: growth that finds its chunk mapped makes no HIP call") {
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   vector.resize_uninitialized(1);
   wait_for_background_tasks();
   const held_worker held;
@@ -61,7 +61,7 @@ TEST_CASE("growable_device_vector: growth that finds its chunk mapped makes no H
 }
 
 TEST_CASE("growable_device_vector: what is ready is used before memory runs out") {
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     device_vector vector{first_device, options(how)};
     vector.resize_uninitialized(1);
     wait_for_background_tasks();
@@ -78,7 +78,7 @@ TEST_CASE("growable_device_vector: what is ready is used before memory runs out"
 }
 
 TEST_CASE("growable_device_vector: what was ordered and has no room is not made by growth") {
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   const held_worker held;
   vector.resize_uninitialized(1);
   const physical_chunk rest = leave_free(7);
@@ -90,7 +90,7 @@ TEST_CASE("growable_device_vector: what was ordered and has no room is not made 
 }
 
 TEST_CASE("growable_device_vector: a preparation that fails is no growth's failure") {
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   const physical_chunk rest = leave_free(5);
   vector.resize_uninitialized(2);
   wait_for_background_tasks();
@@ -115,7 +115,7 @@ TEST_CASE("growable_device_vector: a preparation that fails is no growth's failu
 TEST_CASE("growable_device_vector: memory made ahead goes back with the vector") {
   drain_retired_memory();
   const hipvmm_host_counters before = live_objects();
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     device_vector waited{first_device, options(how)};
     waited.resize_uninitialized(3);
     wait_for_background_tasks();
@@ -124,7 +124,7 @@ TEST_CASE("growable_device_vector: memory made ahead goes back with the vector")
   }
   {
     const held_worker held;
-    device_vector queued{first_device, options(ahead::mapped)};
+    device_vector queued{first_device, options(prefetch_level::mapped)};
     queued.resize_uninitialized(3);
   }
   drain_retired_memory();
@@ -134,7 +134,7 @@ TEST_CASE("growable_device_vector: memory made ahead goes back with the vector")
 TEST_CASE("growable_device_vector: memory made ahead does not disturb a capture") {
   HIPVMM_SKIP_UNDER(no_virtual_memory);
   const stream stream;
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   {
     const held_worker held;
     vector.resize_uninitialized(1);
@@ -155,7 +155,7 @@ struct subject {
   growable_device_vector<value> vector;
   const value* const data = vector.data();
 
-  explicit subject(ahead how) : vector{first_device, options(how)} {
+  explicit subject(prefetch_level how) : vector{first_device, options(how)} {
     vector.grant(peer, access_right::read);
     vector.append(series<value>(0, old_size), stream);
     stream.synchronize();
@@ -173,7 +173,7 @@ struct subject {
 template <typename Operation>
 void sweep(const char* name, Operation operation) {
   { const held_worker started; }
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     fault_sweep{name, after_failure::capacity}.run(
         [how] { return std::make_unique<subject>(how); },
         [&](std::unique_ptr<subject>& subject) {
@@ -254,7 +254,7 @@ TEST_CASE("growable_device_vector: the vectors of many threads grow ahead") {
 
 /// Grows while the process exits, when the worker has ended.
 struct late_grower {
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   ~late_grower() {
     try {
       vector.resize_uninitialized(1);
@@ -270,7 +270,8 @@ TEST_CASE("child: ends while memory is made ahead" * doctest::skip()) {
   static late_grower late;
   static std::vector<device_vector> ending;
   for (int index = 0; index < 8; ++index)
-    ending.emplace_back(first_device, options(index % 2 == 0 ? ahead::mapped : ahead::created));
+    ending.emplace_back(first_device,
+                        options(index % 2 == 0 ? prefetch_level::mapped : prefetch_level::created));
   const call_counter creations{"hipMemCreate"};
   for (device_vector& vector : ending) vector.resize_uninitialized(1);
   // One more than these growths' own: the worker is in it, for the call takes 20 ms.

@@ -23,10 +23,10 @@ using granule_element = element<2 * MiB>;
 using device_vector = growable_device_vector<granule_element>;
 using value = element<12>;
 
-constexpr ahead both_ways[] = {ahead::created, ahead::mapped};
+constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
 
 /// Sixteen granules ahead, once fewer than eight are.
-growth_options options(ahead how) {
+growth_options options(prefetch_level how) {
   growth_options result;
   result.max_bytes = 512 * MiB;
   result.step_limit = 0;
@@ -44,7 +44,7 @@ TEST_CASE("growable_device_vector: without grow_ahead nothing is made ahead") {
 }
 
 TEST_CASE("growable_device_vector: growth has the next chunk made and the next growth takes it") {
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     device_vector vector{first_device, options(how)};
     wait_for_background_tasks();
     CHECK(vector.statistics().ahead_bytes == 0);
@@ -77,7 +77,7 @@ TEST_CASE("growable_device_vector: growth has the next chunk made and the next g
 
 TEST_CASE("growable_device_vector: elements in memory made ahead are as any others") {
   const stream stream;
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     growable_device_vector<value> vector{first_device, options(how)};
     const auto* const data = vector.data();
     const std::vector<value> block = series<value>(0, 100'000);
@@ -94,7 +94,7 @@ TEST_CASE("growable_device_vector: elements in memory made ahead are as any othe
 }
 
 TEST_CASE("growable_device_vector: a growth beyond what is ready makes the rest") {
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     device_vector vector{first_device, options(how)};
     vector.resize_uninitialized(4);
     wait_for_background_tasks();
@@ -107,7 +107,7 @@ TEST_CASE("growable_device_vector: a growth beyond what is ready makes the rest"
 }
 
 TEST_CASE("growable_device_vector: growth itself makes the chunk that no one has begun") {
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   const held_worker held;
   vector.resize_uninitialized(4);
   CHECK(vector.capacity() == 4);
@@ -123,7 +123,7 @@ TEST_CASE("growable_device_vector: growth itself makes the chunk that no one has
 }
 
 TEST_CASE("growable_device_vector: reserve takes what is ready and has nothing made") {
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   vector.reserve(4);
   wait_for_background_tasks();
   CHECK(vector.capacity() == 4);
@@ -138,7 +138,7 @@ TEST_CASE("growable_device_vector: reserve takes what is ready and has nothing m
 }
 
 TEST_CASE("growable_device_vector: nothing is made ahead of an empty vector") {
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   vector.resize_uninitialized(0);
   vector.reserve(1);
   vector.resize_uninitialized(0);
@@ -147,7 +147,7 @@ TEST_CASE("growable_device_vector: nothing is made ahead of an empty vector") {
 }
 
 TEST_CASE("growable_device_vector: nothing is made ahead past the maximum") {
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     growth_options small = options(how);
     small.max_bytes = 20 * MiB;
     device_vector vector{first_device, small};
@@ -166,7 +166,7 @@ TEST_CASE("growable_device_vector: nothing is made ahead past the maximum") {
 
 TEST_CASE("growable_device_vector: growth past the maximum takes what is ready along") {
   const stream stream;
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     growth_options small = options(how);
     small.max_bytes = 20 * MiB;
     growable_device_vector<value> vector{first_device, small};
@@ -184,7 +184,7 @@ TEST_CASE("growable_device_vector: growth past the maximum takes what is ready a
 
 TEST_CASE("growable_device_vector: shrink_to_fit gives back what is ready, too") {
   const stream stream;
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   vector.resize_uninitialized(4);
   wait_for_background_tasks();
   CHECK(vector.statistics().ahead_bytes == 32 * MiB);
@@ -196,7 +196,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit gives back what is ready, too")
 
 TEST_CASE("growable_device_vector: a clone has the policy and not the memory") {
   const stream stream;
-  device_vector vector{first_device, options(ahead::mapped)};
+  device_vector vector{first_device, options(prefetch_level::mapped)};
   vector.resize(4, stream);
   wait_for_background_tasks();
   device_vector copied = vector.clone(stream);
@@ -210,7 +210,7 @@ TEST_CASE("growable_device_vector: a clone has the policy and not the memory") {
 
 TEST_CASE("growable_device_vector: moves, swaps and destruction take preparations along") {
   const stream stream;
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     growable_device_vector<value> first{first_device, options(how)};
     growable_device_vector<value> second{first_device, options(how)};
     {
@@ -240,7 +240,7 @@ TEST_CASE("growable_device_vector: moves, swaps and destruction take preparation
 
 TEST_CASE("growable_device_vector: a peer may use memory made ahead of its grant, or behind it") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "peer of the first device");
-  for (const ahead how : both_ways) {
+  for (const prefetch_level how : both_ways) {
     device_vector vector{first_device, options(how)};
     vector.resize_uninitialized(4);
     wait_for_background_tasks();
@@ -259,7 +259,7 @@ TEST_CASE("growable_device_vector: a peer may use memory made ahead of its grant
 }
 
 TEST_CASE("growable_device_vector: a watermark above its budget is refused") {
-  growth_options wrong = options(ahead::mapped);
+  growth_options wrong = options(prefetch_level::mapped);
   wrong.grow_ahead.watermark_bytes = wrong.grow_ahead.budget_bytes + 1;
   CHECK_THROWS_AS((device_vector{first_device, wrong}), std::invalid_argument);
 }

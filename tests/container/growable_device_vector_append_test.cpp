@@ -7,8 +7,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/vmm/capability.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/fallback.hpp"

@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
@@ -124,7 +124,7 @@ TEST_CASE("growable_device_vector on hipMalloc: shrinking moves to less only whe
   vector.resize(300'000, stream);
   vector.shrink_to_fit(stream);
   CHECK(vector.capacity() >= 2'000'000);
-  vector.shrink_to_fit(stream, straddling_chunk::replace);
+  vector.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(vector.capacity() * sizeof(value) == 4 * MiB);
   CHECK(vector.copy_to_host(stream) == series<value>(0, 300'000));
   CHECK(vector.statistics().base_moves == 1);
@@ -154,7 +154,7 @@ TEST_CASE("growable_device_vector on hipMalloc: a pointer for life takes all mem
   CHECK(vector.capacity() == vector.max_size());
   vector.resize(vector.max_size(), stream);
   vector.resize(10, stream);
-  vector.shrink_to_fit(stream, straddling_chunk::replace);
+  vector.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(vector.data() == data);
   CHECK_THROWS_AS(vector.reserve(vector.max_size() + 1), std::length_error);
   CHECK(vector.copy_to_host(stream) == series<value>(0, 10));

@@ -163,10 +163,10 @@ TEST_CASE("growable_device_vector: set_element that fails changes nothing") {
 }
 
 TEST_CASE("growable_device_vector: shrink_to_fit that fails keeps every element") {
-  for (const auto straddling : {straddling_chunk::keep, straddling_chunk::replace}) {
+  for (const auto tail : {tail_chunk::keep, tail_chunk::replace}) {
     sweep("shrink_to_fit", series<value>(0, old_size), [&](device_vector& v, stream_ref stream) {
       v.reserve(500'000);
-      v.shrink_to_fit(stream, straddling);
+      v.shrink_to_fit(stream, tail);
     });
   }
 }

@@ -5,12 +5,12 @@
 
 #include <string>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/capability.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include <hipvmm/vmm/retirement.hpp>
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
@@ -108,7 +108,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit gives physical memory back" *
   device_vector vector;
   vector.resize_uninitialized(100);
   vector.resize_uninitialized(7);
-  vector.shrink_to_fit(stream, straddling_chunk::replace);
+  vector.shrink_to_fit(stream, tail_chunk::replace);
   chunk_cache::shared().trim();
   CHECK(hipvmm_host_device_bytes(0) == before + 7 * 2 * MiB);
 }

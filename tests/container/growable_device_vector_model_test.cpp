@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/core/stream_pool.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream_pool.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/random_seed.hpp"
@@ -91,8 +91,8 @@ class twins {
         vector_.assign(count, value, stream);
         return model_.assign(count, value);
       case 11:
-        return vector_.shrink_to_fit(
-            stream, count % 2 == 0 ? straddling_chunk::keep : straddling_chunk::replace);
+        return vector_.shrink_to_fit(stream,
+                                     count % 2 == 0 ? tail_chunk::keep : tail_chunk::replace);
       case 12: {
         growable_device_vector<T> copied = vector_.clone(stream);
         swap(vector_, copied);
@@ -135,7 +135,7 @@ TEST_CASE(
 }
 
 TEST_CASE("growable_device_vector: random calls with memory made ahead agree with std::vector") {
-  for (const ahead how : {ahead::created, ahead::mapped}) {
+  for (const prefetch_level how : {prefetch_level::created, prefetch_level::mapped}) {
     for (const std::size_t max_bytes : {std::size_t{0}, granule()}) {
       growth_options options;
       options.max_bytes = max_bytes;

@@ -6,8 +6,8 @@
 #include <memory>
 #include <thread>
 
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/retirement.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
@@ -95,8 +95,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit that replaces a chunk waits for
           needs_virtual_memory) {
   vector_in_use subject;
   subject.vector->resize_uninitialized(10);
-  subject.check_waits(
-      [&] { subject.vector->shrink_to_fit(subject.stream, straddling_chunk::replace); });
+  subject.check_waits([&] { subject.vector->shrink_to_fit(subject.stream, tail_chunk::replace); });
   CHECK(subject.vector->capacity() * sizeof(value) == 2 * MiB);
 }
 

@@ -13,7 +13,7 @@ namespace {
 using value = element<8>;
 using device_vector = growable_device_vector<value>;
 
-constexpr auto replace = straddling_chunk::replace;
+constexpr auto replace = tail_chunk::replace;
 
 // 64 MiB in one chunk.
 struct large_vector {

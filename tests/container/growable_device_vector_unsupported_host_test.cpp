@@ -19,7 +19,7 @@ TEST_CASE("without virtual memory: growable_device_vector that must not do witho
     return;
   }
   growth_options options;
-  options.chunks.fallback = without_vmm::refuse;
+  options.fallback = without_vmm::refuse;
   CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
                        doctest::Contains("hipDeviceAttributeVirtualMemoryManagementSupported is 0"),
                        unsupported);

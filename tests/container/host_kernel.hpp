@@ -7,7 +7,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::test {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
 

@@ -61,32 +61,32 @@ TEST_CASE("background_task: request_now runs what was put off, request does not"
   CHECK(runs == 2);
 }
 
-TEST_CASE("background_task: settling before it began takes it back") {
+TEST_CASE("background_task: cancel_or_wait before it began takes it back") {
   bool ran = false;
   background_task task{[&] { ran = true; }};
   {
     const held_worker held;
     REQUIRE(task.submit());
-    task.settle();
+    task.cancel_or_wait();
     CHECK_FALSE(task.pending());
   }
   detail::wait_for_background_tasks();
   CHECK_FALSE(ran);
 }
 
-TEST_CASE("background_task: settling after it began waits for its end") {
+TEST_CASE("background_task: cancel_or_wait after it began waits for its end") {
   std::promise<void> begun;
-  std::atomic<bool> settling{false};
+  std::atomic<bool> cancelling{false};
   bool ended = false;
   background_task task{[&] {
     begun.set_value();
-    while (!settling) std::this_thread::yield();
+    while (!cancelling) std::this_thread::yield();
     ended = true;
   }};
   REQUIRE(task.submit());
   begun.get_future().wait();
-  settling = true;
-  task.settle();
+  cancelling = true;
+  task.cancel_or_wait();
   CHECK(ended);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("background_task: tasks run in the order they were submitted") {
       tasks.emplace_back([&order, index] { order.push_back(index); });
       REQUIRE(tasks.back().submit());
     }
-    std::next(tasks.begin(), 7)->settle();
+    std::next(tasks.begin(), 7)->cancel_or_wait();
   }
   detail::wait_for_background_tasks();
   CHECK(order ==
@@ -125,7 +125,7 @@ TEST_CASE("background_task: what is requested while it runs runs once more") {
 }
 
 TEST_CASE(
-    "background_task: one that wants to run again lets others go first, until it is settled") {
+    "background_task: one that wants to run again lets others go first, until it is cancelled") {
   using namespace std::chrono_literals;
   std::vector<int> order;
   std::atomic<int> runs{0};
@@ -150,32 +150,32 @@ TEST_CASE(
   repeated = &endless;
   REQUIRE(endless.request());
   while (runs != 4) std::this_thread::yield();
-  endless.settle();
+  endless.cancel_or_wait();
   CHECK_FALSE(endless.pending());
   CHECK(runs == 4);
 }
 
-TEST_CASE("background_task: settling a running one ends it, though it asked to run again") {
+TEST_CASE("background_task: cancel_or_wait a running one ends it, though it asked to run again") {
   using namespace std::chrono_literals;
-  // Whether settle() waits already when the body ends is up to the machine: mostly it does.
+  // Whether cancel_or_wait() waits already when the body ends is up to the machine: mostly it does.
   for (int round = 0; round < 20; ++round) {
     std::promise<void> begun;
-    std::atomic<bool> settling{false};
+    std::atomic<bool> cancelling{false};
     background_task* self = nullptr;
     int runs = 0;
     background_task task{[&] {
       ++runs;
       self->run_again_in(1h);
       begun.set_value();
-      settling.wait(false);
+      cancelling.wait(false);
       for (int turn = 0; turn < 1000; ++turn) std::this_thread::yield();
     }};
     self = &task;
     REQUIRE(task.submit());
     begun.get_future().wait();
-    settling = true;
-    settling.notify_all();
-    task.settle();
+    cancelling = true;
+    cancelling.notify_all();
+    task.cancel_or_wait();
     CHECK_FALSE(task.pending());
     CHECK(runs == 1);
   }
@@ -194,7 +194,7 @@ TEST_CASE("background_task: of two times to run again the earlier one counts") {
   self = &task;
   REQUIRE(task.submit());
   CHECK(again.get_future().wait_for(20s) == std::future_status::ready);
-  task.settle();
+  task.cancel_or_wait();
 }
 
 TEST_CASE("background_task: one that is due later does not hold the others up") {
@@ -214,9 +214,9 @@ TEST_CASE("background_task: one that is due later does not hold the others up") 
     background_task task{[&] { ran.set_value(); }};
     REQUIRE(task.submit());
     CHECK(ran.get_future().wait_for(20s) == std::future_status::ready);
-    task.settle();
+    task.cancel_or_wait();
   }
-  late.settle();
+  late.cancel_or_wait();
 }
 
 TEST_CASE("background_task: ends at once in a child of fork(), and does not run there") {
@@ -231,16 +231,16 @@ TEST_CASE("background_task: ends at once in a child of fork(), and does not run 
   begun.get_future().wait();
   REQUIRE(queued.submit());
   CHECK(succeeds_in_forked_child([&] {
-    running.settle();
-    queued.settle();
+    running.cancel_or_wait();
+    queued.cancel_or_wait();
     return !running.pending() && !queued.pending() && !running.submit();
   }));
   let_go.set_value();
-  running.settle();
-  queued.settle();
+  running.cancel_or_wait();
+  queued.cancel_or_wait();
 }
 
-TEST_CASE("background_task: many threads submit, settle and destroy their own") {
+TEST_CASE("background_task: many threads submit, cancel and destroy their own") {
   std::array<std::thread, 4> threads;
   std::atomic<int> wrong{0};
   for (std::thread& thread : threads)
@@ -251,7 +251,7 @@ TEST_CASE("background_task: many threads submit, settle and destroy their own") 
         if (!task.submit()) ++wrong;
         if (round % 3 == 0) std::this_thread::yield();
         if (round % 2 == 0) {
-          task.settle();
+          task.cancel_or_wait();
           if (runs > 1 || task.pending()) ++wrong;
         }
       }

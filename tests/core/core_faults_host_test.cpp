@@ -2,10 +2,10 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <hipvmm/core/device_allocation.hpp>
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/core/managed_memory.hpp>
-#include <hipvmm/core/stream_pool.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/managed_memory.hpp>
+#include <hipvmm/runtime/stream_pool.hpp>
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
 #include "support/fault_sweep.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "contract/owner_contract.hpp"
 
-#include <hipvmm/core/device_allocation.hpp>
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device_allocation.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 
 namespace hipvmm {
 namespace {

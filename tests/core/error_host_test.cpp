@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "core/check.hpp"
 #include "support/child_process.hpp"
 #include "support/host_provider.hpp"

@@ -12,10 +12,10 @@
 #include <regex>
 #include <string>
 
-#include <hipvmm/core/device.hpp>
-#include <hipvmm/mr/vmm_pool_resource.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "core/check.hpp"
-#include "core/log.hpp"
+#include "core/logger.hpp"
 #include "support/child_process.hpp"
 #include "support/temporary_folder.hpp"
 

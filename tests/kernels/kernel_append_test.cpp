@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <hipvmm/container/device_appender.hpp>
-#include <hipvmm/core/event.hpp>
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include "kernels/append_kernels.hpp"
 #include "kernels/kernels.hpp"
 #include "support/device_memory.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/event.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include "kernels/kernels.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "kernels/kernels.hpp"
 #include "provider_semantics/graph_fixtures.hpp"
 #include "support/device_memory.hpp"

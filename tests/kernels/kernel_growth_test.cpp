@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "kernels/kernels.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # One home per HIP function: check_homes.sh ROOT. Each function is called from one .cpp file of the
-# library, the one that src/provider/hip_surface.def and docs/reference/hip_surface.md name.
+# library, the one that providers/hip_surface.def and docs/reference/hip_surface.md name.
 source "$(dirname "$0")/common.sh"
 
-list=src/provider/hip_surface.def
+list=providers/hip_surface.def
 page=docs/reference/hip_surface.md
 
 declare -A home
@@ -24,7 +24,7 @@ surface_offered | sort --check=quiet || complain "$list: HIPVMM_HIP_OFFERED line
 # A function counts as called where its name stands before a parenthesis, or where the name of a
 # listed function stands at all, as in a call through a pointer.
 calls() {
-  mapfile -t files < <(cpp_files src | grep -v "^$root/src/provider/")
+  mapfile -t files < <(cpp_files src)
   code_of "${files[@]}" | awk -v listed="${!home[*]}" '
     BEGIN { count = split(listed, names, " "); for (i = 1; i <= count; i++) known[names[i]] = 1 }
     {

@@ -5,13 +5,15 @@ source "$(dirname "$0")/common.sh"
 
 declare -A may_include=(
   [core]="core"
-  [vmm]="core vmm"
-  [mr]="core vmm mr"
-  [ipc]="core vmm ipc"
-  [container]="core vmm mr container"
-  [c_api]="core vmm mr ipc container c_api"
-  [tool]="core vmm mr ipc container tool"
-  [adaptor]="core vmm mr ipc container adaptor"
+  [runtime]="core runtime"
+  [vmm]="core runtime vmm"
+  [capability]="core runtime vmm capability"
+  [region]="core runtime vmm capability region"
+  [mr]="core runtime vmm capability region mr"
+  [container]="core runtime vmm capability region mr container"
+  [tool]="core runtime vmm capability region mr container tool"
+  [compat]="core runtime vmm capability region mr container compat"
+  [testing]="core runtime mr testing"
 )
 
 # set_layer VARIABLE PATH: the layer a file of the root belongs to; provider/<name> for providers.
@@ -21,12 +23,13 @@ set_layer() {
   local path=${2#include/hipvmm/}
   path=${path#src/}
   case $path in
-    provider/*/*)
-      path=${path#provider/}
+    providers/*/*)
+      path=${path#providers/}
       result=provider/${path%%/*}
       ;;
+    providers/*) result=provider ;;
     */*) result=${path%%/*} ;;
-    hipvmm.hpp | hipvmm.h | vector.hpp | pool.hpp | version.hpp) result=$path ;;
+    hipvmm.hpp | vector.hpp | pool.hpp | version.hpp) result=$path ;;
     *) result= ;;
   esac
 }
@@ -49,7 +52,7 @@ is_system() {
 
 check_outside() {  # WHERE FILE LAYER HEADER
   local where=$1 file=$2 layer=$3 header=$4
-  if [[ $file == include/* && $layer != adaptor ]]; then
+  if [[ $file == include/* && $layer != compat ]]; then
     if is_vendor "$header"; then
       complain "$where: a public header includes the vendor header <$header>: forward-declare what \
 it needs and include it in src/"
@@ -62,7 +65,7 @@ library nor of hipvmm"
   case $header in
     hip/*) return ;;
     cuda*) [[ $layer == provider/cuda ]] && return ;;
-    # Others log by core/log.hpp.
+    # Others log by core/logger.hpp.
     spdlog/*) [[ $file == src/core/logger.cpp ]] && return ;;
     boost/stacktrace/*)
       [[ $layer == provider/host || $file == src/core/call_stack.cpp ]] && return
@@ -70,7 +73,7 @@ library nor of hipvmm"
     boost/*) [[ $layer != provider/* ]] && return ;;
     CLI/* | libfccp/* | nlohmann/*) [[ $layer == tool ]] && return ;;
   esac
-  if is_vendor "$header" && [[ $layer != adaptor ]]; then
+  if is_vendor "$header" && [[ $layer != compat ]]; then
     complain "$where: ${layer} may not include <$header>"
   elif ! is_vendor "$header" && ! is_system "$header"; then
     complain "$where: <$header> belongs to no known library: name it in tests/layering/\
@@ -83,15 +86,13 @@ check_inside() {  # WHERE FILE LAYER TARGET
   set_layer to "$target"
   if [[ $file == src/core/hip_compat.hpp ]]; then
     complain "$where: core/hip_compat.hpp includes nothing of hipvmm: providers use it too"
-  elif [[ $file == src/provider/* ]]; then
-    # What lies in provider/ itself is for all of them.
+  elif [[ $file == providers/* ]]; then
+    # What lies in providers/ itself is for all of them.
     [[ $to == provider || $to == "$layer" || $target == src/core/hip_compat.hpp ]] ||
       complain "$where: a provider is HIP and may not include $target of hipvmm"
   elif [[ $file == include/hipvmm/*.hpp && $file != include/hipvmm/*/* ]]; then
     [[ $target == include/* ]] || complain "$where: an entry header includes public headers only"
   elif [[ $to == version.hpp ]]; then
-    :
-  elif [[ $to == hipvmm.h && $layer == c_api ]]; then
     :
   elif [[ $layer == provider || -z ${may_include[$layer]:-} ]]; then
     [[ $target == include/hipvmm/provider/* && $file == include/hipvmm/provider/* ]] ||
@@ -101,14 +102,35 @@ check_inside() {  # WHERE FILE LAYER TARGET
   fi
 }
 
-mapfile -t files < <(cpp_files include src)
+# The old paths of headers that have moved, which name the new ones for one release.
+declare -A moved_to=()
+while IFS=: read -r path include; do
+  include=${include#*<}
+  moved_to[${path#"$root"/}]=${include%>*}
+done < <(grep -rl '^// Moved\. This path ends with ' "$root/include" | xargs -r grep '^#include')
+for file in "${!moved_to[@]}"; do
+  to=include/${moved_to[$file]}
+  [[ -f $root/$to && -z ${moved_to[$to]:-} ]] ||
+    complain "$file: names <${moved_to[$file]}>, which is no header that stays"
+  [[ $(grep -cv '^$' "$root/$file") == 4 ]] || complain "$file: a moved header holds its new name only"
+done
+
+mapfile -t files < <(cpp_files include src testing tests samples bench)
+while read -r file line header; do
+  to=include/${header:1:-1}
+  [[ -z ${moved_to[$to]:-} ]] ||
+    complain "$file:$line: $header has moved: include <${moved_to[$to]}>"
+done < <(includes_of "${files[@]}")
+
+mapfile -t files < <(cpp_files include src testing && provider_files)
 ((${#files[@]} > 0)) || complain "$root holds no C++ file in include/ or src/"
 for path in "${files[@]}"; do
   file=${path#"$root"/}
+  [[ -z ${moved_to[$file]:-} ]] || continue
   set_layer layer "$file"
   [[ $file == include/* && $file != include/hipvmm/* ]] && layer=
   case $layer in
-    provider/* | provider | hipvmm.hpp | hipvmm.h | vector.hpp | pool.hpp | version.hpp) ;;
+    provider/* | provider | hipvmm.hpp | vector.hpp | pool.hpp | version.hpp) ;;
     *) [[ -n $layer && -n ${may_include[$layer]:-} ]] ||
       complain "$file: its folder is no layer: move it, or add the layer to docs/design/architecture.md \
 and tests/layering/check_includes.sh" ;;
@@ -116,6 +138,7 @@ and tests/layering/check_includes.sh" ;;
 done
 
 while read -r file line header; do
+  [[ -z ${moved_to[$file]:-} ]] || continue
   where=$file:$line
   set_layer layer "$file"
   name=${header:1:-1}
@@ -134,7 +157,7 @@ while read -r file line header; do
       if [[ $file == include/* ]]; then
         complain "$where: a public header includes $header: write <hipvmm/...>"
       elif [[ -z $target ]]; then
-        complain "$where: $header exists neither beside the file nor in src/"
+        complain "$where: $header exists neither beside the file nor in src/ or its provider"
       else
         check_inside "$where" "$file" "$layer" "$target"
       fi

@@ -18,17 +18,17 @@ hip_names() {
 compare() {  # LISTED FOUND FILE USED_OR_EXPORTED
   local name
   while read -r name; do
-    complain "$name is listed in src/provider/hip_surface.def but not $4 by ${3##*/}: drop the line"
+    complain "$name is listed in providers/hip_surface.def but not $4 by ${3##*/}: drop the line"
   done < <(comm -23 "$1" "$2")
   while read -r name; do
-    complain "$name is $4 by ${3##*/} but not listed in src/provider/hip_surface.def: add a line"
+    complain "$name is $4 by ${3##*/} but not listed in providers/hip_surface.def: add a line"
   done < <(comm -13 "$1" "$2")
 }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 surface_used | cut -d' ' -f1 | sort >"$work/used"
-[[ -s $work/used ]] || complain "src/provider/hip_surface.def lists no function"
+[[ -s $work/used ]] || complain "providers/hip_surface.def lists no function"
 
 dynamic=()
 [[ $library == *.a ]] || dynamic=(--dynamic)

@@ -13,9 +13,9 @@ left_out=("$@")
 is_excused() {
   local folder
   case $1 in
-    "src/provider/$provider/"*) return 1 ;;
-    src/provider/*/*) return 0 ;;
-    tests/provider/* | tests/*_host_test.cpp) [[ $provider != host ]] && return 0 ;;
+    "providers/$provider/"*) return 1 ;;
+    providers/*/*) return 0 ;;
+    tests/*_host_test.cpp) [[ $provider != host ]] && return 0 ;;
     tests/consumer/*) return 0 ;;  # a project of its own, built by the consumer tests
   esac
   for folder in "${left_out[@]}"; do
@@ -34,7 +34,7 @@ while IFS= read -r file; do
 done < <(sed -n 's|^ *"file": "\(.*\)",\{0,1\}$|\1|p' "$compile_commands")
 ((${#is_compiled[@]} > 0)) || complain "$compile_commands lists no source"
 
-mapfile -t files < <(cpp_files src tests samples bench)
+mapfile -t files < <(cpp_files src testing tests samples bench providers/host/tests && provider_files)
 while read -r file _ header; do
   [[ $header == '"'* ]] || continue
   resolve target "$file" "${header:1:-1}" src tests
@@ -52,10 +52,10 @@ for path in "${files[@]}"; do
 done
 
 # For tests, and what other public headers are made of.
-not_in_umbrella='hipvmm/(mr/resource_contract|container/(append_slots|growable_storage))\.hpp'
+not_in_umbrella='hipvmm/(container/(append_slots|growable_storage))\.hpp'
 umbrella=$(includes_of "$root/include/hipvmm/hipvmm.hpp" | sed 's/.*<\(.*\)>$/\1/' | sort)
-public=$(cpp_files include | sed "s|^$root/include/||" |
-  grep -Ev '^hipvmm/(hipvmm\.hpp$|hipvmm\.h$|vector\.hpp$|pool\.hpp$|provider/|adaptor/)' |
+public=$(cpp_files include | xargs grep -L '^// Moved\. ' | sed "s|^$root/include/||" |
+  grep -Ev '^hipvmm/(hipvmm\.hpp$|hipvmm\.h$|vector\.hpp$|pool\.hpp$|provider/|compat/|testing/)' |
   grep -Evx "$not_in_umbrella" | sort)
 difference=$(diff <(echo "$public") <(echo "$umbrella")) ||
   complain "include/hipvmm/hipvmm.hpp does not include exactly the headers for programs (< missing, > too many):

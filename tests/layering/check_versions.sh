@@ -5,7 +5,7 @@
 source "$(dirname "$0")/common.sh"
 home=src/core/hip_compat.hpp
 
-mapfile -t files < <(cpp_files include src tests samples bench)
+mapfile -t files < <(cpp_files include src tests samples bench providers/host/tests && provider_files)
 found=0
 while IFS=: read -r file line _; do
   found=$((found + 1))

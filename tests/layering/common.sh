@@ -31,6 +31,12 @@ cpp_files() {
   done | sort
 }
 
+# provider_files: the C++ files of the providers, without their tests. The stand-in for ROCr is a
+# project of its own.
+provider_files() {
+  cpp_files providers | grep -v "^$root/providers/\(.*/tests\|amd/rocr_stand_in\)/" || true
+}
+
 # pages: the Markdown pages, in the root and beside what they describe.
 pages() {
   local folder
@@ -52,19 +58,21 @@ includes_of() {
 }
 
 # resolve VARIABLE FILE NAME FOLDER...: the file of the root that a quoted include in FILE names,
-# beside it or in one of the folders; nothing when there is none.
+# beside it, in one of the folders, in its provider's own folder, or as providers/...; nothing when
+# there is none.
 resolve() {
   local -n found=$1
-  local file=$2 name=$3 folder
+  local file=$2 name=$3 folder house=
   shift 3
-  for folder in "${file%/*}" "$@"; do
-    found=$folder/$name
+  [[ $file != providers/*/* ]] || { house=${file#providers/} && house=providers/${house%%/*}; }
+  for folder in "${file%/*}" "$@" ${house:+"$house"} ""; do
+    found=${folder:+$folder/}$name
     [[ ! -f $root/$found ]] || return 0
   done
   found=
 }
 
-surface=$root/src/provider/hip_surface.def
+surface=$root/providers/hip_surface.def
 
 # surface_used: "function home" of every function the library calls.
 surface_used() {

@@ -16,17 +16,20 @@ die() {
 
 rm -rf "$tree"
 mkdir -p "$tree"
-for part in "$original"/{include,src,tests,samples,bench,providers,docs,*.md}; do
+for part in "$original"/{include,src,testing,tests,samples,bench,providers,docs,*.md}; do
   [[ ! -e $part ]] || cp -r "$part" "$tree/"
 done
 trap 'rm -rf "$tree"' EXIT
-surface=$tree/src/provider/hip_surface.def
+surface=$tree/providers/hip_surface.def
 page=$tree/docs/reference/hip_surface.md
 
 # Each check with its arguments on the copy.
 includes() { bash "$checks/check_includes.sh" "$tree"; }
+circles() { bash "$checks/check_circles.sh" "$tree"; }
+host_layout() { bash "$checks/check_host_layout.sh" "$tree"; }
 homes() { bash "$checks/check_homes.sh" "$tree"; }
 header() { bash "$checks/check_headers.sh" "$tree" "$COMPILER" c++17 "$1"; }
+words() { bash "$checks/check_words.sh" "$tree"; }
 versions() { bash "$checks/check_versions.sh" "$tree"; }
 sizes() { bash "$checks/check_sizes.sh" "$tree"; }
 quotes() { bash "$checks/check_quotes.sh" "$tree"; }
@@ -58,8 +61,8 @@ append() { printf '%s\n' "$2" >>"$tree/$1"; }
 
 case $breakage in
   upward_include)
-    append src/core/bytes.cpp '#include <hipvmm/vmm/region.hpp>'
-    rejects 'core may not include vmm' includes
+    append src/core/bytes.cpp '#include <hipvmm/region/region.hpp>'
+    rejects 'core may not include region' includes
     ;;
   upward_internal_include)
     mkdir -p "$tree/src/vmm" && touch "$tree/src/vmm/inner.hpp"
@@ -83,51 +86,88 @@ case $breakage in
     rejects '<spdlog/logger.h> belongs to no known library' includes
     ;;
   version_asked_elsewhere)
-    append src/vmm/region.cpp '#if HIP_VERSION_MAJOR >= 6
+    append src/region/region.cpp '#if HIP_VERSION_MAJOR >= 6
 #endif'
-    rejects 'src/vmm/region.cpp:' versions
+    rejects 'src/region/region.cpp:' versions
+    ;;
+  word_given_up)
+    append src/core/bytes.cpp '// Settles what is open.
+void settle();'
+    rejects 'src/core/bytes.cpp:123:void settle();: a word that was given up' words
+    ;;
+  circle_of_units)
+    append src/core/bytes.cpp '#include <hipvmm/runtime/stream.hpp>'
+    rejects 'units include each other:' circles
+    ;;
+  circle_of_folders)
+    append src/core/bytes.cpp '#include "mr/address_table.hpp"'
+    rejects 'folders include each other:' circles
+    ;;
+  misplaced_member)
+    append src/core/bytes.cpp 'void stream::elsewhere() {}'
+    rejects 'src/core/bytes.cpp:122: defines a member of stream, which runtime/stream declares' circles
+    ;;
+  moved_header_used)
+    append samples/grow_in_place.cpp '#include <hipvmm/vmm/region.hpp>'
+    rejects '<hipvmm/vmm/region.hpp> has moved: include <hipvmm/region/region.hpp>' includes
+    ;;
+  moved_header_with_more)
+    append include/hipvmm/vmm/region.hpp '#include <hipvmm/vmm/access.hpp>'
+    rejects 'include/hipvmm/vmm/region.hpp: a moved header holds its new name only' includes
     ;;
   unknown_folder)
     mkdir -p "$tree/src/helpers" && touch "$tree/src/helpers/helper.cpp"
     rejects 'src/helpers/helper.cpp: its folder is no layer' includes
     ;;
   provider_includes_library)
-    mkdir -p "$tree/src/provider/host"
-    append src/provider/host/extra.cpp '#include <hipvmm/core/error.hpp>'
+    mkdir -p "$tree/providers/host"
+    append providers/host/extra.cpp '#include <hipvmm/core/error.hpp>'
     rejects 'a provider is HIP and may not include include/hipvmm/core/error.hpp' includes
     ;;
   provider_includes_other_provider)
-    append src/provider/cuda/extra.cpp '#include "provider/host/failure.hpp"'
-    rejects 'a provider is HIP and may not include src/provider/host/failure.hpp' includes
+    append providers/cuda/extra.cpp '#include "providers/host/base/failure.hpp"'
+    rejects 'a provider is HIP and may not include providers/host/base/failure.hpp' includes
+    ;;
+  host_folder_upward)
+    append providers/host/memory/transfer.hpp '#include "stream/operation.hpp"'
+    rejects 'memory/ may not include stream/' host_layout
+    ;;
+  host_circle)
+    append providers/host/memory/address.hpp '#include "memory/transfer.hpp"'
+    rejects 'these include each other in a circle: memory/address' host_layout
+    ;;
+  host_folder_full)
+    touch "$tree"/providers/host/api/more_{1..26}.cpp
+    rejects 'providers/host/api has 5' host_layout
     ;;
   shared_by_providers_includes_one)
-    append src/provider/failure.hpp '#include "provider/host/failure.hpp"'
-    rejects 'a provider is HIP and may not include src/provider/host/failure.hpp' includes
+    append providers/failure.hpp '#include "providers/host/base/failure.hpp"'
+    rejects 'a provider is HIP and may not include providers/host/base/failure.hpp' includes
     ;;
   compat_includes_library)
     append src/core/hip_compat.hpp '#include <hipvmm/core/bytes.hpp>'
     rejects 'core/hip_compat.hpp includes nothing of hipvmm' includes
     ;;
   second_home)
-    append src/vmm/region.cpp 'void again(void* p) { static_cast<void>(hipMemUnmap(p, 1)); }'
-    rejects 'hipMemUnmap is called from src/vmm/mapping.cpp and from src/vmm/region.cpp' homes
+    append src/region/region.cpp 'void again(void* p) { static_cast<void>(hipMemUnmap(p, 1)); }'
+    rejects 'hipMemUnmap is called from src/region/region.cpp and from src/vmm/mapping.cpp' homes
     ;;
   call_in_header)
     append src/core/check.hpp 'inline void again(void* p) { static_cast<void>(hipFree(p)); }'
     rejects 'src/core/check.hpp calls hipFree: a header has no home' homes
     ;;
   unlisted_call)
-    append src/vmm/region.cpp 'void fresh() { static_cast<void>(hipDeviceReset()); }'
-    rejects 'src/vmm/region.cpp calls hipDeviceReset, which src/provider/hip_surface.def does not' homes
+    append src/region/region.cpp 'void fresh() { static_cast<void>(hipDeviceReset()); }'
+    rejects 'src/region/region.cpp calls hipDeviceReset, which providers/hip_surface.def does not' homes
     ;;
   name_in_prose)
-    append src/vmm/region.cpp '// hipMemUnmap(address) is not called here
+    append src/region/region.cpp '// hipMemUnmap(address) is not called here
 /* nor is hipMemUnmap(address)
    hipMemUnmap(address) here */ static const char* const text = "hipMemUnmap(\"here\") " R"(hipMemUnmap())";'
     accepts homes
     ;;
   wrong_home_in_docs)
-    sed -i 's#`vmm/mapping.cpp`#`vmm/region.cpp`#' "$page"
+    sed -i 's#`vmm/mapping.cpp`#`region/region.cpp`#' "$page"
     rejects 'differ in used functions and their homes' homes
     ;;
   unsorted_surface)
@@ -155,24 +195,24 @@ case $breakage in
     rejects 'hipvmm.hpp does not include exactly the headers for programs' targets
     ;;
   test_part_in_umbrella)
-    append include/hipvmm/hipvmm.hpp '#include <hipvmm/mr/resource_contract.hpp>'
-    rejects '> hipvmm/mr/resource_contract.hpp' targets
+    append include/hipvmm/hipvmm.hpp '#include <hipvmm/testing/resource_contract.hpp>'
+    rejects '> hipvmm/testing/resource_contract.hpp' targets
     ;;
   entry_header_in_layer)
     append include/hipvmm/core/bytes.hpp '#include <hipvmm/pool.hpp>'
     rejects 'core may not include pool.hpp' includes
     ;;
   symbol_not_used)
-    append src/provider/hip_surface.def 'HIPVMM_HIP_USED(hipDeviceReset, core/device.cpp)'
-    rejects 'hipDeviceReset is listed in src/provider/hip_surface.def but not used' symbols
+    append providers/hip_surface.def 'HIPVMM_HIP_USED(hipDeviceReset, runtime/device.cpp)'
+    rejects 'hipDeviceReset is listed in providers/hip_surface.def but not used' symbols
     ;;
   symbol_not_listed)
     sed -i '/(hipMemCreate,/d' "$surface"
     rejects 'hipMemCreate is used by' symbols
     ;;
   symbol_not_exported)
-    append src/provider/hip_surface.def 'HIPVMM_HIP_OFFERED(hipDeviceReset)'
-    rejects 'hipDeviceReset is listed in src/provider/hip_surface.def but not exported' symbols
+    append providers/hip_surface.def 'HIPVMM_HIP_OFFERED(hipDeviceReset)'
+    rejects 'hipDeviceReset is listed in providers/hip_surface.def but not exported' symbols
     ;;
   file_too_long)
     yes '//' | head -n 501 >"$tree/src/core/long.cpp" || true
@@ -205,8 +245,8 @@ case $breakage in
     rejects 'is above 100 KB: pack it' results
     ;;
   stale_mutant)
-    sed -i 's/index % streams_/index + 0 % streams_/' "$tree/src/core/stream_pool.cpp"
-    rejects 'mutant core_stream_pool_wraps: its old lines occur 0 times in src/core/stream_pool.cpp' \
+    sed -i 's/index % streams_/index + 0 % streams_/' "$tree/src/runtime/stream_pool.cpp"
+    rejects 'mutant core_stream_pool_wraps: its old lines occur 0 times in src/runtime/stream_pool.cpp' \
       mutants
     ;;
   mutant_of_no_case)

@@ -4,7 +4,7 @@
 # A list, tests/mutation/*.mutants, is plain text. Each mutant is
 #
 #   === id
-#   file: src/vmm/region.cpp          the file that is changed
+#   file: src/region/region.cpp          the file that is changed
 #   kill: test_vmm region: trim*      the program that must fail, and a doctest filter of its cases,
 #                                     where ? stands for a comma in a name
 #   with: NAME=value...               optional: environment, such as a profile of the host provider

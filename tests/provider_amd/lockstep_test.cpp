@@ -12,7 +12,8 @@
 #include <numeric>
 #include <string>
 
-#include "provider/model/sequence.hpp"
+#include "providers/host/tests/model/sequence.hpp"
+#include "providers/host/tests/model/stream_sequence.hpp"
 #include "stand_in.hpp"
 #include "support/random_seed.hpp"
 
@@ -48,23 +49,54 @@ std::string text_of(const exclusion_counts& counts) {
   return text;
 }
 
+std::size_t calls_asked_for(std::size_t otherwise) {
+  const char* const asked = std::getenv("HIPVMM_MODEL_OPERATIONS");
+  return asked != nullptr ? std::strtoul(asked, nullptr, 10) : otherwise;
+}
+
+void set_machine() {
+  for (const std::string& each : stand_in_settings(device_count, "0-1,1-2")) {
+    const std::size_t split = each.find('=');
+    ::setenv(each.substr(0, split).c_str(), each.c_str() + split + 1, 1);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("lockstep: streams, events, pools and captures on random sequences") {
+  if (!is_on_stand_in()) {
+    MESSAGE("skipped: only on a stand-in for ROCr can streams be held");
+    return;
+  }
+  set_machine();
+  std::mt19937 seeds = seeded_generator();
+  const std::size_t asked_for = calls_asked_for(100'000);
+  std::size_t effects = 0;
+  std::size_t refusals = 0;
+  while (effects + refusals < asked_for) {
+    const stream_outcome ended =
+        run_stream_sequence(linked_profile(), static_cast<std::uint32_t>(seeds()), 4'000);
+    effects += ended.effects;
+    refusals += ended.refusals;
+    if (!ended.difference.empty())
+      FAIL("after ", effects + refusals, " calls:\n", ended.difference);
+  }
+  MESSAGE(effects, " calls had an effect and ", refusals, " were refused");
+  CHECK(effects > asked_for / 10);
+  CHECK(refusals > asked_for / 10);
+}
 
 TEST_CASE("lockstep: AMD's runtime and the model of its release agree on random sequences") {
   if (!is_on_stand_in()) {
     MESSAGE("skipped: only a stand-in for ROCr can be asked what faults on a GPU");
     return;
   }
-  for (const std::string& each : stand_in_settings(device_count, "0-1,1-2")) {
-    const std::size_t split = each.find('=');
-    ::setenv(each.substr(0, split).c_str(), each.c_str() + split + 1, 1);
-  }
+  set_machine();
   ::setenv("HIPVMM_ROCR_MEMORY", "64GiB", 1);
   std::mt19937 seeds = seeded_generator();
   const model_rules rules = rules_on_stand_in();
   const sequence_runner runner{large_machine, rules, provider_use::runtime};
-  const char* const asked = std::getenv("HIPVMM_MODEL_OPERATIONS");
-  const std::size_t asked_for = asked != nullptr ? std::strtoul(asked, nullptr, 10) : 100'000;
+  const std::size_t asked_for = calls_asked_for(100'000);
   std::size_t effects = 0;
   std::size_t refusals = 0;
   exclusion_counts left_out = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Asks the linked runtime every question of tests/provider/profile_*_rules.cpp and compares with
-// the column of its release. A question has a process of its own and ten seconds, so a crash and
-// a call that never returns are answers too. Where the runtime does not decide the answer
-// (decided_by), it is printed and not judged.
+// Asks the linked runtime every question of providers/host/tests/profile/profile_*_rules.cpp and
+// compares with the column of its release. A question has a process of its own and ten seconds, so
+// a crash and a call that never returns are answers too. Where the runtime does not decide the
+// answer (decided_by), it is printed and not judged.
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 #include <unistd.h>
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "provider/fixtures.hpp"
-#include "provider/profile_rules.hpp"
+#include "providers/host/tests/fixtures.hpp"
+#include "providers/host/tests/profile/profile_rules.hpp"
 #include "stand_in.hpp"
 
 using namespace hipvmm::test;
@@ -69,7 +69,8 @@ child_result ask_alone(const rule& asked) {
 std::size_t linked_column() {
   const std::string name = linked_profile();
   const auto found = std::find(profile_names.begin(), profile_names.end(), name);
-  INFO("the tables have no column ", name, ": add one to tests/provider/profile_rules.hpp");
+  INFO("the tables have no column ", name,
+       ": add one to providers/host/tests/profile/profile_rules.hpp");
   REQUIRE(found != profile_names.end());
   return static_cast<std::size_t>(found - profile_names.begin());
 }

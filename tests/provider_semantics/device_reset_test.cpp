@@ -31,7 +31,7 @@ void check_in_child(const char* name) {
 TEST_CASE("hipDeviceReset: memory from before is gone") { check_in_child(frees); }
 
 // Streams and events are gone as well, but their handles are CUDA's to follow:
-// docs/reference/providers.md.
+// providers/cuda/README.md.
 TEST_CASE("child: loses its memory in a reset" * doctest::skip()) {
   void* const before = allocate();
   REQUIRE(fill_and_wait(before, 1, 4096) == hipSuccess);

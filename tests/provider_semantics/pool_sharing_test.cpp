@@ -130,6 +130,7 @@ TEST_CASE("child: imports a pool and one of its blocks" * doctest::skip()) {
                 {hipSuccess, hipErrorInvalidValue}},
                {"an imported pool made current", [&] { return hipDeviceSetMemPool(0, pool); },
                 hipErrorInvalidValue}});
+  if (fresh != nullptr) CHECK(hipFree(fresh) == hipSuccess);
   CHECK(hipFree(block) == hipSuccess);
   CHECK(hipMemPoolDestroy(pool) == hipSuccess);
 }

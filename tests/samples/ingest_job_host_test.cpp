@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include <hipvmm/core/copy.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/copy.hpp>
 #include "ingest_job.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"

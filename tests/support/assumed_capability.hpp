@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
-#include <hipvmm/vmm/capability.hpp>
+#include <hipvmm/capability/capability.hpp>
 #include "support/devices.hpp"
 
 namespace hipvmm::test {
 
 /// While this lives, regions made on the first device take what `findings` say for true, such as
-/// "tail_access=no,settle_time=2ms", whatever a probe found.
+/// "tail_access=no,visibility_delay=2ms", whatever a probe found.
 class assumed_capability {
  public:
   explicit assumed_capability(const std::string& findings) {

@@ -6,7 +6,7 @@
 
 #include <future>
 
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::test {
 

@@ -9,9 +9,9 @@
 #include <string>
 
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/mr/callback_resource.hpp>
-#include <hipvmm/mr/hip_resource.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/resource/callback_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
 
 namespace hipvmm::test {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <hipvmm/core/copy.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::test {
 

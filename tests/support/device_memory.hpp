@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <new>
 
-#include <hipvmm/core/device.hpp>
+#include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm::test {
 

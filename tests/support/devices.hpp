@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <optional>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device.hpp>
-#include <hipvmm/vmm/capability.hpp>
+#include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm::test {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/retirement.hpp>
 #include "support/devices.hpp"
 
 namespace hipvmm::test {

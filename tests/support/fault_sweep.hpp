@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include "support/error_recorder.hpp"
 #include "support/host_provider.hpp"
 

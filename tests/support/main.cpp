@@ -10,10 +10,10 @@
 #include <string>
 #include <string_view>
 
-#include <hipvmm/core/device.hpp>
-#include <hipvmm/vmm/capability.hpp>
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/retirement.hpp>
 
 namespace {
 

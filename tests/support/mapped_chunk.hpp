@@ -3,9 +3,9 @@
 
 #include <thread>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/capability.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
@@ -21,7 +21,7 @@ struct mapped_chunk {
       : chunk{std::move(given)}, reservation{chunk.bytes()}, map{reservation, 0, chunk} {
     set_access(map.get(), map.bytes(), {chunk.device(), access_right::read_write});
     // What regions do for their users: nothing, but where new mappings are missed for a while.
-    std::this_thread::sleep_for(capability_of(chunk.device()).settle_time());
+    std::this_thread::sleep_for(capability_of(chunk.device()).visibility_delay());
   }
 };
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <hipvmm/core/stream.hpp>
-#include "core/stream_order.hpp"
+#include <hipvmm/runtime/stream.hpp>
+#include "runtime/stream_watch.hpp"
 
 namespace hipvmm::test {
 
@@ -18,17 +18,17 @@ class note_taker final : public detail::stream_watcher {
   note_taker() { detail::watch_streams(*this); }
   ~note_taker() override { detail::end_watch(*this); }
 
-  [[nodiscard]] detail::stream_point point_of(stream_ref stream, bool) override {
+  [[nodiscard]] detail::stream_point point_of(ihipStream_t* stream, bool) override {
     if (fails) throw std::runtime_error{"no point"};
     const std::uint64_t point = ++points;
     if (when_asked) std::exchange(when_asked, nullptr)();
-    return {stream.get(), point};
+    return {stream, point};
   }
-  void note_follows(stream_ref waiter, const detail::stream_point& point) override {
+  void add_dependency(ihipStream_t* waiter, const detail::stream_point& point) override {
     follows.emplace_back(waiter, point.count);
   }
   void note_passed(const detail::stream_point& point) override { passed.push_back(point.count); }
-  void note_end(stream_ref stream) override {
+  void note_end(ihipStream_t* stream) override {
     ended.push_back(stream);
     if (when_ended) when_ended(stream);
   }

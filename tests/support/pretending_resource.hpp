@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <optional>
 
-#include <hipvmm/core/device.hpp>
-#include <hipvmm/core/stream.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::test {
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/region.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include <hipvmm/mr/hip_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
 
 namespace hipvmm::test {
 

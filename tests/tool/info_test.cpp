@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <hipvmm/core/device.hpp>
-#include <hipvmm/vmm/capability.hpp>
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "tool/info_program.hpp"
 
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device_allocation.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 #include "support/host_provider.hpp"
-#include "tool/replay_job.hpp"
+#include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 
 namespace hipvmm::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Resources that are wrong on purpose: --check has to see each of them.
-#include "tool/replay_checker.hpp"
+#include "tool/replay/replay_checker.hpp"
 
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
@@ -16,10 +16,10 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/copy.hpp>
-#include <hipvmm/core/device_allocation.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 #include "support/host_provider.hpp"
-#include "tool/replay_job.hpp"
+#include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 
 namespace hipvmm::test {

@@ -9,7 +9,7 @@
 #include <hipvmm/core/error.hpp>
 #include "support/fault_sweep.hpp"
 #include "support/host_profile.hpp"
-#include "tool/replay_job.hpp"
+#include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 
 namespace hipvmm::test {

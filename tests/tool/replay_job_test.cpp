@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tool/replay_job.hpp"
+#include "tool/replay/replay_job.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tool/replay_report.hpp"
+#include "tool/replay/replay_report.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include "tool/replay_timeline.hpp"
+#include "tool/replay/replay_timeline.hpp"
 
 namespace hipvmm::test {
 namespace {

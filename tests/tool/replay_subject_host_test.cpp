@@ -4,9 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/stream.hpp>
-#include <hipvmm/mr/hip_resource.hpp>
-#include "tool/replay_subject.hpp"
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "tool/replay/replay_subject.hpp"
 #include "tool/replay_traces.hpp"
 
 namespace hipvmm::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tool/replay_trace.hpp"
+#include "tool/replay/replay_trace.hpp"
 
 #include <doctest/doctest.h>
 #include <zlib.h>

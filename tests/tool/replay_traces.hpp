@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include <hipvmm/core/device.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "support/program.hpp"
 #include "support/random_seed.hpp"
-#include "tool/replay_subject.hpp"
-#include "tool/replay_trace.hpp"
+#include "tool/replay/replay_subject.hpp"
+#include "tool/replay/replay_trace.hpp"
 
 namespace hipvmm::test {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The reports of hipvmm-info about records made by hand, so that every state of one is shown.
-#include "tool/text_report.hpp"
+#include "tool/info/text_report.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,9 +12,9 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include "tool/explanations.hpp"
-#include "tool/json_report.hpp"
-#include "vmm/capability_record.hpp"
+#include "capability/capability.hpp"
+#include "tool/info/explanations.hpp"
+#include "tool/info/json_report.hpp"
 
 namespace {
 
@@ -31,7 +31,7 @@ hipvmm::capability::record healthy() {
   record.recommended_granularity = 2 * hipvmm::MiB;
   record.descriptors_per_chunk = 0;
   record.costs = {1000, 10250, 2000, 22000, 15000, 3000, 1500};
-  record.subject = "a device of the test";
+  record.fingerprint = "a device of the test";
   record.origin = "probed now, HIPVMM_CAPABILITY=assume:tail_access=no applied";
   return record;
 }
@@ -117,11 +117,11 @@ TEST_CASE("text_report: work-arounds in force are told with their cause") {
   hipvmm::capability::record record = healthy();
   record.findings[static_cast<std::size_t>(trait::tail_access)] = finding::no;
   record.findings[static_cast<std::size_t>(trait::visible_at_once)] = finding::no;
-  record.settle_time = std::chrono::milliseconds{4};
+  record.visibility_delay = std::chrono::milliseconds{4};
   const std::string page = text(record, detail_level::explained);
   CAPTURE(page);
   CHECK(contains(page, "  path          vmm_with_quirks: "));
-  CHECK(contains(page, "  settle time   4000.0 us\n"));
+  CHECK(contains(page, "  seen after    4000.0 us\n"));
   CHECK(contains(page, "\n  access_from_base"));
   CHECK(contains(page, "Because tail_access is missing.\n"));
   CHECK(contains(page, "Because visible_at_once is missing.\n"));
@@ -176,7 +176,7 @@ TEST_CASE("json_report: tells the record as it is") {
   CHECK(told["reasons"]["host_access"]["finding"] == "unknown");
   CHECK(told["costs_ns"]["create"] == 10250);
   CHECK(told["origin"] == record.origin);
-  CHECK(told["subject"] == record.subject);
+  CHECK(told["fingerprint"] == record.fingerprint);
 }
 
 TEST_CASE("json_report: takes bytes that are no UTF-8") {

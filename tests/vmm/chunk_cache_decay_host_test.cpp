@@ -10,20 +10,20 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/device_allocation.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/core/stream.hpp>
-#include <hipvmm/vmm/region.hpp>
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "core/background_task.hpp"
+#include "region/retirement.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/held_worker.hpp"
 #include "support/host_provider.hpp"
 #include "support/region_contents.hpp"
 #include "support/shared_cache.hpp"
-#include "vmm/kept_memory.hpp"
-#include "vmm/retirement.hpp"
+#include "vmm/chunk_cache.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include <hipvmm/vmm/region.hpp>
-#include <hipvmm/vmm/retirement.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"

@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/vmm/capability.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/mapped_chunk.hpp"

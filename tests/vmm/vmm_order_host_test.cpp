@@ -8,10 +8,10 @@
 #include <string>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
-#include <hipvmm/vmm/region.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "support/child_process.hpp"
 #include "support/devices.hpp"

@@ -1,19 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <hipvmm/adaptor/hipmm.hpp>
-#include <hipvmm/adaptor/thrust.hpp>
-
-// hipMM's names of what Thrust needs; for files that include Thrust.
-namespace hipvmm::hipmm {
-
-using hipvmm::device_vector;
-using hipvmm::exec_policy;
-using hipvmm::exec_policy_nosync;
-
-namespace mr {
-
-using hipvmm::mr::thrust_allocator;
-
-}  // namespace mr
-}  // namespace hipvmm::hipmm
+// Moved. This path ends with 0.3.0.
+#include <hipvmm/compat/hipmm_thrust.hpp>

@@ -1,30 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-#include <memory_resource>
-
-#include <hipvmm/mr/memory_resource.hpp>
-
-namespace hipvmm::mr {
-
-/// A resource whose memory the host may use, for containers of the standard library: std::pmr
-/// allocations are its allocate_sync() and deallocate_sync(), so a container that deallocates while
-/// devices use the memory waits as the upstream does. Does not own the upstream, which outlives it.
-/// As thread-safe as the upstream. Differs from it in giving an address for no bytes.
-class std_pmr_adaptor : public std::pmr::memory_resource {
- public:
-  /// Throws: std::invalid_argument when `upstream` is nullptr, or not for the host.
-  explicit std_pmr_adaptor(mr::memory_resource* upstream);
-
-  [[nodiscard]] mr::memory_resource* get_upstream_resource() const noexcept { return upstream_; }
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) override;
-  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
-
-  mr::memory_resource* upstream_;
-};
-
-}  // namespace hipvmm::mr
+// Moved. This path ends with 0.3.0.
+#include <hipvmm/compat/std_pmr.hpp>

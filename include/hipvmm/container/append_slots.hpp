@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// How threads take slots from a counter, on the host, under nvcc and under hipcc. On devices the
-// lanes that are active together take theirs with one atomic. What runs there is made of the
-// compilers' builtins, so that no vendor's header has to come before this one. The macros mark the
-// functions that kernels and host code share; programs may use HIPVMM_HOST_DEVICE too.
+// Functions by which threads take slots from a counter, on the host, under nvcc and under hipcc.
+// - On devices the lanes that are active together take their slots with one atomic.
+// - Device code uses compiler builtins only, so that no vendor header must be included before this
+//   one.
+// - The macros mark the functions that kernels and host code share; programs may use
+//   HIPVMM_HOST_DEVICE too.
 
 #if defined(__CUDACC__)
 #define HIPVMM_DEVICE __device__
@@ -18,11 +20,11 @@
 
 namespace hipvmm {
 
-/// What a run of kernels has taken, in slots; all zero before it. In 64 bits single slots would
-/// take years to count.
+/// Slots taken by a run of kernels; all zero before it. With 64 bits, counting single slots to
+/// overflow would take years.
 struct append_counters {
-  unsigned long long taken;   ///< slots asked for, whether there was room or not
-  unsigned long long unused;  ///< slots at the end of the room, left by a block too long for them
+  unsigned long long taken;   ///< slots requested, whether there was room or not
+  unsigned long long unused;  ///< slots at the end, unused because a block was too long for them
 };
 
 namespace detail {
@@ -84,15 +86,15 @@ HIPVMM_DEVICE inline slot_count add(slot_count* counter, slot_count value) {
 
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
 
-/// Slots of one lane among those of the lanes that take with it.
+/// Slots of one lane, within the slots of all lanes that take together.
 struct share {
   slot_count before;
   slot_count all;
 };
 
-/// Takes slots for all active lanes: one atomic for each counter among them. `share_among(lanes)`
-/// tells the caller's share when these lanes take together. The lanes stay together throughout, so
-/// that it does not matter where a compiler lets them part and meet.
+/// Takes slots for all active lanes, with one atomic for each distinct counter.
+/// `share_among(lanes)` returns the caller's share when these lanes take together. The lanes stay
+/// converged throughout, so it does not matter where a compiler lets them diverge and reconverge.
 template <typename ShareAmong>
 HIPVMM_DEVICE slot_count take_together(slot_count* counter, lane_mask active,
                                        ShareAmong share_among) {
@@ -114,7 +116,7 @@ HIPVMM_DEVICE slot_count take_together(slot_count* counter, lane_mask active,
 
 #endif
 
-/// Takes one slot from the counter; gives its number.
+/// Takes one slot from the counter and returns its number.
 HIPVMM_HOST_DEVICE inline slot_count take_slot(slot_count* counter) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   return take_together(counter, active_lanes(), [](lane_mask lanes) {
@@ -125,7 +127,7 @@ HIPVMM_HOST_DEVICE inline slot_count take_slot(slot_count* counter) {
 #endif
 }
 
-/// Takes `count` slots in a row from the counter; gives the number of the first.
+/// Takes `count` consecutive slots from the counter and returns the number of the first.
 HIPVMM_HOST_DEVICE inline slot_count take_slots(slot_count* counter, slot_count count) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   const lane_mask active = active_lanes();

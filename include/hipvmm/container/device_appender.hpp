@@ -7,34 +7,37 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/append_slots.hpp>
 #include <hipvmm/container/device_appender_ref.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/copy.hpp>
-#include <hipvmm/vmm/capability.hpp>
+#include <hipvmm/runtime/copy.hpp>
 
 namespace hipvmm {
 
-/// What becomes of the elements that fitted when others did not.
+/// What happens to the elements that fitted when others did not.
 enum class on_overflow {
-  discard,  ///< they are dropped: the whole run is made again, for kernels that remember nothing
-  keep,     ///< they stay: kernels remember whose push was false, and append those alone next time
+  discard,  ///< dropped: the whole run is repeated, for kernels that remember nothing
+  keep,     ///< kept: kernels remember whose push returned false, and append only those next time
 };
 
-/// What device_appender::commit found; the sum is the number of slots that the run took.
+/// Result of device_appender::commit; the sum is the number of slots that the run took.
 struct append_result {
-  std::size_t appended;  ///< elements that the vector has got
-  std::size_t missed;    ///< elements that it has not, for which the kernel must be run again
+  std::size_t appended;  ///< elements added to the vector
+  std::size_t missed;    ///< elements not added, for which the kernel must run again
 };
 
-/// Lets kernels append to a growable_device_vector when nobody knows how many elements will come.
-/// From prepare to commit is a run, whose kernels, on the vector's device, take slots behind the
-/// last element; other kernels may go on using the elements before, also while the vector grows
-/// (where is_address_stable(); else growth waits for them and moves the elements).
-/// What a run appended is dense and in no order; it becomes visible with commit. Owns the counters,
-/// a chunk of the smallest size. The vector must outlive it, stay where it is, and be left alone
-/// during a run; commit finds most of the breaches. Same thread rules as std::vector; can neither
-/// be copied nor moved. docs/design/growth_design.md has an example.
+/// Lets kernels append an unknown number of elements to a growable_device_vector.
+/// - A run lasts from prepare to commit. Its kernels, on the vector's device, take slots behind the
+///   last element.
+/// - Other kernels may use the existing elements meanwhile, also while the vector grows (where
+///   is_address_stable(); otherwise growth waits for them and moves the elements).
+/// - The appended elements are dense and in no order; they become visible with commit.
+/// - It owns the counters, a chunk of the smallest size.
+/// - The vector must outlive it, must not be moved, and must not be changed during a run; commit
+///   detects most violations.
+/// - Same thread rules as std::vector; can neither be copied nor moved.
+/// docs/design/appending_from_kernels.md has an example.
 template <typename T>
 class device_appender {
  public:
@@ -46,14 +49,15 @@ class device_appender {
       : target_{target}, counters_{target.device(), one_granule(target.device())} {
     counters_.resize_uninitialized(1);
   }
-  /// Gives the counters back when all work on the device is done, for kernels of a run may still
-  /// count, and does not wait for that.
+  /// Releases the counters when all work on the device is done, because kernels of a run may still
+  /// count. Does not wait for that.
   ~device_appender() = default;
   device_appender(const device_appender&) = delete;
   device_appender& operator=(const device_appender&) = delete;
 
   /// Begins a run with room for `count` elements or more, growing as append does. The counters are
-  /// zero in the order of `stream`: kernels of other streams wait for an event behind this.
+  /// zeroed in the order of `stream`: kernels of other streams must wait for an event recorded
+  /// after this.
   /// Throws: std::logic_error when a run is open; as reserve; hip_error.
   [[nodiscard]] device_appender_ref<T> prepare(size_type count, stream_ref stream) {
     if (run_)
@@ -66,11 +70,11 @@ class device_appender {
     return {target_.end(), run_->room, counters_.data()};
   }
 
-  /// Ends the run, waiting for `stream`. The size grows by what was appended; where not everything
-  /// fitted, there is room for what was missed when this returns. Throws: hip_error; as reserve;
-  /// the run stays open then, and commit may be tried again; std::logic_error without a run, or
-  /// when the vector was changed during it. Pre: all kernels of the run are ordered before this
-  /// call in `stream`.
+  /// Ends the run and waits for `stream`. The size grows by the elements appended. Where not all
+  /// elements fitted, the vector has room for the missed ones on return.
+  /// Throws: hip_error; as reserve; the run stays open then, and commit may be tried again;
+  /// std::logic_error without a run, or when the vector was changed during it.
+  /// Pre: all kernels of the run are ordered before this call in `stream`.
   [[nodiscard]] append_result commit(stream_ref stream,
                                      on_overflow overflow = on_overflow::discard) {
     require_run();
@@ -85,8 +89,9 @@ class device_appender {
     return {appended, taken - appended};
   }
 
-  /// Ends the run, if there is one, without an element, for instance when a kernel could not be
-  /// launched. Pre: kernels of the run have finished, or precede the next prepare in its stream.
+  /// Ends the run, if there is one, without adding an element, for instance when a kernel could not
+  /// be launched.
+  /// Pre: kernels of the run have finished, or precede the next prepare in its stream.
   void discard() noexcept { run_.reset(); }
 
  private:
@@ -104,7 +109,7 @@ class device_appender {
     return result;
   }
 
-  // With slack, unlike reserve: one run may follow another as one append another.
+  // With slack, unlike reserve, because runs may follow one another as calls of append do.
   void make_room(size_type count) {
     const size_type size = target_.size();
     target_.resize_uninitialized(add_bytes(size, count));

@@ -8,12 +8,14 @@
 
 namespace hipvmm {
 
-/// What kernels append through: slots behind the last element of a vector, passed to kernels by
-/// value; device_appender::prepare gives it. Any number of threads may take slots at once; a call
-/// takes them with one atomic, on devices for all lanes that make it together. A slot that does not
-/// exist is counted and told by null or false: nothing is written out of bounds. Whoever gets a
-/// slot writes it, for it becomes an element. Works in host code too, where the host may touch
-/// the memory.
+/// Appends elements from kernels: takes slots behind the last element of a vector.
+/// - device_appender::prepare makes it; it is passed to kernels by value.
+/// - Any number of threads may take slots at once. A call takes them with one atomic, on devices
+///   for all lanes that make it together.
+/// - A slot beyond the end is counted and reported by null or false: nothing is written out of
+///   bounds.
+/// - A thread that gets a slot must write it, because it becomes an element.
+/// - Works in host code too, where the host may access the memory.
 template <typename T>
 class device_appender_ref {
   static_assert(std::is_trivially_copyable_v<T>,
@@ -23,36 +25,37 @@ class device_appender_ref {
   using value_type = T;
   using size_type = std::size_t;
 
-  /// `capacity` slots from `base` on. Pre: the counters are zero before the first is taken.
+  /// Refers to `capacity` slots from `base` on. Pre: the counters are zero before the first is
+  /// taken.
   HIPVMM_HOST_DEVICE constexpr device_appender_ref(T* base, size_type capacity,
                                                    append_counters* counters) noexcept
       : base_{base}, capacity_{capacity}, counters_{counters} {}
 
-  /// Takes a slot; null when none is left.
+  /// Takes a slot; returns null when none is left.
   [[nodiscard]] HIPVMM_HOST_DEVICE T* slot() const {
     const size_type first = detail::take_slot(&counters_->taken);
     return first < capacity_ ? base_ + first : nullptr;
   }
-  /// Takes `count` slots in a row; null when fewer are left, and nobody gets those. For 0 nothing
-  /// is taken or counted, and null has no meaning.
-  /// Pre: the counts of a run, with those that got null, add up to less than 2^64.
+  /// Takes `count` consecutive slots. Returns null when fewer are left; then no thread gets those.
+  /// For 0 nothing is taken or counted, and null has no meaning. Pre: the counts of a run, with
+  /// those that got null, add up to less than 2^64.
   [[nodiscard]] HIPVMM_HOST_DEVICE T* slots(size_type count) const {
     const size_type first = detail::take_slots(&counters_->taken, count);
     if (first < capacity_ && count <= capacity_ - first) return base_ + first;
-    // Blocks follow one another, so that only one of them can reach across the end.
+    // Blocks are consecutive, so only one of them can cross the end.
     if (first < capacity_) counters_->unused = capacity_ - first;
     return nullptr;
   }
 
-  /// Appends `value`; false when no slot was left.
+  /// Appends `value`; returns false when no slot was left.
   HIPVMM_HOST_DEVICE bool push(const T& value) const {
     T* const own = slot();
     if (own == nullptr) return false;
     *own = value;
     return true;
   }
-  /// Appends `count` values next to one another; false when fewer slots were left, and none is
-  /// appended. For 0 it is true. Pre: as slots.
+  /// Appends `count` values next to one another. Returns false, with none appended, when fewer
+  /// slots were left. Returns true for 0. Pre: as slots.
   HIPVMM_HOST_DEVICE bool push(const T* values, size_type count) const {
     T* const own = slots(count);
     if (own == nullptr) return count == 0;
@@ -62,7 +65,7 @@ class device_appender_ref {
 
   /// The first slot.
   [[nodiscard]] HIPVMM_HOST_DEVICE constexpr T* base() const noexcept { return base_; }
-  /// Slots that there are, taken or not.
+  /// All slots, taken or not.
   [[nodiscard]] HIPVMM_HOST_DEVICE constexpr size_type capacity() const noexcept {
     return capacity_;
   }

@@ -5,8 +5,8 @@
 
 namespace hipvmm {
 
-/// One value in memory of a resource, in stream order, as device_uvector, for what kernels count or
-/// reduce into. Empty only when moved from: its functions throw std::out_of_range then.
+/// One value in memory of a resource, in stream order, as device_uvector; kernels count or reduce
+/// into it. Empty only when moved from: then its functions throw std::out_of_range.
 template <typename T>
 class device_scalar {
  public:

@@ -7,8 +7,8 @@
 
 namespace hipvmm {
 
-/// Names `size` elements in device memory without owning them. Differs from std::span: elements
-/// cannot be touched on the host, so there is no operator[]; begin() and end() are device pointers.
+/// A view of `size` elements in device memory, which it does not own. Differs from std::span: the
+/// host cannot access elements, so there is no operator[]; begin() and end() are device pointers.
 template <typename T>
 class device_span {
  public:
@@ -20,7 +20,7 @@ class device_span {
 
   constexpr device_span() noexcept = default;
   constexpr device_span(T* data, size_type size) noexcept : data_{data}, size_{size} {}
-  /// A span of T reads as a span of const T.
+  /// Converts a span of T to a span of const T.
   template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
   // NOLINTNEXTLINE(google-explicit-constructor): as std::span
   constexpr device_span(device_span<U> other) noexcept : data_{other.data()}, size_{other.size()} {}

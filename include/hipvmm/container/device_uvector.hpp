@@ -11,14 +11,16 @@
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/copy.hpp>
+#include <hipvmm/runtime/copy.hpp>
 
 namespace hipvmm {
 
-/// Elements without initial values in memory of a resource, in stream order, as device_buffer.
-/// Differs from std::vector: elements are trivially copyable, touched from the host by copies only,
-/// and the capacity is what was asked for, so that growth copies each time. What grows often is
-/// better a growable_device_vector: it grows in place and keeps its address.
+/// A vector of uninitialised elements in memory of a resource, in stream order, as device_buffer.
+/// Differs from std::vector:
+/// - elements are trivially copyable, and the host accesses them by copies only;
+/// - the capacity is exactly what was requested, so each growth copies.
+/// For a vector that grows often use growable_device_vector: it grows in place and keeps its
+/// address.
 template <typename T>
 class device_uvector {
   static_assert(std::is_trivially_copyable_v<T>,
@@ -59,15 +61,15 @@ class device_uvector {
   /// The address of one element. Throws: std::out_of_range.
   [[nodiscard]] pointer element_ptr(size_type index) { return data() + checked(index); }
   [[nodiscard]] const_pointer element_ptr(size_type index) const { return data() + checked(index); }
-  /// Writes one element in the order of `stream`. `value` has been read when the call returns,
-  /// unless it lies in pinned memory and no capture is under way: then it must outlive the copy.
+  /// Writes one element in the order of `stream`. `value` has been read when the call returns.
+  /// Exception: it is in pinned memory and no capture is under way; then it must outlive the copy.
   /// Throws: std::out_of_range; hip_error.
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     fill_pattern_async(stream, element_ptr(index), &value, sizeof(T), 1);
   }
-  // As hipMM, whose copies read the value later.
+  // Deleted as in hipMM, whose copies read the value later.
   void set_element_async(size_type index, const T&& value, stream_ref stream) = delete;
-  /// Writes zero bytes into one element, in the order of `stream`. Throws: as set_element_async().
+  /// Sets one element to zero bytes, in the order of `stream`. Throws: as set_element_async().
   void set_element_to_zero_async(size_type index, stream_ref stream) {
     fill_async(stream, element_ptr(index), 0, sizeof(T));
   }
@@ -76,7 +78,7 @@ class device_uvector {
     set_element_async(index, value, stream);
     stream.synchronize();
   }
-  /// Reads one element, waiting for `stream`. Throws: std::out_of_range; hip_error.
+  /// Reads one element and waits for `stream`. Throws: std::out_of_range; hip_error.
   [[nodiscard]] T element(size_type index, stream_ref stream) const {
     room_for_one value;
     copy(stream, &value, element_ptr(index), sizeof(T));
@@ -97,7 +99,7 @@ class device_uvector {
   }
   /// As device_buffer::shrink_to_fit.
   void shrink_to_fit(stream_ref stream) { storage_.shrink_to_fit(stream); }
-  /// Gives up the memory; the vector is empty then and may be used again.
+  /// Releases the memory to the caller; the vector is then empty and may be used again.
   [[nodiscard]] device_buffer release() noexcept { return std::move(storage_); }
 
   [[nodiscard]] size_type size() const noexcept { return storage_.size() / sizeof(T); }

@@ -15,18 +15,19 @@
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/copy.hpp>
+#include <hipvmm/runtime/copy.hpp>
 
 namespace hipvmm {
 
-/// A vector in the memory of one device that grows in place: growth maps more memory behind what is
-/// there, so no element is copied, data() stays the same and kernels in flight go on. Differs from
-/// std::vector: elements are trivially copyable and touched in the order of a stream, never through
-/// references; data() changes only when max_size() is exceeded, and statistics().base_moves says
-/// so. On a device without usable virtual memory it copies instead: is_address_stable(), explain().
-/// Same thread rules as std::vector. Construction backs nothing. Strong guarantee but
-/// for assign of copies; when a call fails after its memory was added, capacity() may have grown,
-/// and past max_size() data() may have changed.
+/// A vector in the memory of one device that grows in place: growth maps more memory behind the
+/// elements, so no element is copied, data() stays the same and kernels in flight continue.
+/// - Differs from std::vector: elements are trivially copyable and accessed in the order of a
+///   stream, never through references.
+/// - data() changes only when max_size() is exceeded; statistics().base_moves counts the changes.
+/// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
+/// - Same thread rules as std::vector. Construction backs no memory.
+/// - Strong guarantee, except for assign of copies. When a call fails after memory was added,
+///   capacity() may have grown; past max_size() data() may have changed.
 template <typename T>
 class growable_device_vector {
   static_assert(std::is_trivially_copyable_v<T>,
@@ -46,15 +47,15 @@ class growable_device_vector {
 
   /// Reserves addresses on the current device. Throws: as the other constructor.
   growable_device_vector() : growable_device_vector{device_ref::current()} {}
-  /// Reserves addresses for `options.max_bytes`, or fewer when so many are not to be had.
+  /// Reserves addresses for `options.max_bytes`, or fewer when so many are not available.
   /// Throws: std::invalid_argument for a device that does not exist; out_of_memory when not even
-  /// one granule of addresses is to be had; unsupported without VMM where `options` need it.
+  /// one granule of addresses is available; unsupported without VMM where `options` need it.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : storage_{device, options} {}
-  /// Gives the memory back when all work that the devices with access have now is done, and does
-  /// not wait for that: drain_retired_memory() does. Pre: as region::retire for other devices.
-  /// Note: the wait behind it ends a stream capture under way on these devices with an error;
-  /// clear() and shrink_to_fit(stream) before avoid it.
+  /// Releases the memory when all work that the devices with access have now is done. Does not wait
+  /// for that; drain_retired_memory() does. Pre: as region::retire for other devices.
+  /// Note: the later wait ends a stream capture under way on these devices with an error; clear()
+  /// and shrink_to_fit(stream) before destruction avoid that.
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.
   growable_device_vector(growable_device_vector&& other) noexcept
@@ -100,8 +101,9 @@ class growable_device_vector {
   /// As growable_storage::explain.
   [[nodiscard]] std::string explain() const { return storage_.explain(); }
 
-  /// Backs at least `count` elements, without slack but for a chunk that growth_options::grow_ahead
-  /// ordered before, which is taken whole. Needs no stream and waits for nothing else.
+  /// Backs at least `count` elements, without slack. A chunk already requested by
+  /// growth_options::grow_ahead is used whole. Needs no stream, and waits for nothing but that
+  /// chunk.
   /// Throws: std::length_error when `count` elements exceed the address space, or max_size() where
   /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
   void reserve(size_type count) { storage_.reserve(checked_bytes(count)); }
@@ -125,8 +127,9 @@ class growable_device_vector {
     size_ = count;
   }
 
-  /// Appends `count` elements from host memory at `source`; pinned memory must stay as it is until
-  /// `stream` has passed. While `stream` is captured, each launch of the graph reads `source`.
+  /// Appends `count` elements from host memory at `source`. Pinned memory must not change until
+  /// `stream` has passed the copy. While `stream` is captured, each launch of the graph reads
+  /// `source`.
   /// Cost: at most one chunk. Throws: as reserve, hip_error.
   void append(const T* source, size_type count, stream_ref stream) {
     if (count == 0) return;
@@ -141,11 +144,12 @@ class growable_device_vector {
   void append(const Range& source, stream_ref stream) {
     append(std::data(source), std::size(source), stream);
   }
-  /// The elements have been read when the call returns, also while `stream` is captured.
+  /// Appends a list. The elements have been read when the call returns, also while `stream` is
+  /// captured.
   void append(std::initializer_list<T> source, stream_ref stream) {
     insert_at_end(source.size(), [&](T* end) { write_list(end, source, stream); });
   }
-  /// A device span goes to append_from_device.
+  /// Appends a device span by append_from_device.
   void append(device_span<const T> source, stream_ref stream) {
     append_from_device(source, stream);
   }
@@ -199,8 +203,9 @@ class growable_device_vector {
     write_list(data(), source, stream);
     size_ = source.size();
   }
-  /// Replaces the contents by `count` copies of `value`. Throws: as append; should HIP take some of
-  /// the copies and then refuse one, the old elements are partly overwritten and the size stays.
+  /// Replaces the contents by `count` copies of `value`. Throws: as append; when HIP accepts some
+  /// of the copies and then refuses one, the old elements are partly overwritten and the size
+  /// stays.
   void assign(size_type count, const T& value, stream_ref stream) {
     storage_.grow(checked_bytes(count));
     if (count != 0) fill_pattern_async(stream, data(), &value, sizeof(T), count);
@@ -209,16 +214,16 @@ class growable_device_vector {
 
   /// Makes the size zero; memory stays backed.
   void clear() noexcept { size_ = 0; }
-  /// Gives whole chunks behind the last element back when `stream` has passed this point, and does
-  /// not wait for that; addresses stay, but see growable_storage::shrink. `straddling` says whether
-  /// a chunk that holds elements and more is replaced by a smaller one, which waits for `stream`.
+  /// Releases whole chunks behind the last element when `stream` has passed this point. Does not
+  /// wait for that. Addresses stay, but see growable_storage::shrink. `tail` selects whether a
+  /// chunk that is only partly used is replaced by a smaller one; that waits for `stream`.
   /// Pre: all work that uses the elements is ordered before this call in `stream`.
   /// Throws: std::invalid_argument while `stream` is captured; hip_error. Note: as region::trim.
-  void shrink_to_fit(stream_ref stream, straddling_chunk straddling = straddling_chunk::keep) {
-    storage_.shrink(size_ * sizeof(T), stream, straddling);
+  void shrink_to_fit(stream_ref stream, tail_chunk tail = tail_chunk::keep) {
+    storage_.shrink(size_ * sizeof(T), stream, tail);
   }
 
-  /// Reads one element, waiting for `stream`. Throws: std::out_of_range, hip_error.
+  /// Reads one element and waits for `stream`. Throws: std::out_of_range, hip_error.
   [[nodiscard]] T element(size_type index, stream_ref stream) const {
     require_index(index, "element");
     storage_for_one value;
@@ -231,7 +236,8 @@ class growable_device_vector {
     fill_pattern_async(stream, data() + index, &value, sizeof(T), 1);
   }
 
-  /// All elements, read in the order of `stream`; waits for it. Throws: std::bad_alloc, hip_error.
+  /// Copies all elements to the host in the order of `stream` and waits for it.
+  /// Throws: std::bad_alloc, hip_error.
   [[nodiscard]] std::vector<T> copy_to_host(stream_ref stream) const {
     std::vector<T> result(size_);
     copy_to_host(result.data(), size_, stream);
@@ -243,7 +249,8 @@ class growable_device_vector {
     if (count > size_) throw std::out_of_range{range_message("copy_to_host", count)};
     if (count != 0) copy(stream, destination, data(), count * sizeof(T));
   }
-  /// A vector of the same device, options, rights and contents, copied in the order of `stream`.
+  /// Makes a vector of the same device, options, rights and contents, copied in the order of
+  /// `stream`.
   /// Throws: as reserve, hip_error.
   [[nodiscard]] growable_device_vector clone(stream_ref stream) const {
     growable_device_vector result{storage_.empty_copy()};
@@ -253,13 +260,13 @@ class growable_device_vector {
     return result;
   }
 
-  /// Lets another device use the elements, those there now and those to come.
+  /// Grants another device access to the elements, present and future.
   /// Throws: unsupported when it cannot reach this device's memory; std::invalid_argument;
   /// hip_error.
   void grant(device_ref device, access_right right = access_right::read_write) {
     storage_.grant(device, right);
   }
-  /// Takes the right back. Pre: no work of `device` in flight uses the elements.
+  /// Revokes the access of `device`. Pre: no work of `device` in flight uses the elements.
   void revoke(device_ref device) { storage_.grant(device, access_right::none); }
   [[nodiscard]] access_right access(device_ref device) const noexcept {
     return storage_.access(device);
@@ -293,13 +300,13 @@ class growable_device_vector {
                                   " elements is null"};
   }
 
-  // A list ends with the statement, before a captured copy would read it.
+  // A list is destroyed at the end of the statement, before a captured copy would read it.
   static void write_list(T* at, std::initializer_list<T> source, stream_ref stream) {
     if (source.size() != 0)
       fill_pattern_async(stream, at, source.begin(), source.size() * sizeof(T), 1);
   }
 
-  /// Grows by `count`, lets `write` submit their contents, and only then changes the size.
+  /// Grows by `count`, calls `write` to submit their contents, and only then changes the size.
   template <typename Write>
   void insert_at_end(size_type count, Write write) {
     const size_type size = add_bytes(size_, count);

@@ -2,136 +2,149 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/stream.hpp>
-#include <hipvmm/vmm/region.hpp>
+#include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
 
 namespace hipvmm {
+
+namespace detail {
+class storage_memory;
+}  // namespace detail
 
 /// What a growable vector does when it needs more than it reserved at construction.
 enum class past_max_size {
   move,    ///< map the chunks into a larger reservation: data() may change, no byte is copied
-  refuse,  ///< throw std::length_error: data() is the same for life, on hipMalloc from the first
-           ///< growth on, which takes all of growth_options::max_bytes, to be named then
+  refuse,  ///< throw std::length_error: data() never changes; on hipMalloc from the first growth
+           ///< on, which allocates all of growth_options::max_bytes, which must be set then
 };
 
-/// Memory that a background thread makes ready before a growable vector needs it, so that growth
-/// costs its caller about a microsecond. It belongs to the vector, beside capacity(), until growth
-/// takes it, shrink_to_fit gives it back or the vector dies. One chunk at a time.
+/// Settings for chunks that a background thread prepares before a growable vector needs them, so
+/// that growth costs its caller about a microsecond. Prepared memory belongs to the vector, in
+/// addition to capacity(), until growth uses it, shrink_to_fit releases it or the vector ends. One
+/// chunk is prepared at a time.
 struct grow_ahead_policy {
-  ahead prepare = ahead::off;
-  /// A growth that leaves fewer bytes than this unused has the next chunk made, unless one is ready
-  /// or on its way. Zero: half of the budget. At most the budget.
+  prefetch_level prepare = prefetch_level::off;
+  /// A growth that leaves fewer unused bytes than this starts the preparation of the next chunk,
+  /// unless one is ready or in preparation. Zero: half of the budget. At most the budget.
   std::size_t watermark_bytes = 0;
-  /// The chunk is made so large that this many bytes are unused then: should hold several of the
-  /// program's growth steps. Zero: an eighth of what is backed, at most growth_options::step_limit,
-  /// but no less than 256 MiB or a 64th of max_size(), whichever is less.
+  /// The size of a prepared chunk is chosen so that this many bytes are unused then. It should hold
+  /// several of the program's growth steps. Zero: an eighth of the bytes backed, at most
+  /// growth_options::step_limit, but no less than 256 MiB or a 64th of max_size(), whichever is
+  /// less.
   std::size_t budget_bytes = 0;
 };
 
 /// How a growable vector reserves and grows. The defaults suit most programs.
 struct growth_options {
-  /// Addresses to reserve in bytes. Zero: the total memory of the device, or 64/n of it while n >
-  /// 64 vectors are alive, so that thousands find addresses.
+  /// Addresses to reserve, in bytes. Zero: the total memory of the device, or 64/n of it while n >
+  /// 64 vectors are alive, so that thousands of vectors find addresses.
   std::size_t max_bytes = 0;
   past_max_size past_max = past_max_size::move;
-  /// Most bytes a growth step adds beyond what was asked for; below it a step adds an eighth of
-  /// what is backed. Zero makes every step exact. No limit while chunks cost file descriptors and
-  /// the process has used half of its own (quirk::larger_chunks). On hipMalloc a step adds half of
-  /// what is there whatever this says, unless it is zero.
+  /// Most bytes that a growth step adds beyond the request; below this limit a step adds an eighth
+  /// of the bytes backed.
+  /// - Zero makes every step exact.
+  /// - No limit applies while chunks cost file descriptors and the process has used half of its own
+  ///   (quirk::larger_chunks).
+  /// - On hipMalloc a step adds half of the bytes present whatever the limit, unless it is zero.
   std::size_t step_limit = GiB;
-  /// Every step is a multiple of this many bytes; zero: 2 MiB, or HIP's recommended granularity if
-  /// that is more. Less saves memory for many small vectors where the minimum is 4 KiB (ROCm), and
-  /// makes more chunks, each of which costs a file descriptor on ROCm 7.14.
+  /// Every step is a multiple of this many bytes. Zero: 2 MiB, or HIP's recommended granularity if
+  /// that is more. A smaller value saves memory for many small vectors where the minimum is 4 KiB
+  /// (ROCm), but makes more chunks, each of which costs a file descriptor on ROCm 7.14.
   std::size_t granule_bytes = 0;
-  /// What is made ready before it is needed; nothing by default.
+  /// Chunks to prepare before they are needed; none by default.
   grow_ahead_policy grow_ahead = {};
   /// Kind and source of the chunks.
   region_options chunks = {};
+  /// What to do where capability::path() is memory_path::fallback.
+  without_vmm fallback = without_vmm::use_hip_malloc;
 };
 
-/// What growth has done since construction.
+/// Statistics of growth since construction.
 struct growth_statistics {
   std::size_t growth_steps;    ///< times memory was added
   std::size_t base_moves;      ///< times data() changed: past max_size, on hipMalloc, by shrink()
   std::size_t chunks;          ///< chunks mapped now
-  std::size_t peak_bytes;      ///< most bytes backed at one time, during copies old and new
+  std::size_t peak_bytes;      ///< most bytes backed at one time, old and new during copies
   std::size_t ahead_bytes;     ///< bytes ready now beyond those backed
   std::size_t ahead_hits;      ///< growth steps that found all they needed ready
   std::size_t ahead_misses;    ///< growth steps that did not, though grow_ahead is on
-  std::size_t ahead_failures;  ///< preparations that came to nothing; the next step made its own
+  std::size_t ahead_failures;  ///< preparations that failed; the next step made its own
   std::size_t copied_bytes;    ///< bytes copied to new addresses: on hipMalloc only
 };
 
-/// Bytes to back so that `needed_bytes` fit: exact, or `committed_bytes` and one part in `share` of
-/// them, bounded by `step_limit`, whichever is more; in multiples of `granule` as far as
-/// `max_bytes` allows. Pre: committed_bytes < needed_bytes <= max_bytes.
+/// Returns the bytes to back so that `needed_bytes` fit: the larger of
+/// - the exact need, and
+/// - `committed_bytes` plus one part in `share` of them, bounded by `step_limit`.
+/// The result is a multiple of `granule` as far as `max_bytes` allows.
+/// Pre: committed_bytes < needed_bytes <= max_bytes.
 [[nodiscard]] std::size_t growth_target(std::size_t committed_bytes, std::size_t needed_bytes,
                                         std::size_t max_bytes, std::size_t granule,
                                         std::size_t step_limit, std::size_t share = 8);
 
-/// Bytes to make ready behind `committed_bytes` of which `needed_bytes` are in use: zero while as
-/// many as the watermark are unused, else what raises them to the budget, in multiples of `granule`
-/// as far as `max_bytes` allows. Nothing for an empty vector.
+/// Returns the bytes to prepare behind `committed_bytes`, of which `needed_bytes` are in use.
+/// - Zero while at least the watermark is unused, and for an empty vector.
+/// - Otherwise the bytes that raise the unused ones to the budget, in multiples of `granule` as far
+///   as `max_bytes` allows.
 /// Pre: needed_bytes <= committed_bytes <= max_bytes.
 [[nodiscard]] std::size_t ahead_target(std::size_t committed_bytes, std::size_t needed_bytes,
                                        std::size_t max_bytes, std::size_t granule,
                                        std::size_t step_limit, const grow_ahead_policy& policy);
 
-/// The untyped half of growable_device_vector: a region backed from its start, and the policy of
-/// how much to add when. Sizes are bytes. Same thread rules as std::vector.
+/// The untyped part of growable_device_vector: memory backed from its start, and the policy of how
+/// much to add when. The memory is a region or, where virtual memory is missing, one allocation of
+/// hipMalloc. Sizes are bytes. Same thread rules as std::vector.
 class growable_storage {
  public:
   /// Throws: std::invalid_argument for options that contradict themselves; as region.
   growable_storage(device_ref device, const growth_options& options);
-  /// Gives the memory back as region::retire.
+  /// Releases the memory as region::retire.
   ~growable_storage();
   /// The moved-from storage is empty and may be used again: it reserves anew when it next grows.
   growable_storage(growable_storage&& other) noexcept;
   growable_storage& operator=(growable_storage&& other) noexcept;
 
-  /// Makes at least `bytes` backed, with the slack the options allow, and has the next chunk made
-  /// ready as they say. Takes what is ready first and whole.
+  /// Backs at least `bytes`, with the slack that the options allow, and starts the preparation of
+  /// the next chunk as they specify. Prepared memory is used first and whole.
   /// Throws: std::length_error past the maximum when moving is refused; out_of_memory; unsupported;
   /// hip_error; on any exception nothing changed.
   void grow(std::size_t bytes);
-  /// Makes at least `bytes` backed, in whole granules and without slack, but for a chunk that was
-  /// ordered ahead: that is taken whole. Orders none itself. Throws: as grow.
+  /// Backs at least `bytes`, in whole granules and without slack. A chunk already requested ahead
+  /// is used whole; no new one is requested. Throws: as grow.
   void reserve(std::size_t bytes);
+  /// Checks that `source` can be copied into this storage.
   /// Throws: unsupported, naming both devices, where `source` is memory of another device that has
   /// no right to write here, and trait::peer_copies says that its engine would copy.
   void require_copies_from(const void* source) const;
-  /// Gives back what lies behind the first `bytes` as region::trim does, but nothing on hipMalloc
-  /// where past_max_size::refuse promises an address for life. Where quirk::renew_addresses is in
-  /// force data() may change when nothing is left, or `straddling` says replace, unless past_max is
-  /// refuse; growth_statistics::base_moves tells. Throws: as region::trim.
-  void shrink(std::size_t bytes, stream_ref stream,
-              straddling_chunk straddling = straddling_chunk::keep);
+  /// Releases memory behind the first `bytes` as region::trim does.
+  /// - On hipMalloc it releases nothing where past_max_size::refuse promises an address for life.
+  /// - Where quirk::re_reserve is in force, data() may change when nothing is left or `tail` is
+  ///   replace, unless past_max is refuse; growth_statistics::base_moves counts that.
+  /// Throws: as region::trim.
+  void shrink(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
 
   /// As region::grant.
   void grant(device_ref device, access_right right);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
 
-  [[nodiscard]] void* data() const noexcept { return region_ ? region_->base() : nullptr; }
-  [[nodiscard]] std::size_t capacity_bytes() const noexcept {
-    return region_ ? region_->committed_bytes() : 0;
-  }
-  [[nodiscard]] std::size_t max_bytes() const noexcept {
-    return region_ ? region_->max_bytes() : 0;
-  }
+  [[nodiscard]] void* data() const noexcept;
+  [[nodiscard]] std::size_t capacity_bytes() const noexcept;
+  [[nodiscard]] std::size_t max_bytes() const noexcept;
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] const growth_options& options() const noexcept { return options_; }
   [[nodiscard]] growth_statistics statistics() const noexcept;
   /// Whether data(), once there is an address, stays the same while memory is added within
   /// max_bytes(). False for a moved-from storage.
   [[nodiscard]] bool is_address_stable() const noexcept;
-  /// A few lines for people: how the device's memory is used and why, the work-arounds in force,
-  /// what is reserved and backed, and what that means for data(). Throws: as capability_of.
+  /// Explains in a few lines for people: how the device's memory is used and why, the work-arounds
+  /// in force, what is reserved and backed, and what that means for data(). Throws: as
+  /// capability_of.
   [[nodiscard]] std::string explain() const;
-  /// The same device, options and rights, nothing backed.
+  /// Makes a storage with the same device, options and rights, with nothing backed.
   [[nodiscard]] growable_storage empty_copy() const;
 
  private:
@@ -143,7 +156,7 @@ class growable_storage {
   void commit(std::size_t bytes);
   void commit_exactly(std::size_t bytes);
   void note_move(const void* before, std::size_t backed) noexcept;
-  void move_to_hold(std::size_t bytes);
+  void move_to_fit(std::size_t bytes);
   void look_ahead(std::size_t bytes);
   [[nodiscard]] std::size_t step_limit() const;
   void give_back() noexcept;
@@ -152,7 +165,7 @@ class growable_storage {
   growth_options options_;
   std::size_t granule_;
   bool chunks_cost_descriptors_;
-  std::optional<region> region_;
+  std::unique_ptr<detail::storage_memory> memory_;
   std::size_t growth_steps_ = 0;
   std::size_t base_moves_ = 0;
   std::size_t peak_bytes_ = 0;

@@ -12,7 +12,7 @@ inline constexpr std::size_t MiB = std::size_t{1} << 20;
 inline constexpr std::size_t GiB = std::size_t{1} << 30;
 inline constexpr std::size_t TiB = std::size_t{1} << 40;
 
-/// Tells whether `value` is a power of two; zero is not.
+/// Returns whether `value` is a power of two. Zero is not one.
 constexpr bool is_power_of_two(std::size_t value) noexcept {
   return value != 0 && (value & (value - 1)) == 0;
 }
@@ -33,12 +33,13 @@ std::size_t bytes_for(std::size_t count, std::size_t element_bytes);
 /// Adds two byte counts. Throws: std::length_error when the sum does not fit in std::size_t.
 std::size_t add_bytes(std::size_t a, std::size_t b);
 
-/// Writes a byte count for people, in binary units: `"1536 B"`, `"2.00 MiB"`.
+/// Formats a byte count for people, in binary units: `"1536 B"`, `"2.00 MiB"`.
 std::string format_bytes(std::size_t bytes);
 
-/// Reads a byte count as people write it: digits, decimals if any, and a unit, which is B where
-/// there is none, in capitals or not: KB to EB are powers of 1000, KiB to EiB of 1024. `"512"`,
-/// `"100 MB"`, `"1.5GiB"`. A part of a byte is dropped.
+/// Parses a byte count such as `"512"`, `"100 MB"` or `"1.5GiB"`.
+/// - Digits, optional decimals and an optional unit; without a unit the count is in bytes (B).
+/// - Units are case-insensitive: KB to EB are powers of 1000, KiB to EiB powers of 1024.
+/// - A fraction of a byte is dropped.
 /// Throws: std::invalid_argument for other text; std::length_error when it exceeds std::size_t.
 std::size_t parse_bytes(std::string_view text);
 

@@ -7,16 +7,18 @@
 
 namespace hipvmm {
 
-/// Calls of one HIP function, and the time within them.
+/// Number of calls of one HIP function, and the time spent in them.
 struct driver_calls {
   std::string_view function;
   std::uint64_t count = 0;
   double seconds = 0;
 };
 
-/// What this process has spent so far, in all its threads, on the library's calls of the functions
-/// that take and give back memory and addresses; a row for each, whether or not it was called. The
-/// difference of two answers is what happened between them. Any thread may ask.
+/// Counts and times the library's HIP calls that allocate and free memory and addresses.
+/// - Totals of this process so far, over all its threads.
+/// - One row for each function, whether or not it was called.
+/// - The difference of two results is what happened between them.
+/// Any thread may call it.
 [[nodiscard]] std::vector<driver_calls> memory_calls();
 
 }  // namespace hipvmm

@@ -10,7 +10,7 @@
 namespace hipvmm {
 
 /// A HIP call that failed for a reason that is neither lack of a resource nor lack of support.
-/// Carries HIP's code as an int, so that no vendor header is needed to catch it.
+/// Carries HIP's code as an int: catching it needs no vendor header.
 class hip_error : public std::runtime_error {
  public:
   hip_error(int code, const char* call, const char* file, unsigned line);
@@ -22,7 +22,8 @@ class hip_error : public std::runtime_error {
   [[nodiscard]] int code() const noexcept { return code_; }
   /// Name of the HIP function that failed, a string with static storage.
   [[nodiscard]] const char* call() const noexcept { return call_; }
-  /// Where in hipvmm it was called, for developers: what() is for users and does not tell.
+  /// Source file, and line, in hipvmm of the call, for developers; what() is for users and omits
+  /// them.
   [[nodiscard]] const char* file() const noexcept { return file_; }
   [[nodiscard]] unsigned line() const noexcept { return line_; }
 
@@ -43,24 +44,24 @@ enum class exhausted {
 };
 
 /// A resource ran out. Nothing changed: every operation that throws it has the strong guarantee.
-/// Differs from std::bad_alloc in saying which device, which resource, how much was asked and left.
+/// Unlike std::bad_alloc it names the device, the resource, and the amounts requested and free.
 class out_of_memory : public std::bad_alloc {
  public:
-  /// `context` continues the sentence, such as what the caller already held; it may be empty.
+  /// `context` is appended to the sentence, such as what the caller already held; it may be empty.
   out_of_memory(exhausted resource, int device, std::size_t bytes_requested, std::size_t bytes_free,
                 const std::string& context);
-  /// What a program's own resource throws; resource() is `limit`, device() -1, and the rest zero.
+  /// For a program's own resource: resource() is `limit`, device() is -1, and the rest is zero.
   explicit out_of_memory(const std::string& message);
-  /// The same failure, seen by a caller whose `context` continues the sentence.
+  /// Copies `cause` and appends the `context` of a caller.
   out_of_memory(const out_of_memory& cause, const std::string& context);
 
   [[nodiscard]] const char* what() const noexcept override { return message_->c_str(); }
   [[nodiscard]] exhausted resource() const noexcept { return resource_; }
-  /// Its ordinal; -1 where the memory is no device's.
+  /// The device's ordinal; -1 where the memory belongs to no device.
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] std::size_t bytes_requested() const noexcept { return bytes_requested_; }
-  /// Memory of the device, or of the host, free when the request failed, in bytes, as hipMemGetInfo
-  /// or the operating system reported it; of a limit what it left.
+  /// Free memory of the device or the host when the request failed, in bytes, as hipMemGetInfo or
+  /// the operating system reported it. For a limit: what the limit left.
   [[nodiscard]] std::size_t bytes_free() const noexcept { return bytes_free_; }
 
  private:
@@ -71,20 +72,22 @@ class out_of_memory : public std::bad_alloc {
   std::shared_ptr<const std::string> message_;  // shared: copying an exception must not throw
 };
 
-/// The device, the runtime or this build cannot do what was asked, and never will.
+/// The device, the runtime or this build does not support the request, and never will.
 class unsupported : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Receives failures that cannot be thrown, of destructors and of clean-up after another failure,
-/// and warnings: something is not as it should be, and the library did something else instead.
-/// `call` names the HIP function and `code` is its hipError_t; of a warning the subject and
-/// hipErrorUnknown, with a whole sentence as `message`. Must not throw; any thread may call it.
+/// Receives failures that cannot be thrown, and warnings.
+/// - Failure (in a destructor, or in clean-up after another failure): `call` names the HIP function
+///   and `code` is its hipError_t.
+/// - Warning (something is wrong, and the library did something else instead): `call` is the
+///   subject, `code` is hipErrorUnknown and `message` is a whole sentence.
+/// Must not throw. Any thread may call it.
 using error_handler = void (*)(const char* call, int code, const char* message) noexcept;
 
-/// Replaces the handler and returns the previous one; `nullptr` restores the default, which writes
-/// one line to standard error.
+/// Replaces the error handler and returns the previous one. `nullptr` restores the default, which
+/// writes one line to standard error.
 error_handler set_error_handler(error_handler handler) noexcept;
 
 }  // namespace hipvmm

@@ -6,30 +6,34 @@
 
 namespace hipvmm {
 
-/// How much a line of the debug log matters, as hipMM's levels; `off` is none of a line.
+/// Severity of a line of the debug log, like hipMM's levels. No line has the level `off`.
 enum class log_level { trace, debug, info, warn, error, critical, off };
 
-/// The debug log: what the library does with memory, in words. Lines go to the file that
-/// HIPVMM_DEBUG_LOG_FILE names, behind what is there, else to standard error. What CMake's
-/// HIPVMM_LOGGING_LEVEL is above is not compiled into the library, by default trace and debug.
-/// With a file the level is info at first, without one off: what went wrong reaches the program as
-/// an exception or by its error handler, and is not printed as well. Any thread may call.
+/// The debug log: what the library does with memory, in words.
+/// - Lines are appended to the file that HIPVMM_DEBUG_LOG_FILE names, else written to standard
+///   error.
+/// - Levels below CMake's HIPVMM_LOGGING_LEVEL (by default trace and debug) are not compiled into
+///   the library.
+/// - The initial level is info with a file and off without one: failures already reach the program
+///   as exceptions or by its error handler, and are not printed as well.
+/// Any thread may call it.
 class logger {
  public:
   logger(const logger&) = delete;
   logger& operator=(const logger&) = delete;
 
-  /// From now on lines of `least` and above are written.
+  /// Enables lines of the level `least` and above from now on.
   void set_level(log_level least) noexcept;
   [[nodiscard]] log_level level() const noexcept;
   /// Whether a line of this level would be written.
   [[nodiscard]] bool should_log(log_level line) const noexcept {
     return line >= level() && line != log_level::off;
   }
-  /// Writes a line, unless its level is below. The error handler is told the first time that fails.
+  /// Writes a line, unless its level is disabled. The first failed write is reported to the error
+  /// handler.
   void log(log_level line, std::string_view text);
-  /// Hands what is held back to the system. So far each line goes there at once, for programs that
-  /// crash.
+  /// Flushes buffered lines to the system. So far nothing is buffered: each line is written at
+  /// once, for programs that crash.
   void flush();
 
  private:
@@ -41,7 +45,8 @@ class logger {
   std::unique_ptr<state> state_;
 };
 
-/// The debug log of the library and, if they like, of programs. It is there until the process ends.
+/// Returns the debug log of the library, which programs may use too. It lives until the process
+/// ends.
 logger& default_logger();
 
 }  // namespace hipvmm

@@ -1,37 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <atomic>
-#include <cstddef>
-#include <vector>
-
-#include <hipvmm/core/stream.hpp>
-
-namespace hipvmm {
-
-/// Owns a fixed number of streams of one device and lends them in turn. Any thread may ask.
-/// A lent stream stays valid until the pool is destroyed.
-class stream_pool {
- public:
-  static constexpr std::size_t default_size = 16;
-
-  /// Creates `size` streams on the current device. Throws: as the other constructor.
-  explicit stream_pool(std::size_t size = default_size,
-                       stream_kind kind = stream_kind::non_blocking)
-      : stream_pool{device_ref::current(), size, kind} {}
-  /// Creates `size` streams. Throws: std::invalid_argument when `size` is zero.
-  explicit stream_pool(device_ref device, std::size_t size = default_size,
-                       stream_kind kind = stream_kind::non_blocking);
-
-  /// The next stream in turn.
-  [[nodiscard]] stream_ref get_stream() const;
-  /// The stream number `index` modulo the size, so that equal indices give the same stream.
-  [[nodiscard]] stream_ref get_stream(std::size_t index) const;
-  [[nodiscard]] std::size_t size() const noexcept { return streams_.size(); }
-
- private:
-  std::vector<stream> streams_;
-  mutable std::atomic<std::size_t> next_{0};
-};
-
-}  // namespace hipvmm
+// Moved. This path ends with 0.3.0.
+#include <hipvmm/runtime/stream_pool.hpp>

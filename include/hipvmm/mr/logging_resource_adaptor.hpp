@@ -1,57 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-#include <iosfwd>
-#include <memory>
-#include <string>
-
-#include <hipvmm/mr/resource_adaptor.hpp>
-
-namespace hipvmm::mr {
-
-class csv_log;
-
-/// Passes everything to its upstream and writes a row of CSV for each allocation and deallocation,
-/// as RMM's adaptor does: thread, time of day, "allocate", "free" or "allocate failure", address,
-/// bytes, stream. hipvmm-replay and RMM's replay read it. A row of a free stands before every later
-/// allocation of its address, whatever the threads. What is done without a stream has stream 0x0.
-/// When writing fails the log ends with a whole row, and the error handler is told that once.
-class logging_resource_adaptor final : public resource_adaptor {
- public:
-  /// Logs to a file, made with its folders, or emptied; no other adaptor may be writing to it. With
-  /// `auto_flush` each row is in the file when its call returns, which costs a system call; else
-  /// rows are held back until there are 64 KiB of them, flush(), or the end.
-  /// Throws: std::invalid_argument when `upstream` is nullptr, or as get_default_filename();
-  /// std::system_error that names the file when it cannot be written.
-  explicit logging_resource_adaptor(memory_resource* upstream,
-                                    const std::string& filename = get_default_filename(),
-                                    bool auto_flush = false);
-  /// Logs to a stream, which outlives the adaptor and which nobody else uses meanwhile; with
-  /// `auto_flush` the stream is flushed behind each row.
-  logging_resource_adaptor(memory_resource* upstream, std::ostream& stream,
-                           bool auto_flush = false);
-  /// Writes what is held back.
-  ~logging_resource_adaptor() override;
-
-  /// Writes what is held back. Throws: std::runtime_error when that fails, or writing has failed
-  /// before and the log has ended.
-  void flush();
-  /// The first row: "Thread,Time,Action,Pointer,Size,Stream".
-  [[nodiscard]] std::string header() const;
-  /// The file that the environment names in HIPVMM_LOG_FILE or, without that, in RMM_LOG_FILE.
-  /// Throws: std::invalid_argument when both are unset or empty.
-  [[nodiscard]] static std::string get_default_filename();
-
- private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
-
-  std::unique_ptr<csv_log> log_;
-};
-
-}  // namespace hipvmm::mr
+// Moved. This path ends with 0.3.0.
+#include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>

@@ -4,47 +4,49 @@
 #include <cstddef>
 #include <optional>
 
-#include <hipvmm/core/device.hpp>
-#include <hipvmm/core/stream.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::mr {
 
-/// A source of memory in stream order: what allocate() gives may be used by work submitted to the
-/// stream from then on, and what deallocate() takes back is used again behind the work submitted to
-/// the stream before. Differs from std::pmr::memory_resource in having a stream, in that giving
-/// back never throws, and in that no bytes are nullptr. All resources of hipvmm are thread-safe.
+/// Interface for stream-ordered memory allocation; all resources of hipvmm are thread-safe.
+/// - allocate(): work submitted to the stream after the call may use the memory.
+/// - deallocate(): the memory is reused only after the work submitted to the stream before the
+///   call.
+/// Differs from std::pmr::memory_resource: functions take a stream, deallocation never throws, and
+/// a request for zero bytes returns nullptr.
 class memory_resource {
  public:
-  /// What HIP's own allocations are aligned to at least, in bytes.
+  /// Minimum alignment of HIP's own allocations, in bytes.
   static constexpr std::size_t default_alignment = 256;
 
   virtual ~memory_resource() = default;
 
-  /// `bytes` bytes whose address is a multiple of `alignment`; nullptr when `bytes` is zero.
+  /// Allocates `bytes` bytes at a multiple of `alignment`; returns nullptr when `bytes` is zero.
   /// Stream: valid for work submitted to `stream` after the call.
   /// Throws: std::invalid_argument unless `alignment` is a power of two; out_of_memory; hip_error.
   [[nodiscard]] void* allocate(stream_ref stream, std::size_t bytes,
                                std::size_t alignment = default_alignment);
-  /// Gives back what allocate() or allocate_sync() gave for the same `bytes` and `alignment`;
-  /// nothing when `pointer` is nullptr. What is wrong or fails goes to the error handler.
+  /// Deallocates memory that allocate() or allocate_sync() returned for the same `bytes` and
+  /// `alignment`. Does nothing when `pointer` is nullptr. Errors are reported to the error handler.
   /// Stream: all work that uses the memory is ordered before this call in `stream`.
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                   std::size_t alignment = default_alignment) noexcept;
 
-  /// As allocate(), but the memory may be used at once, by any stream and by the host's copies.
+  /// Allocates as allocate(), but any stream, and copies by the host, may use the memory at once.
   [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment);
-  /// As deallocate(), but of no stream in particular, and as safe as hipFree: nobody gets the
-  /// memory before all work is over that devices with access to it had been given. The resource
-  /// says who waits for that: the caller, or whoever wants the memory next. Pre: work of other
-  /// processes, and copies of memory that no kernel reaches, have finished.
+  /// Deallocates without naming a stream; as safe as hipFree. The memory is not reused before all
+  /// work is done that had been submitted to devices with access to it. Each resource documents who
+  /// waits for that work: the caller, or the next user of the memory.
+  /// Pre: work of other processes, and copies of memory that no kernel can reach, have finished.
   void deallocate_sync(void* pointer, std::size_t bytes,
                        std::size_t alignment = default_alignment) noexcept;
 
-  /// Whether what one of the two gave may be given back to the other.
+  /// Whether memory allocated by either resource may be deallocated by the other.
   [[nodiscard]] bool is_equal(const memory_resource& other) const noexcept {
     return this == &other || do_is_equal(other);
   }
-  /// The device whose memory it gives; nothing where that is none's in particular, or not known.
+  /// The device that owns the memory; nullopt when no single device does, or it is not known.
   [[nodiscard]] std::optional<device_ref> device() const noexcept { return do_device(); }
   /// Whether kernels of the resource's device may use the memory.
   [[nodiscard]] bool is_device_accessible() const noexcept { return do_is_device_accessible(); }
@@ -57,7 +59,8 @@ class memory_resource {
   memory_resource& operator=(const memory_resource&) = default;
 
  private:
-  // The arguments are checked: some bytes, an alignment that is a power of two, an address.
+  // The arguments have been checked: `bytes` is not zero, `alignment` is a power of two, and a
+  // pointer is not nullptr.
   [[nodiscard]] virtual void* do_allocate(stream_ref stream, std::size_t bytes,
                                           std::size_t alignment) = 0;
   virtual void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,

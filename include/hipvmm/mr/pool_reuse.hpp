@@ -3,15 +3,18 @@
 
 namespace hipvmm::mr {
 
-/// How memory that one stream gave back may serve another one; names and meaning are those of HIP's
-/// pools (hipMemPoolAttr).
+/// Which rules let memory freed in one stream serve a request of another stream; names and meaning
+/// are those of HIP's pools (hipMemPoolAttr).
 struct pool_reuse {
-  /// The other stream is known to come behind: the pool made it wait, or it waited for an event
-  /// (stream_ref::wait, event::record), or note_stream_wait() said so.
+  /// Reuse when the requesting stream is known to be ordered after the free. It is known in any of
+  /// these cases:
+  /// - the pool made the stream wait;
+  /// - the stream waited for an event (stream_ref::wait, event::record);
+  /// - note_stream_wait() declared the wait.
   bool follow_event_dependencies = true;
-  /// The point where the memory was given back has passed.
+  /// Reuse when the work up to the free has completed.
   bool allow_opportunistic = true;
-  /// The other stream is made to wait for that point, rather than memory be taken from the device.
+  /// Make the requesting stream wait for the free instead of allocating memory from the device.
   bool allow_internal_dependencies = true;
 
   friend bool operator==(const pool_reuse& a, const pool_reuse& b) noexcept {

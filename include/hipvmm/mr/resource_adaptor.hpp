@@ -8,19 +8,22 @@
 
 namespace hipvmm::mr {
 
-/// What all adaptors have in common: one upstream, which they do not own and which outlives them,
-/// and whose answers about its memory are theirs. An adaptor overrides what it changes; the rest
-/// goes to the upstream as it is. Two adaptors are never equal, for each keeps books of its own.
+/// Base class of all adaptors: forwards each call to one upstream resource.
+/// - The adaptor does not own the upstream, which must outlive it.
+/// - device() and the accessibility of the memory are those of the upstream.
+/// - An adaptor overrides only what it changes.
+/// - Two adaptors are never equal, because each keeps its own records.
 class resource_adaptor : public memory_resource {
  public:
   resource_adaptor(const resource_adaptor&) = delete;
   resource_adaptor& operator=(const resource_adaptor&) = delete;
 
-  /// The resource that the memory comes from; nullptr never.
+  /// The upstream resource; never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return upstream_; }
 
  protected:
-  /// Throws: std::invalid_argument when `upstream` is nullptr; `name` is that of the adaptor.
+  /// Sets the upstream; `name` is the name of the adaptor.
+  /// Throws: std::invalid_argument when `upstream` is nullptr.
   resource_adaptor(const char* name, memory_resource* upstream);
 
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;

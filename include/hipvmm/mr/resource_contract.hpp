@@ -1,44 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-#include <stdexcept>
-#include <vector>
-
-#include <hipvmm/core/device.hpp>
-#include <hipvmm/mr/memory_resource.hpp>
-
-namespace hipvmm::mr {
-
-/// A resource broke a rule of the contract; what() names the rule and what was seen.
-class contract_violation : public std::logic_error {
- public:
-  using std::logic_error::logic_error;
-};
-
-/// The resource under test, empty or in use, and the device whose streams shall use its memory.
-struct contract_subject {
-  memory_resource& resource;
-  device_ref device;
-  /// The largest request that must succeed, in bytes.
-  std::size_t largest_bytes;
-  /// The largest alignment that must be honoured, in bytes.
-  std::size_t largest_alignment = memory_resource::default_alignment;
-};
-
-/// One rule that every memory_resource keeps.
-struct contract_rule {
-  /// A sentence, such as "no bytes are nullptr".
-  const char* name;
-  /// Uses the resource and gives everything back. Throws: contract_violation; whatever the resource
-  /// throws where it must not.
-  void (*verify)(const contract_subject& subject);
-};
-
-/// The rules, for any test framework: run each with a subject and let what it throws be a failure.
-[[nodiscard]] const std::vector<contract_rule>& resource_contract();
-
-/// Runs all rules in turn and throws at the first that is broken.
-void verify_resource(const contract_subject& subject);
-
-}  // namespace hipvmm::mr
+// Moved. This path ends with 0.3.0.
+#include <hipvmm/testing/resource_contract.hpp>

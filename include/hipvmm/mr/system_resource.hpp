@@ -1,53 +1,5 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-
-#include <hipvmm/core/device.hpp>
-#include <hipvmm/mr/memory_resource.hpp>
-#include <hipvmm/mr/new_delete_resource.hpp>
-
-namespace hipvmm::mr {
-
-/// Ordinary memory of the host, of operator new, for devices that reach all of it: APUs, Grace
-/// Hopper, AMD with XNACK. Pages move as the system likes; core/managed_memory.hpp advises. Gives
-/// more than the device has. All are equal, and equal to a new_delete_resource.
-/// Cost: deallocate() waits for its stream, deallocate_sync() for all devices that reach it. In a
-/// stream that is being captured, and where a device cannot be waited for, the memory stays
-/// allocated and the error handler is told.
-class system_resource final : public new_delete_resource {
- public:
-  /// Throws: std::invalid_argument when there is no such device; unsupported unless it
-  /// supports_pageable_access().
-  explicit system_resource(device_ref device);
-
- private:
-  [[nodiscard]] bool do_is_device_accessible() const noexcept override { return true; }
-};
-
-/// The same in whole pages, of which each block prefers to lie on one device as far as that leaves
-/// `headroom` bytes of it free, and on the host beyond: what needs the device's own memory beside
-/// finds some. Two of one device and headroom are equal.
-class sam_headroom_resource final : public memory_resource {
- public:
-  /// Throws: as system_resource.
-  sam_headroom_resource(device_ref device, std::size_t headroom);
-
-  [[nodiscard]] std::size_t headroom() const noexcept { return headroom_; }
-
- private:
-  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
-                     std::size_t alignment) noexcept override;
-  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate_sync(void* pointer, std::size_t bytes,
-                          std::size_t alignment) noexcept override;
-  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override;
-  [[nodiscard]] bool do_is_host_accessible() const noexcept override { return true; }
-
-  system_resource upstream_;
-  device_ref device_;
-  std::size_t headroom_;
-};
-
-}  // namespace hipvmm::mr
+// Moved. This path ends with 0.3.0.
+#include <hipvmm/mr/resource/system_resource.hpp>

@@ -56,9 +56,9 @@ void hipvmm_host_fail_call(const char* function, uint64_t nth, int error);
 int hipvmm_host_fault_struck(void);
 
 /** Replaces the plan of HIPVMM_HOST_FAULTS by another in the same language, which
- * docs/reference/providers.md describes; NULL or "" removes it. The call of hipvmm_host_fail_call
- * stays. Gives NULL, or a sentence that says what is wrong, and the plan stays; valid until the
- * thread's next call of this.
+ * providers/host/docs/environment.md describes; NULL or "" removes it. The call of
+ * hipvmm_host_fail_call stays. Gives NULL, or a sentence that says what is wrong, and the plan
+ * stays; valid until the thread's next call of this.
  */
 const char* hipvmm_host_set_faults(const char* plan);
 

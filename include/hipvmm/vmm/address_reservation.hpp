@@ -6,28 +6,30 @@
 
 namespace hipvmm {
 
-/// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) with nothing behind
-/// it. Every mapping in it must be gone before it is destroyed.
+/// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory.
+/// Pre of destruction: nothing is mapped in it any more.
 class address_reservation {
  public:
   /// An empty owner.
   address_reservation() noexcept = default;
-  /// Reserves `bytes` bytes. `alignment` is zero or a power of two; `hint` asks for a start address
-  /// that HIP may ignore: compare get() with it.
+  /// Reserves `bytes` bytes of addresses.
+  /// - `alignment` is zero or a power of two.
+  /// - `hint` requests a start address that HIP may ignore: compare get() with it.
   /// Throws: std::invalid_argument when `bytes` is zero or no multiple of the minimum granularity,
-  /// or `alignment` is no power of two; out_of_memory when the addresses are not to be had.
+  /// or `alignment` is no power of two; out_of_memory when the addresses are not available.
   explicit address_reservation(std::size_t bytes, std::size_t alignment = 0, void* hint = nullptr);
   ~address_reservation();
   address_reservation(address_reservation&& other) noexcept
       : base_{std::exchange(other.base_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
   address_reservation& operator=(address_reservation&& other) noexcept;
 
-  /// Frees the addresses now. Pre: nothing is mapped in them. Throws: hip_error; then they are
-  /// still held.
+  /// Frees the addresses now.
+  /// Pre: nothing is mapped in them.
+  /// Throws: hip_error; then they are still held.
   void free();
 
   [[nodiscard]] void* get() const noexcept { return base_; }
-  /// Gives up ownership; the caller frees the addresses with hipMemAddressFree.
+  /// Releases ownership; the caller frees the addresses with hipMemAddressFree.
   [[nodiscard]] void* release() noexcept {
     bytes_ = 0;
     return std::exchange(base_, nullptr);

@@ -9,25 +9,27 @@ namespace hipvmm {
 class address_reservation;
 class physical_chunk;
 
-/// Whether hipMemMap is believed when it says that it has mapped.
+/// Whether a success of hipMemMap is verified.
 enum class map_answer {
   believed,
-  verified,  ///< HIP is asked what is mapped there: quirk::verify_maps
+  verified,  ///< HIP is queried for what is mapped there: quirk::verify_maps
 };
 
-/// Owns the fact that one whole chunk is mapped at one address (one hipMemMap, undone by one
-/// hipMemUnmap of exactly that range). Owns neither the chunk nor the addresses. No device may
-/// touch the bytes until access is set, and access is lost on unmap.
+/// Owns one mapping: one whole chunk mapped at one address (one hipMemMap, undone by one
+/// hipMemUnmap of exactly that range).
+/// - It owns neither the chunk nor the addresses.
+/// - No device may access the bytes until access is set, and access is lost on unmap.
 /// Cost of destruction: on some ROCm releases hipMemUnmap waits for the device.
 class mapping {
  public:
   /// An empty owner.
   mapping() noexcept = default;
   /// Maps the whole of `chunk` at byte `offset` of `reservation`.
-  /// Throws: std::invalid_argument when either is empty or the chunk does not fit there;
-  /// hip_error when HIP refuses, as it does where something is mapped already. ROCm 6.1 to 7.13 say
-  /// success then (ROCm/rocm-systems#7685): that is found out when `answer` is to be verified, but
-  /// for a chunk mapped right there to which no device has a right.
+  /// Throws:
+  /// - std::invalid_argument when either is empty or the chunk does not fit there.
+  /// - hip_error when HIP refuses, as it does where something is mapped already. ROCm 6.1 to 7.13
+  ///   report success then (ROCm/rocm-systems#7685). This is detected when `answer` is `verified`,
+  ///   except for a chunk mapped right there to which no device has a right.
   mapping(const address_reservation& reservation, std::size_t offset, const physical_chunk& chunk,
           map_answer answer = map_answer::believed);
   ~mapping();
@@ -35,11 +37,12 @@ class mapping {
       : address_{std::exchange(other.address_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
   mapping& operator=(mapping&& other) noexcept;
 
-  /// Undoes the mapping now. Throws: hip_error; then it is still held.
+  /// Unmaps now.
+  /// Throws: hip_error; then it is still held.
   void unmap();
 
   [[nodiscard]] void* get() const noexcept { return address_; }
-  /// Gives up ownership; the caller unmaps [get(), get() + bytes()) with hipMemUnmap.
+  /// Releases ownership; the caller unmaps [get(), get() + bytes()) with hipMemUnmap.
   [[nodiscard]] void* release() noexcept {
     bytes_ = 0;
     return std::exchange(address_, nullptr);

@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <utility>
 
-#include <hipvmm/core/device.hpp>
+#include <hipvmm/runtime/device.hpp>
 
 // The opaque struct behind hipMemGenericAllocationHandle_t.
 struct ihipMemGenericAllocationHandle;
 
 namespace hipvmm {
 
-/// How a chunk may be handed to another process.
+/// How a chunk may be exported to another process.
 enum class handle_type {
   none,      ///< not at all
   posix_fd,  ///< as a POSIX file descriptor
@@ -24,11 +24,12 @@ struct allocation_granularity {
   std::size_t recommended;  ///< the multiple that HIP recommends for speed
 };
 
+/// Returns HIP's allocation granularities of `device`.
 /// Throws: unsupported when the runtime offers no virtual memory management on `device`.
 [[nodiscard]] allocation_granularity granularity_of(device_ref device);
 
-/// Owns physical memory of one device (one hipMemCreate or import). Not accessible until mapped.
-/// Destroying it while mapped is legal: HIP keeps the memory until the last unmap.
+/// Owns physical memory of one device (one hipMemCreate or import). It is not accessible until
+/// mapped. Destroying it while mapped is legal: HIP keeps the memory until the last unmap.
 class physical_chunk {
  public:
   /// An empty owner.
@@ -37,8 +38,8 @@ class physical_chunk {
   /// Throws: std::invalid_argument when `bytes` is zero or no multiple of the minimum granularity;
   /// out_of_memory when the device or the process's descriptors are exhausted.
   physical_chunk(device_ref device, std::size_t bytes, handle_type shareable = handle_type::none);
-  /// Takes ownership of a handle that was imported, or that the caller exported: memory that
-  /// another process may use too. hipMemRelease will be called on it.
+  /// Takes ownership of a handle that was imported, or that the caller exported: another process
+  /// may use the memory too. hipMemRelease will be called on it.
   physical_chunk(ihipMemGenericAllocationHandle* handle, device_ref device,
                  std::size_t bytes) noexcept
       : handle_{handle},
@@ -57,7 +58,7 @@ class physical_chunk {
   physical_chunk& operator=(physical_chunk&& other) noexcept;
 
   [[nodiscard]] ihipMemGenericAllocationHandle* get() const noexcept { return handle_; }
-  /// Gives up ownership; the caller releases the handle with hipMemRelease.
+  /// Releases ownership; the caller releases the handle with hipMemRelease.
   [[nodiscard]] ihipMemGenericAllocationHandle* release() noexcept {
     bytes_ = 0;
     return std::exchange(handle_, nullptr);

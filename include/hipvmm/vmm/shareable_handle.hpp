@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <utility>
 
-#include <hipvmm/core/device.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
 namespace hipvmm {
 
-/// Owns an exported chunk in the form the operating system can pass on: a POSIX file descriptor.
-/// The memory lives as long as any process holds the descriptor, an imported chunk or a mapping.
+/// Owns an exported chunk as a POSIX file descriptor, which the operating system can pass on. The
+/// memory lives as long as any process holds the descriptor, an imported chunk or a mapping.
 class shareable_handle {
  public:
   /// An empty owner.
@@ -19,9 +19,9 @@ class shareable_handle {
   /// Throws: std::invalid_argument when the chunk is empty or was not created with
   /// handle_type::posix_fd; out_of_memory when the process has no descriptor left.
   explicit shareable_handle(physical_chunk& chunk);
-  /// Takes ownership of a descriptor received from another process; `bytes` is the chunk's size,
-  /// which the sender must say: HIP cannot tell it from the descriptor. An import refuses more than
-  /// the system knows to be behind the descriptor.
+  /// Takes ownership of a descriptor received from another process. `bytes` is the chunk's size,
+  /// which the sender must pass along: HIP cannot derive it from the descriptor. An import refuses
+  /// more than the system reports for the descriptor.
   shareable_handle(int descriptor, std::size_t bytes) noexcept
       : descriptor_{descriptor}, bytes_{bytes} {}
   ~shareable_handle();
@@ -31,7 +31,7 @@ class shareable_handle {
 
   /// The descriptor, -1 when empty.
   [[nodiscard]] int get() const noexcept { return descriptor_; }
-  /// Gives up ownership; the caller closes the descriptor.
+  /// Releases ownership; the caller closes the descriptor.
   [[nodiscard]] int release() noexcept {
     bytes_ = 0;
     return std::exchange(descriptor_, -1);
@@ -44,10 +44,10 @@ class shareable_handle {
   std::size_t bytes_ = 0;
 };
 
-/// Makes the exported memory usable in this process as a chunk of `device`. `handle` stays owned by
+/// Imports the exported memory into this process as a chunk of `device`. `handle` stays owned by
 /// the caller and may be closed afterwards.
 /// Throws: std::invalid_argument when `handle` is empty, names no open descriptor, or claims more
-/// bytes than the system reports behind it (a dma-buf's or memfd's size; NVIDIA's driver gives
+/// bytes than the system reports for it (the size of a dma-buf or memfd; NVIDIA's driver reports
 /// none); out_of_memory when the process has no descriptor left; hip_error when HIP refuses it.
 [[nodiscard]] physical_chunk import_chunk(const shareable_handle& handle, device_ref device);
 

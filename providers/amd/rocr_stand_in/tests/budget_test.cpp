@@ -65,6 +65,22 @@ TEST_CASE("budget: memory that is freed reads as zero when it is allocated again
   CHECK_MESSAGE(got.finished, got.errors);
 }
 
+TEST_CASE("budget: MEMORY_RETURN=address_free keeps memory until its addresses are freed") {
+  for (const bool stays : {false, true}) {
+    const char* const knob = stays ? "MEMORY_RETURN=address_free" : "MEMORY_RETURN=unmap";
+    const outcome got = in_child({"MEMORY=64MiB", knob}, [stays] {
+      hsa_system on;
+      const mapped_memory memory(on, on.gpus[0], 8 * MiB);
+      EXPECT(hsa_amd_vmem_handle_release(memory.handle) == HSA_STATUS_SUCCESS);
+      EXPECT(hsa_amd_vmem_unmap(memory.at, memory.bytes) == HSA_STATUS_SUCCESS);
+      EXPECT(available(on.gpus[0]) == (stays ? 56 : 64) * MiB);
+      EXPECT(hsa_amd_vmem_address_free(memory.at, memory.bytes) == HSA_STATUS_SUCCESS);
+      EXPECT(available(on.gpus[0]) == 64 * MiB);
+    });
+    CHECK_MESSAGE(got.finished, got.errors);
+  }
+}
+
 TEST_CASE("budget: ADDRESSES=kept uses other addresses as long as there are any") {
   const outcome got = in_child({"ADDRESSES=kept"}, [] {
     hsa_system on;

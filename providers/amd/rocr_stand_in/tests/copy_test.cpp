@@ -56,6 +56,28 @@ TEST_CASE("copy: a named engine does not wait for the default one") {
   CHECK_MESSAGE(got.finished, got.errors);
 }
 
+TEST_CASE("copy: a GPU has as many engines as ENGINES says") {
+  for (const std::uint32_t count : {1U, 2U, 5U}) {
+    const outcome got = in_child({"ENGINES=" + std::to_string(count)}, [count] {
+      hsa_system on;
+      std::uint32_t told = 0;
+      hsa_agent_get_info(on.gpus[0], static_cast<hsa_agent_info_t>(HSA_AMD_AGENT_INFO_NUM_SDMA_ENG),
+                         &told);
+      EXPECT(told == count);
+      for (const hsa_agent_t from : {on.gpus[0], on.cpu}) {
+        const hsa_agent_t to = from.handle == on.cpu.handle ? on.gpus[0] : on.cpu;
+        std::uint32_t engines = 0;
+        EXPECT(hsa_amd_memory_copy_engine_status(to, from, &engines) == HSA_STATUS_SUCCESS);
+        EXPECT(engines != 0);
+        EXPECT(engines >> count == 0);
+        EXPECT(hsa_amd_memory_get_preferred_copy_engine(to, from, &engines) == HSA_STATUS_SUCCESS);
+        EXPECT(engines >> count == 0);
+      }
+    });
+    CHECK_MESSAGE(got.finished, got.errors);
+  }
+}
+
 TEST_CASE("copy: a held GPU starts nothing, the other goes on") {
   const outcome got = in_child({}, [] {
     hsa_system on;

@@ -202,4 +202,54 @@ TEST_CASE("report: REPORTS=count goes on, leaves the bytes alone and counts") {
   CHECK(got.errors.find("REPORT: memory access fault") != std::string::npos);
 }
 
+/// What a handler of system events was told.
+struct told_fault {
+  hsa_status_t answer = HSA_STATUS_SUCCESS;
+  int calls = 0;
+  hsa_amd_event_t event{};
+};
+
+hsa_status_t note_fault(const hsa_amd_event_t* event, void* data) {
+  auto& told = *static_cast<told_fault*>(data);
+  ++told.calls;
+  told.event = *event;
+  return told.answer;
+}
+
+TEST_CASE("report: with REPORTS=handlers a handler of system events may take a fault") {
+  const outcome got = in_child({"REPORTS=handlers"}, [] {
+    hsa_system on;
+    told_fault refuses{HSA_STATUS_ERROR};
+    told_fault takes;
+    EXPECT(hsa_amd_register_system_event_handler(note_fault, &refuses) == HSA_STATUS_SUCCESS);
+    EXPECT(hsa_amd_register_system_event_handler(note_fault, &takes) == HSA_STATUS_SUCCESS);
+    const mapped_memory memory(on, on.gpus[0], 2 * MiB);
+    grant(memory.at, memory.bytes, on.gpus[0], HSA_ACCESS_PERMISSION_RO);
+    launcher by(on, on.gpus[0], {fill_kernel()});
+    wait(start_fill(by, on, memory.at + 4096, 64, 7));
+    EXPECT(refuses.calls == 1);
+    EXPECT(takes.calls == 1);
+    EXPECT(takes.event.event_type == HSA_AMD_GPU_MEMORY_FAULT_EVENT);
+    EXPECT(takes.event.memory_fault.agent.handle == on.gpus[0].handle);
+    EXPECT(takes.event.memory_fault.virtual_address ==
+           reinterpret_cast<std::uint64_t>(memory.at + 4096));
+    EXPECT(takes.event.memory_fault.fault_reason_mask == HSA_AMD_MEMORY_FAULT_READ_ONLY);
+  });
+  CHECK_MESSAGE(got.finished, got.errors);
+}
+
+TEST_CASE("report: with REPORTS=handlers a fault that no handler takes stops the program") {
+  for (const bool has_handler : {false, true}) {
+    const outcome got = in_child({"REPORTS=handlers"}, [has_handler] {
+      hsa_system on;
+      told_fault refuses{HSA_STATUS_ERROR};
+      if (has_handler) hsa_amd_register_system_event_handler(note_fault, &refuses);
+      char* const nothing_there = reserve(2 * MiB);
+      launcher by(on, on.gpus[0], {fill_kernel()});
+      wait(start_fill(by, on, nothing_there, 64, 7));
+    });
+    CHECK(got.reported("nothing is mapped there"));
+  }
+}
+
 }  // namespace

@@ -99,8 +99,7 @@ hsa_signal_t start_copy(void* to, hsa_agent_t to_agent, const void* from, hsa_ag
 
 launcher::launcher(const hsa_system& on, hsa_agent_t gpu,
                    const std::vector<kernel_description>& kernels)
-    : on_(on),
-      kernels_(kernels),
+    : kernels_(kernels),
       code_(build_code_object(kernels)),
       segments_(on.allocate(on.cpu, 64 * segment_bytes)) {
   hsa_code_object_reader_t reader{};

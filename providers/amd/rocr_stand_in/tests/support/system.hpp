@@ -64,7 +64,6 @@ class launcher {
  private:
   template <class Packet>
   void submit(Packet& packet, std::uint16_t type);
-  const hsa_system& on_;
   std::vector<kernel_description> kernels_;
   std::vector<char> code_;
   hsa_executable_t executable_{};

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm {
+
+/// A yes-or-no property of a device's memory that differs between releases of HIP. Yes is what a
+/// runtime without defects does.
+enum class trait : unsigned {
+  virtual_memory,          ///< chunks can be created, mapped, granted and used at all
+  several_reservations,    ///< several reservations can be in use at a time
+  unmaps_each,             ///< mappings can be unmapped one by one, and their addresses freed then
+  unmaps_many,             ///< one unmap covers several adjacent mappings
+  tail_access,             ///< mappings of any size can be granted one by one, after holes too
+  base_access,             ///< all mappings from the first on can be granted at once
+  equal_access,            ///< mappings of one size can be granted one by one, after holes too
+  tells_failed_map,        ///< a failed map reports the failure
+  visible_at_once,         ///< work submitted after a map finds what is mapped
+  crosses_chunks,          ///< one copy may span adjacent mappings
+  crosses_reservations,    ///< one copy may span adjacent reservations
+  returns_memory,          ///< unmapped and released memory is free, addresses still reserved
+  returns_with_addresses,  ///< memory is free at the latest when the addresses are freed
+  coherent_aliases,        ///< what is written at one address of a chunk is read at another
+  keeps_read_only,         ///< read-only bytes cannot be written
+  peer_access,             ///< every device that HIP calls a peer can be granted, and reads right
+  peer_copies,             ///< a copy from a peer needs no rights of that peer to the target
+  shares_chunks,           ///< chunks can be exported and imported
+  imports_by_value,        ///< import takes the descriptor's value, else a pointer to it
+  host_access,             ///< host code may touch what the owner may
+  counts_ending_streams,   ///< hipDeviceSynchronize waits for streams that a thread is destroying
+  free_waits,              ///< hipFree waits for its device during captures, and invalidates none
+};
+inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::free_waits) + 1;
+
+/// What is known about a trait. Unknown: not probed, or the probe came to no result.
+enum class finding { unknown, no, yes };
+
+/// How hipvmm uses the memory of a device.
+enum class memory_path {
+  vmm,              ///< virtual memory management without work-arounds
+  vmm_with_quirks,  ///< the same with work-arounds in force
+  fallback,         ///< hipMalloc, and copies when a buffer grows
+};
+
+/// A work-around in force, each because of one trait.
+enum class quirk {
+  access_from_base,    ///< rights are set for all mappings at once, or for mappings of one size
+  verify_maps,         ///< HIP is queried after each map for whether anything is mapped there
+  wait_until_visible,  ///< new mappings are not used before visibility_delay has passed
+  re_reserve,          ///< an empty reservation is freed and re-reserved to release its memory
+  no_aliases,          ///< no chunk is used at two addresses
+  import_by_pointer,   ///< import gets a pointer to the descriptor
+  larger_chunks,       ///< chunks cost descriptors: takes more slack when these run short
+  one_reservation,     ///< a region past its maximum moves, though addresses after it are free
+  // The names until 0.2.
+  settle_mappings = wait_until_visible,
+  renew_addresses = re_reserve,
+};
+
+/// Time of one call in nanoseconds, the median of a few; zero when not measured.
+struct call_costs {
+  std::int64_t reserve, create, map, set_access, unmap, release, free;
+};
+
+/// How the memory of one device behaves under this runtime: what probes found, not what versions
+/// promise. An immutable value that is cheap to copy.
+class capability {
+ public:
+  [[nodiscard]] finding operator[](trait which) const noexcept;
+  /// Returns whether the library relies on the trait. docs/reference/capability.md lists for each
+  /// trait what unknown counts as.
+  [[nodiscard]] bool has(trait which) const noexcept;
+  /// The reason for the finding, as a sentence: what the probe observed, or the source of the
+  /// finding.
+  [[nodiscard]] const std::string& reason(trait which) const noexcept;
+
+  [[nodiscard]] memory_path path() const noexcept;
+  /// Work-arounds in force; none on the other paths.
+  [[nodiscard]] const std::vector<quirk>& quirks() const noexcept;
+  [[nodiscard]] bool needs(quirk which) const noexcept;
+  /// On the fallback path, the trait that is missing and why; else empty.
+  [[nodiscard]] const std::string& why_fallback() const noexcept;
+
+  [[nodiscard]] std::size_t minimum_granularity() const noexcept;
+  [[nodiscard]] std::size_t recommended_granularity() const noexcept;
+  /// File descriptors that each chunk costs while it lives; -1 when not measured.
+  [[nodiscard]] int descriptors_per_chunk() const noexcept;
+  /// How long after a map work may miss the mapping, with a margin. Zero unless wait_until_visible
+  /// is in force.
+  [[nodiscard]] std::chrono::nanoseconds visibility_delay() const noexcept;
+  // The names until 0.2.
+  [[nodiscard]] std::chrono::nanoseconds settle_time() const noexcept { return visibility_delay(); }
+  [[nodiscard]] const std::string& subject() const noexcept { return fingerprint(); }
+  [[nodiscard]] const call_costs& costs() const noexcept;
+
+  /// The key of the cache: device, driver, runtime, kernel and library that the record is about.
+  [[nodiscard]] const std::string& fingerprint() const noexcept;
+  /// The source of the record, as part of a sentence: "probed now", "read from /path".
+  [[nodiscard]] const std::string& origin() const noexcept;
+
+  struct record;
+  explicit capability(std::shared_ptr<const record> found) noexcept : record_{std::move(found)} {}
+
+ private:
+  std::shared_ptr<const record> record_;
+};
+
+/// Returns the record of `device`. It is made at first use in the process: read from the cache on
+/// disk, else probed. HIPVMM_CAPABILITY changes that; see docs/reference/capability.md.
+/// Thread-safe.
+/// Throws: std::invalid_argument when there is no such device or HIPVMM_CAPABILITY is malformed.
+[[nodiscard]] capability capability_of(device_ref device);
+
+/// A kernel of the caller that copies `count` words on the device of `stream`.
+/// - Probes use it to read as a kernel does: caches and page tables may show a kernel other bytes
+///   than a copy engine.
+/// - It is called from a thread of the library, with that device current and no lock held.
+using copy_kernel = std::function<void(std::uint32_t* to, const std::uint32_t* from,
+                                       std::size_t count, stream_ref stream)>;
+
+/// Probes `device` again, whatever is cached, and replaces the record of the process and on disk.
+/// Existing regions keep the old record.
+/// Throws: as capability_of.
+capability probe_capability(device_ref device, const copy_kernel& kernel = {});
+
+/// The name in files, messages and JSON: `tail_access`, `visible_at_once` and so on.
+[[nodiscard]] std::string_view name_of(trait which) noexcept;
+[[nodiscard]] std::string_view name_of(finding which) noexcept;
+[[nodiscard]] std::string_view name_of(memory_path which) noexcept;
+[[nodiscard]] std::string_view name_of(quirk which) noexcept;
+/// What the quirk does and where the defect is documented, in one sentence.
+[[nodiscard]] std::string_view description_of(quirk which) noexcept;
+
+}  // namespace hipvmm

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <hipvmm/compat/hipmm_core.hpp>
+#include <hipvmm/compat/hipmm_resource_ref.hpp>
+#include <hipvmm/container/device_buffer.hpp>
+#include <hipvmm/container/device_scalar.hpp>
+#include <hipvmm/container/device_uvector.hpp>
+
+// hipMM's containers: hipvmm's own, which return their streams and resources as hipMM's types; part
+// of <hipvmm/compat/hipmm.hpp>.
+namespace hipvmm::hipmm {
+
+/// A hipvmm container with its constructors.
+template <typename Container>
+class container_of : public Container {
+ public:
+  using Container::Container;
+  // NOLINTNEXTLINE(google-explicit-constructor): converts where hipMM's is expected
+  container_of(Container&& other) noexcept : Container{std::move(other)} {}
+
+  [[nodiscard]] cuda_stream_view stream() const noexcept { return Container::stream(); }
+  [[nodiscard]] device_async_resource_ref memory_resource() const noexcept {
+    return *Container::memory_resource();
+  }
+};
+
+class device_buffer : public container_of<hipvmm::device_buffer> {
+ public:
+  using container_of::container_of;
+  device_buffer() = default;
+};
+
+template <typename T>
+class device_uvector : public container_of<hipvmm::device_uvector<T>> {
+ public:
+  using container_of<hipvmm::device_uvector<T>>::container_of;
+  [[nodiscard]] device_buffer release() noexcept { return hipvmm::device_uvector<T>::release(); }
+};
+
+template <typename T>
+class device_scalar : public container_of<hipvmm::device_scalar<T>> {
+ public:
+  using container_of<hipvmm::device_scalar<T>>::container_of;
+};
+
+/// Prefetches managed memory to `device` in the order of `stream`. As with hipMM, other memory is
+/// not moved. Throws: as hipvmm::prefetch_async for other failures.
+void prefetch(const void* pointer, std::size_t bytes, cuda_device_id device,
+              cuda_stream_view stream);
+/// Prefetches the elements of a container or span. The first parameter exists for hipMM and is not
+/// used.
+template <typename = void, typename Elements>
+void prefetch(const Elements& elements, cuda_device_id device, cuda_stream_view stream) {
+  prefetch(elements.data(), elements.size() * sizeof(*elements.data()), device, stream);
+}
+
+}  // namespace hipvmm::hipmm

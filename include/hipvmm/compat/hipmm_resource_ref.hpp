@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include <hipvmm/compat/hipmm_core.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+
+// hipMM's references to resources; part of <hipvmm/compat/hipmm.hpp>.
+namespace hipvmm::hipmm {
+
+/// A reference to a resource, which it does not own; converts to a pointer wherever one is taken.
+/// Never empty. Differs from hipMM's, which are NVIDIA's:
+/// - it refers to hipvmm resources only;
+/// - one type serves for all of them: query the resource for its properties (is_host_accessible()),
+///   not the type.
+class device_async_resource_ref {
+  using resource = hipvmm::mr::memory_resource;
+  template <typename Resource>
+  using if_resource = std::enable_if_t<std::is_base_of_v<resource, Resource>>;
+
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): converts where hipMM's is expected
+  device_async_resource_ref(resource& named) noexcept : resource_{&named} {}
+  /// Throws: std::invalid_argument when `named` is nullptr.
+  // NOLINTNEXTLINE(google-explicit-constructor): as above
+  device_async_resource_ref(resource* named);
+  // NOLINTNEXTLINE(google-explicit-constructor): all of hipvmm takes pointers
+  operator resource*() const noexcept { return resource_; }
+
+  /// As memory_resource::allocate() and deallocate().
+  [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment,
+                                     cuda_stream_view stream) const {
+    return resource_->allocate(stream, bytes, alignment);
+  }
+  [[nodiscard]] void* allocate_async(std::size_t bytes, cuda_stream_view stream) const {
+    return resource_->allocate(stream, bytes);
+  }
+  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment,
+                        cuda_stream_view stream) const noexcept {
+    resource_->deallocate(stream, pointer, bytes, alignment);
+  }
+  void deallocate_async(void* pointer, std::size_t bytes, cuda_stream_view stream) const noexcept {
+    resource_->deallocate(stream, pointer, bytes);
+  }
+  /// As memory_resource::allocate_sync() and deallocate_sync().
+  [[nodiscard]] void* allocate(std::size_t bytes,
+                               std::size_t alignment = resource::default_alignment) const {
+    return resource_->allocate_sync(bytes, alignment);
+  }
+  void deallocate(void* pointer, std::size_t bytes,
+                  std::size_t alignment = resource::default_alignment) const noexcept {
+    resource_->deallocate_sync(pointer, bytes, alignment);
+  }
+
+  /// Whether memory allocated by either may be deallocated by the other. A pointer is compared as
+  /// the resource it points to.
+  friend bool operator==(device_async_resource_ref a, device_async_resource_ref b) noexcept {
+    return are_equal(a.resource_, b.resource_);
+  }
+  friend bool operator!=(device_async_resource_ref a, device_async_resource_ref b) noexcept {
+    return !(a == b);
+  }
+  template <typename Resource, typename = if_resource<Resource>>
+  friend bool operator==(device_async_resource_ref a, Resource* b) noexcept {
+    return are_equal(a.resource_, b);
+  }
+  template <typename Resource, typename = if_resource<Resource>>
+  friend bool operator!=(device_async_resource_ref a, Resource* b) noexcept {
+    return !(a == b);
+  }
+  template <typename Resource, typename = if_resource<Resource>>
+  friend bool operator==(Resource* a, device_async_resource_ref b) noexcept {
+    return b == a;
+  }
+  template <typename Resource, typename = if_resource<Resource>>
+  friend bool operator!=(Resource* a, device_async_resource_ref b) noexcept {
+    return !(b == a);
+  }
+
+ private:
+  static bool are_equal(const resource* a, const resource* b) noexcept;
+
+  resource* resource_;
+};
+
+using device_resource_ref = device_async_resource_ref;
+using host_resource_ref = device_async_resource_ref;
+using host_async_resource_ref = device_async_resource_ref;
+using host_device_resource_ref = device_async_resource_ref;
+using host_device_async_resource_ref = device_async_resource_ref;
+
+/// Throws: std::invalid_argument when `resource` is nullptr.
+template <typename Resource>
+[[nodiscard]] device_async_resource_ref to_device_async_resource_ref_checked(Resource* resource) {
+  return device_async_resource_ref{resource};
+}
+
+}  // namespace hipvmm::hipmm

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+
+#include <hipvmm/mr/memory_resource.hpp>
+
+namespace hipvmm::mr {
+
+/// Adapts a resource with host-accessible memory to std::pmr::memory_resource, for containers of
+/// the standard library.
+/// - It allocates by allocate_sync() and deallocates by deallocate_sync(), so a container that
+///   deallocates while devices use the memory waits as the upstream does.
+/// - It does not own the upstream, which must outlive it.
+/// - It is as thread-safe as the upstream.
+/// - Differs from the upstream: it returns an address for zero bytes.
+class std_pmr_adaptor : public std::pmr::memory_resource {
+ public:
+  /// Throws: std::invalid_argument when `upstream` is nullptr, or not for the host.
+  explicit std_pmr_adaptor(mr::memory_resource* upstream);
+
+  [[nodiscard]] mr::memory_resource* get_upstream_resource() const noexcept { return upstream_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) override;
+  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
+
+  mr::memory_resource* upstream_;
+};
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+
+/// Provides alignments larger than the upstream's, by allocating more and returning an address
+/// within: RMM's aligned_resource_adaptor, for requests that have an alignment of their own too.
+/// - Requests for at most default_alignment are forwarded unchanged.
+/// - The memory of an aligned request is a whole multiple of its alignment long.
+/// - Memory deallocated with another size, or allocated elsewhere, is reported to the error
+///   handler.
+/// - Any number of threads may use it.
+/// Cost: alignment - 256 bytes and the rounding for each block, and a table lookup under a lock. A
+/// vmm_pool_resource aligns without that cost: request the alignment there.
+class aligned_resource_adaptor final : public resource_adaptor {
+ public:
+  /// Aligns requests of `alignment_threshold` bytes or more to at least `alignment`.
+  /// Throws: std::invalid_argument when `upstream` is nullptr or `alignment` no power of two.
+  explicit aligned_resource_adaptor(memory_resource* upstream,
+                                    std::size_t alignment = default_alignment,
+                                    std::size_t alignment_threshold = 0);
+
+ private:
+  /// A block as the upstream allocated it, and as it is deallocated there.
+  struct block {
+    void* pointer;
+    std::size_t bytes;
+    std::size_t alignment;
+  };
+
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  [[nodiscard]] std::size_t alignment_of(std::size_t bytes, std::size_t alignment) const noexcept;
+  /// The upstream request for such a request, without an address yet.
+  [[nodiscard]] block asked_for(std::size_t bytes, std::size_t alignment) const noexcept;
+  /// Records an upstream block and returns the aligned address within it. Throws: std::bad_alloc;
+  /// then nothing is recorded.
+  void* place(const block& given, std::size_t bytes, std::size_t alignment);
+  /// Removes and returns the upstream block of `pointer`; nullopt when there is none.
+  std::optional<block> take(void* pointer, std::size_t bytes, std::size_t alignment) noexcept;
+
+  const std::size_t alignment_;
+  const std::size_t alignment_threshold_;
+  std::mutex lock_;
+  std::unordered_map<void*, block> moved_;  // key: the address returned to the caller
+};
+
+}  // namespace hipvmm::mr

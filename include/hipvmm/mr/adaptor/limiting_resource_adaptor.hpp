@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+
+/// Limits the number of bytes allocated at one time.
+/// - Memory that the upstream itself holds beyond them, such as a pool's, does not count.
+/// - A request reserves its share of the limit before the upstream is called, so threads together
+///   never exceed it. The share is returned when the upstream fails. There is no lock.
+/// - Sizes passed to deallocate() are not checked. Only a deallocation of more than is allocated is
+///   reported to the error handler.
+class limiting_resource_adaptor final : public resource_adaptor {
+ public:
+  /// Sets the limit to `allocation_limit` bytes; each request counts as a multiple of `alignment`
+  /// bytes.
+  /// Throws: std::invalid_argument when `upstream` is nullptr or `alignment` no power of two.
+  limiting_resource_adaptor(memory_resource* upstream, std::size_t allocation_limit,
+                            std::size_t alignment = default_alignment);
+
+  /// Bytes counted against the limit, including requests in progress at the upstream.
+  [[nodiscard]] std::size_t get_allocated_bytes() const noexcept { return allocated_bytes_; }
+  [[nodiscard]] std::size_t get_allocation_limit() const noexcept { return allocation_limit_; }
+
+ private:
+  class share;
+
+  /// Throws: out_of_memory with exhausted::limit, which names the limit, the allocated and the
+  /// requested bytes.
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  [[nodiscard]] std::size_t counted(std::size_t bytes) const noexcept;
+  /// Subtracts `bytes` and returns the value before.
+  std::size_t take_off(std::size_t bytes) noexcept;
+  void came_back(std::size_t bytes) noexcept;
+
+  const std::size_t allocation_limit_;
+  const std::size_t alignment_;
+  std::atomic<std::size_t> allocated_bytes_{0};
+};
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+
+/// Tracks outstanding allocations, with call stacks on request, to find leaks and wrong frees;
+/// forwards all calls to its upstream. Reports to the error handler:
+/// - memory deallocated with a wrong size; it is forwarded with the right one;
+/// - memory that is not in the list; it is forwarded unchanged;
+/// - when the adaptor ends, memory still allocated; it stays the upstream's.
+/// Cost: a table by address, in parts that have locks of their own; a stack takes some
+/// microseconds.
+class tracking_resource_adaptor final : public resource_adaptor {
+ public:
+  /// An allocated block.
+  struct allocation_info {
+    std::size_t allocation_size;  ///< in bytes
+    std::vector<const void*>
+        strace;  ///< return addresses, the innermost first; empty unless requested
+  };
+
+  /// Throws: std::invalid_argument when `upstream` is nullptr.
+  explicit tracking_resource_adaptor(memory_resource* upstream, bool capture_stacks = false);
+  /// Reports all outstanding allocations to the error handler, once.
+  ~tracking_resource_adaptor() override;
+
+  /// The outstanding allocations at this moment, by address.
+  [[nodiscard]] std::map<const void*, allocation_info> get_outstanding_allocations() const;
+  /// The outstanding allocations as text: a line for each block and one for each call in its stack;
+  /// empty when there are none. Cost: with stacks tenths of a second at first, to read names and
+  /// lines.
+  [[nodiscard]] std::string get_outstanding_allocations_str() const;
+  /// Bytes allocated now.
+  [[nodiscard]] std::size_t get_allocated_bytes() const noexcept;
+  /// Writes get_outstanding_allocations_str() to the debug log, as log_level::info.
+  void log_outstanding_allocations() const;
+
+ private:
+  struct table;
+
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  std::unique_ptr<table> table_;
+};
+
+}  // namespace hipvmm::mr

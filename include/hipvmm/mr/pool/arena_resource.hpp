@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+
+struct pool_state;
+
+/// A stream-ordered pool that suballocates large superblocks of another resource.
+/// - Superblock size: 8 MiB; 32 MiB once 2 GiB are held; 128 MiB once 8 GiB are held; larger for
+///   larger requests.
+/// - Small requests are served by a cache of each stream and thread, all others by best fit.
+/// - Differs from vmm_pool_resource: it works on any resource; superblocks neither merge nor move.
+/// - Differs from RMM's: superblocks are allocated only when needed. They are released by
+///   trim_to(), and before a request is refused.
+/// - Alignments above 256 bytes are unsupported.
+/// - Any number of threads and streams may use it. The upstream is called without any lock held, so
+///   it may call back into the arena.
+/// - The destructor waits for work that uses deallocated memory.
+class arena_resource final : public resource_adaptor {
+ public:
+  /// Creates an arena that never holds more than `arena_size` bytes. Default: half of the memory
+  /// that is free now on the upstream's device or, where it has none, on the current device. With
+  /// `dump_log_on_failure` the state found by a refused request is also reported to the error
+  /// handler.
+  /// Throws: std::invalid_argument for no upstream or no bytes.
+  explicit arena_resource(memory_resource* upstream,
+                          std::optional<std::size_t> arena_size = std::nullopt,
+                          bool dump_log_on_failure = false);
+  ~arena_resource() override;
+
+  /// Releases unused superblocks to the upstream until `bytes_to_keep` bytes are held, and returns
+  /// the number of bytes released. Waits until `deadline` at most for work that still uses free
+  /// memory.
+  std::size_t trim_to(std::size_t bytes_to_keep,
+                      std::chrono::steady_clock::time_point deadline = {});
+
+  /// As vmm_pool_resource's, for streams and events that hipvmm did not create.
+  void note_stream_wait(stream_ref waiter, stream_ref other);
+  void forget_stream(stream_ref stream);
+
+  /// `chunks_created` counts superblocks.
+  [[nodiscard]] pool_statistics statistics() const;
+  /// statistics() as text for people; fits on one screen.
+  [[nodiscard]] std::string report() const;
+  /// Limit of the memory held, in bytes.
+  [[nodiscard]] std::size_t arena_size() const noexcept;
+
+ private:
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  std::unique_ptr<pool_state> state_;
+  bool dumps_;
+};
+
+}  // namespace hipvmm::mr

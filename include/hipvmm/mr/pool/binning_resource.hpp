@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/pool/fixed_size_resource.hpp>
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+
+/// Forwards each request to a resource chosen by size: the smallest bin that holds it, or the
+/// upstream when no bin does.
+/// - Alignments above 256 bytes also go to the upstream, because blocks of a bin are not aligned to
+///   more.
+/// - Memory is deallocated to the resource that allocated it, also when bins were added in between.
+/// - A pointer that is not allocated now, such as one already deallocated, is not forwarded; it is
+///   reported to the error handler.
+/// - Any number of threads may use it.
+/// Cost: one table lookup by address for each call; each part of the table has its own lock.
+class binning_resource final : public resource_adaptor {
+ public:
+  /// Creates a resource without bins: all requests go to the upstream. Throws:
+  /// std::invalid_argument for no upstream.
+  explicit binning_resource(memory_resource* upstream);
+  /// Creates bins of fixed_size_resource for 2^`min_size_exponent` up to 2^`max_size_exponent`
+  /// bytes. Each bin allocates its first blocks from the upstream now.
+  /// Throws: std::invalid_argument for no upstream or exponents that are not 0 <= min <= max <= 40;
+  /// out_of_memory.
+  binning_resource(memory_resource* upstream, std::int8_t min_size_exponent,
+                   std::int8_t max_size_exponent);
+  ~binning_resource() override;
+
+  /// Adds a bin for requests of up to `allocation_size` bytes, rounded up to 256, that fit in no
+  /// smaller bin. The bin is `bin_resource`, which must outlive this, or a new fixed_size_resource
+  /// when it is nullptr. Does nothing when such a bin exists.
+  /// Throws: std::invalid_argument for no bytes, more than 1 TiB or a resource of another device;
+  /// out_of_memory.
+  void add_bin(std::size_t allocation_size, memory_resource* bin_resource = nullptr);
+
+ private:
+  struct owner_table;
+
+  [[nodiscard]] memory_resource& resource_for(std::size_t bytes, std::size_t alignment) const;
+  /// Allocates from the resource of that size by `allocate` and records that resource as the owner.
+  template <typename Allocate, typename GiveBack>
+  void* hand_out(std::size_t bytes, std::size_t alignment, Allocate allocate, GiveBack give_back);
+  /// Removes the record of `pointer` and returns its owner. Returns nullptr, after a report to the
+  /// error handler, when it was not allocated.
+  memory_resource* take_back(const void* pointer, std::size_t bytes) noexcept;
+
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  // Locked exclusively only to add a bin; no resource is called while it is held.
+  mutable std::shared_mutex mutex_;
+  std::map<std::size_t, memory_resource*> bins_;  // key: largest request
+  std::vector<std::unique_ptr<fixed_size_resource>> owned_;
+  std::unique_ptr<owner_table> owners_;
+};
+
+}  // namespace hipvmm::mr

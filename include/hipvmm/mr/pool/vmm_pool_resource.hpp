@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/mr/pool_reuse.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
+#include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm::mr {
+
+/// A stream-ordered pool of one device's memory in one range of addresses.
+/// Memory is reused in the stream that freed it without any HIP call except the query whether that
+/// stream is being captured. Adjacent free blocks merge across chunks. When no run of free blocks
+/// is long enough, idle chunks are mapped where they are needed, before new memory is allocated
+/// from the device.
+/// - Threads and streams: any number may use it. Default streams are those of its device. Streams
+///   of other devices may free memory too, even without access to it.
+/// - Waiting: a request may wait for the GPU only when the limit or the device leaves no other
+///   source. Other threads do not wait with it.
+/// - Without virtual memory: it suballocates slabs of hipMalloc, which neither move nor merge; see
+///   explain(). Then an alignment above 2 MiB is unsupported, and so are rights other than
+///   read_write.
+/// - Destruction: all memory is released, including blocks still allocated, once the work of the
+///   devices with access is done, and that of the devices whose streams freed memory.
+/// - Captures: the pool never disturbs a capture. A capturing stream gets only memory that nothing
+///   uses, because the graph may run in any stream. That memory must stay allocated until the
+///   graph's last launch is submitted. Do not deallocate on a capturing stream: the pool refuses
+///   and reports it to the error handler. This is detected where the stream has allocated during
+///   the capture.
+class vmm_pool_resource final : public memory_resource {
+ public:
+  /// Creates a pool on `device`.
+  /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
+  /// `initial_bytes` are not available; unsupported without virtual memory management where the
+  /// options refuse slabs or ask for shareable chunks.
+  explicit vmm_pool_resource(device_ref device, const pool_options& options = {});
+  ~vmm_pool_resource() override;
+  vmm_pool_resource(const vmm_pool_resource&) = delete;
+  vmm_pool_resource& operator=(const vmm_pool_resource&) = delete;
+
+  using memory_resource::deallocate;
+  /// Deallocates by address alone, in the stream of the allocation. Does not wait.
+  /// The memory is reused only when all work that the devices with access have now is done, as
+  /// after hipFree, in these cases:
+  /// - allocate_sync() allocated it;
+  /// - its stream was forgotten, or is another thread's default stream.
+  /// Memory passed to deallocate_sync() follows the same rule.
+  void deallocate(void* pointer) noexcept;
+
+  /// Declares that `waiter` waits for an event recorded on `other` after every pool call made so
+  /// far on `other`.
+  /// - This orders `waiter` after what was freed in `other`, but not after what `other` itself
+  ///   has waited for.
+  /// - Needed for streams and events that hipvmm did not create; hipvmm's own report their waits.
+  /// - Needed also for events whose handle was released to the program (event::get).
+  void note_stream_wait(stream_ref waiter, stream_ref other);
+  /// Declares that `stream` will be destroyed: memory freed in it becomes free for all streams when
+  /// its work up to this call is done.
+  /// - Call it before hipStreamDestroy.
+  /// - Call it in a thread that ends, for the thread's default stream.
+  /// - A hipvmm::stream reports its end itself.
+  /// Throws: std::invalid_argument while it is being captured; hip_error.
+  void forget_stream(stream_ref stream);
+
+  [[nodiscard]] pool_reuse reuse() const;
+  void set_reuse(pool_reuse reuse);
+  [[nodiscard]] std::size_t release_threshold() const noexcept;
+  void set_release_threshold(std::size_t bytes);
+  /// The limit in force, in whole granules.
+  [[nodiscard]] std::size_t maximum_bytes() const;
+
+  /// Sets the access right of `device` to all memory of the pool, present and future.
+  /// Throws: as region::grant; then all rights are as before.
+  void grant(device_ref device, access_right right = access_right::read_write);
+  void revoke(device_ref device) { grant(device, access_right::none); }
+  [[nodiscard]] access_right access(device_ref device) const;
+
+  /// Releases idle memory to the device until `bytes_to_keep` are held, and returns the number of
+  /// bytes released.
+  /// - Chunks are released whole, and never so that less than `bytes_to_keep` would stay. When
+  ///   every idle chunk is larger than the excess, all stay. 0 releases all idle chunks.
+  /// - May block until `deadline` at most for: work that still uses free memory; memory freed
+  ///   without a stream, which stays when no deadline is given.
+  /// - Other threads are not blocked.
+  /// - Where quirk::re_reserve is in force, memory is released only when nothing is allocated.
+  /// Throws: hip_error, std::bad_alloc. Memory that HIP refuses to unmap is reported and stays
+  /// counted.
+  std::size_t trim_to(std::size_t bytes_to_keep,
+                      std::chrono::steady_clock::time_point deadline = {});
+
+  /// Callback for a request of `bytes` bytes that fails, called without a lock. It may deallocate
+  /// memory to this pool. Returns whether to try the request again.
+  using out_of_memory_callback = std::function<bool(std::size_t bytes)>;
+  void set_out_of_memory_callback(out_of_memory_callback callback);
+
+  [[nodiscard]] pool_statistics statistics() const;
+  /// Resets both high-water marks to the current values.
+  void reset_peaks();
+  /// statistics() as text for people: what is held, where, and what would still fit. Fits on one
+  /// screen.
+  [[nodiscard]] std::string report() const;
+  /// Explains in one sentence which kind of memory the pool uses, and why.
+  [[nodiscard]] std::string explain() const;
+  [[nodiscard]] device_ref device() const noexcept;
+
+ private:
+  struct state;
+
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+  [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
+
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace hipvmm::mr

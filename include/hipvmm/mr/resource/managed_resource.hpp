@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/managed_memory.hpp>
+
+namespace hipvmm::mr {
+
+/// Allocates managed memory (hipMallocManaged), which HIP migrates between the host and devices.
+/// - The host and all devices may use it, concurrently where
+///   device_ref::supports_concurrent_managed_access() returns true.
+/// - core/managed_memory.hpp has prefetching and advice.
+/// - Two managed_resources are equal. The memory belongs to no device.
+/// Cost: deallocate() waits for its stream and deallocate_sync() for all devices; then both wait
+/// for hipFree, which waits for one device or all. Where a device cannot be waited for, and in a
+/// stream that is being captured, the memory stays allocated and that is reported to the error
+/// handler.
+class managed_resource final : public memory_resource {
+ public:
+  /// Makes `device` current while HIP allocates. Blocks are initially attached to `first`: to all
+  /// devices, or to the host alone.
+  /// Throws: std::invalid_argument when there is no such device, or for attachment::single, which
+  /// needs a stream (attach_async).
+  explicit managed_resource(device_ref device, attachment first = attachment::global);
+
+ private:
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override;
+  [[nodiscard]] bool do_is_host_accessible() const noexcept override { return true; }
+
+  device_ref device_;
+  attachment first_;
+};
+
+}  // namespace hipvmm::mr

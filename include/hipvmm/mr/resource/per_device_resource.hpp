@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+// The default resource of each device, used by containers that were given no other.
+// - Initially it is a hip_resource, which lives as long as the process.
+// - A resource that is set is not owned. It must outlive everything that allocates from it, and
+//   must be replaced, by nullptr for instance, before it ends. A static resource ends before
+//   containers that are older.
+// - All functions may be called from any thread.
+// Throws: std::invalid_argument for a device that does not exist; unsupported without any.
+namespace hipvmm::mr {
+
+/// The resource of `device`; never nullptr. Takes no lock.
+[[nodiscard]] memory_resource* get_per_device_resource(device_ref device);
+/// Sets the resource of `device` and returns the previous one; nullptr restores the initial one.
+/// Throws: std::invalid_argument also for a resource that gives memory of another device.
+memory_resource* set_per_device_resource(device_ref device, memory_resource* resource);
+
+/// As get_per_device_resource() for the calling thread's current device.
+[[nodiscard]] memory_resource* get_current_device_resource();
+/// As set_per_device_resource() for the calling thread's current device.
+memory_resource* set_current_device_resource(memory_resource* resource);
+
+/// Returns the current device for `user`, which will allocate from `resource` and store both.
+/// Throws: std::invalid_argument, naming `user`, when `resource` is nullptr or gives memory of a
+/// device that is not the current one.
+device_ref require_current_device(const char* user, memory_resource* resource);
+/// Calls memory_resource::deallocate() with `device` current. Errors are reported to the error
+/// handler. The memory is deallocated even where its device cannot be made current.
+void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
+                      void* pointer, std::size_t bytes,
+                      std::size_t alignment = memory_resource::default_alignment) noexcept;
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/mr/memory_resource.hpp>
+
+namespace hipvmm::mr {
+
+/// Options for pinned host memory; names and meaning are those of hipHostMalloc's flags. ROCm, and
+/// CUDA with a unified address space (every 64-bit one), make all pinned memory portable and
+/// mapped.
+struct pinned_options {
+  bool portable = false;        ///< for all devices, not only the current one
+  bool mapped = false;          ///< for kernels
+  bool write_combined = false;  ///< fast for devices to read, slow for the host to read
+};
+
+/// Allocates pinned host memory (hipHostMalloc): the host, copies and the kernels of all devices
+/// may use it, and copies to and from it do not wait. Two are equal.
+/// Cost: hipHostMalloc takes longer than hipMalloc. deallocate() waits for its stream and
+/// deallocate_sync() for all devices; then both wait for hipHostFree, which waits for one device or
+/// all. Where a device cannot be waited for, and in a stream that is being captured, the memory
+/// stays allocated and that is reported to the error handler.
+class pinned_host_resource final : public memory_resource {
+ public:
+  explicit pinned_host_resource(const pinned_options& options = {}) noexcept : options_{options} {}
+
+  [[nodiscard]] const pinned_options& options() const noexcept { return options_; }
+
+ private:
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override;
+  [[nodiscard]] bool do_is_host_accessible() const noexcept override { return true; }
+
+  pinned_options options_;
+};
+
+}  // namespace hipvmm::mr

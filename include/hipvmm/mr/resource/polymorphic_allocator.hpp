@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/resource/per_device_resource.hpp>
+#include <hipvmm/mr/resource_adaptor.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm::mr {
+
+/// Allocates elements from a resource in stream order. Differs from
+/// std::pmr::polymorphic_allocator: both functions take a stream. For code that needs a standard
+/// allocator use stream_allocator_adaptor. Does not own the resource. Any number of threads may use
+/// one.
+template <typename T>
+class polymorphic_allocator {
+ public:
+  using value_type = T;
+
+  /// Uses the resource of the current device.
+  polymorphic_allocator() : resource_{get_current_device_resource()} {}
+  /// Throws: std::invalid_argument when `resource` is nullptr.
+  // NOLINTNEXTLINE(google-explicit-constructor): converts where an allocator is expected
+  polymorphic_allocator(memory_resource* resource)
+      : resource_{require_resource("polymorphic_allocator", resource)} {}
+  /// An allocator of other elements from the same resource.
+  template <typename U>
+  // NOLINTNEXTLINE(google-explicit-constructor): required by std::allocator_traits
+  polymorphic_allocator(const polymorphic_allocator<U>& other) noexcept
+      : resource_{other.get_upstream_resource()} {}
+
+  /// Allocates `count` uninitialised elements; returns nullptr when `count` is zero.
+  /// Throws: std::length_error when so many exceed the address space; as the resource.
+  [[nodiscard]] T* allocate(std::size_t count, stream_ref stream) {
+    return static_cast<T*>(resource_->allocate(stream, bytes_for(count, sizeof(T)), alignment));
+  }
+  /// Deallocates memory that allocate() returned for the same `count`. The resource defines what
+  /// that means for work in other streams. Errors are reported to the error handler.
+  void deallocate(T* pointer, std::size_t count, stream_ref stream) noexcept {
+    resource_->deallocate(stream, pointer, count * sizeof(T), alignment);
+  }
+
+  /// Never nullptr.
+  [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return resource_; }
+
+ private:
+  static constexpr std::size_t alignment = std::max(alignof(T), memory_resource::default_alignment);
+
+  memory_resource* resource_;
+};
+
+/// Whether memory allocated by either allocator may be deallocated by the other.
+template <typename T, typename U>
+bool operator==(const polymorphic_allocator<T>& a, const polymorphic_allocator<U>& b) noexcept {
+  return a.get_upstream_resource()->is_equal(*b.get_upstream_resource());
+}
+template <typename T, typename U>
+bool operator!=(const polymorphic_allocator<T>& a, const polymorphic_allocator<U>& b) noexcept {
+  return !(a == b);
+}
+
+}  // namespace hipvmm::mr

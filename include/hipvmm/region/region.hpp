@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm {
+
+class region;
+
+namespace detail {
+class mapped_region;
+class detached_chunk;
+detached_chunk detach_chunk(region& from, std::size_t offset);
+detached_chunk detach_left_behind(region& from, std::size_t offset);
+class refused_mappings;
+refused_mappings take_refused(region& from, std::size_t offset, std::size_t bytes) noexcept;
+}  // namespace detail
+
+/// A range of reserved addresses, the chunks mapped in it and the devices that may use them.
+/// Growable vectors and pools are built on it.
+/// - Every operation is all or nothing.
+/// - No two threads may use a region at the same time. Kernels and copies may use committed bytes
+///   throughout.
+/// - It owns its addresses and chunks.
+/// - A moved-from region is empty: its sizes are zero, and functions that would change it throw
+///   std::invalid_argument.
+class region {
+ public:
+  /// Reserves `max_bytes` of addresses, rounded up to the granularity, and backs none of them.
+  /// When so many addresses are not available:
+  /// 1) It waits for retired addresses.
+  /// 2) It halves the size repeatedly, down to one granule: see max_bytes().
+  /// Throws: std::invalid_argument when there is no such device or `max_bytes` is zero;
+  /// out_of_memory when even one granule is refused; unsupported on a device without usable virtual
+  /// memory.
+  region(device_ref device, std::size_t max_bytes, region_options options = {});
+  /// Unmaps and releases all chunks and frees the addresses.
+  /// Pre: nothing in flight uses the bytes; see retire().
+  ~region();
+  region(region&& other) noexcept;
+  region& operator=(region&& other) noexcept;
+
+  /// Commits [offset, offset + bytes): backs each gap in it with one new chunk and applies the
+  /// access map.
+  /// - Bytes already backed stay untouched.
+  /// - A chunk ordered by prepare() in the range is taken whole: more than the requested bytes may
+  ///   be backed.
+  /// May block for: (1) retired memory in this range; (2) retired memory of any kind when the
+  /// device is full; (3) the visibility delay of quirk::wait_until_visible.
+  /// Pre: `offset` and `bytes` are multiples of granularity(), within max_bytes().
+  /// Throws (on any exception nothing changed):
+  /// - std::invalid_argument, std::out_of_range for a bad range.
+  /// - std::invalid_argument also for addresses that a moved chunk left behind, see move_chunk().
+  ///   The same holds for trim(), extend() and a decommit() of that chunk.
+  /// - out_of_memory, which names what was held.
+  /// - unsupported where quirk::access_from_base is in force and chunks of several sizes would be
+  ///   next to a hole.
+  void commit(std::size_t offset, std::size_t bytes);
+
+  /// Orders a chunk in advance: a background thread of the process makes the chunk after the last
+  /// one backed. It has `bytes` bytes, or as many as fit there.
+  /// - A commit() that reaches the chunk takes it whole, or makes it if the thread has not begun.
+  /// - decommit() and trim() release it.
+  /// - Does nothing while one is ready or under way, and after a failure until the next commit().
+  /// - Every operation that changes the region first cancels an order that has not begun, and waits
+  ///   for one that has: the HIP calls for one chunk.
+  /// Pre: `bytes` is a multiple of granularity().
+  /// Throws: std::invalid_argument.
+  void prepare(std::size_t bytes, prefetch_level how);
+  /// Cancels the order of prepare() if it has not begun, else waits for it. Returns
+  /// prepared_bytes().
+  std::size_t cancel_or_wait() noexcept;
+  // The name until 0.2.
+  std::size_t settle() noexcept { return cancel_or_wait(); }
+  /// Prepared bytes that are not backed yet; zero while they are being made.
+  [[nodiscard]] std::size_t prepared_bytes() const noexcept;
+  /// Number of failed preparations: HIP refused, or the system refused a thread.
+  [[nodiscard]] std::size_t failed_preparations() const noexcept;
+
+  /// Decommits every chunk that is wholly in [offset, offset + bytes): unmaps and releases it.
+  /// Returns their bytes. Chunks that reach outside stay.
+  /// Pre: nothing in flight uses the bytes.
+  std::size_t decommit(std::size_t offset, std::size_t bytes);
+
+  /// Returns whether move_chunk() is supported: not where quirk::no_aliases is in force.
+  [[nodiscard]] bool can_move_chunks() const noexcept;
+  /// Moves the chunk that begins at `from`, with its bytes and rights, to [to, to + its bytes).
+  /// Work in flight may go on using it.
+  /// - The mapping at `from` stays until end_move(from), and rights are set there too.
+  /// - Until then prepare() does nothing, and nothing else is backed at `from`.
+  /// Throws (then nothing moved): std::invalid_argument unless a chunk begins at `from` and the
+  /// target is free addresses; std::out_of_range; unsupported unless can_move_chunks(); hip_error.
+  void move_chunk(std::size_t from, std::size_t to);
+  /// Unmaps the mapping that move_chunk() left at `from`.
+  /// Pre: nothing in flight uses the bytes by these addresses.
+  /// Throws: std::invalid_argument when nothing was left there; hip_error; then it is still mapped.
+  void end_move(std::size_t from);
+
+  /// Sets the right of `device` to all bytes backed now and later.
+  /// - ROCm 7.14 to 10.0: waits for work under way that may use the bytes, which would access other
+  ///   pages. Work that others submit before the call returns would too.
+  /// Throws: as access_map::set, and hip_error; on any exception all rights are as before.
+  void grant(device_ref device, access_right right = access_right::read_write);
+  /// Revokes the right of `device`: the same as granting none.
+  void revoke(device_ref device) { grant(device, access_right::none); }
+  [[nodiscard]] access_right access(device_ref device) const noexcept;
+  /// The access map: the rights of every device.
+  [[nodiscard]] const access_map& rights() const;
+
+  /// Releases the chunks from byte `bytes` on once `stream` has passed this point. Returns their
+  /// bytes.
+  /// Waits for `stream`:
+  /// - where its device neither has access nor was named together with this one by
+  ///   copy_peer_async();
+  /// - where `tail` is `replace`. Then a chunk that reaches across `bytes` is replaced too, at the
+  ///   same address, if that frees more than an eighth of what stays and memory for it is
+  ///   available.
+  /// Pre: all work that uses the bytes is ordered before this call in `stream`.
+  /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error; on any
+  /// exception all bytes before `bytes` are as they were. See drain_retired_memory().
+  std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
+
+  /// Releases everything once all work that the devices with access have now is done. The region is
+  /// then as moved from.
+  /// - Does not block, with two exceptions: it waits for these devices while the process exits, or
+  ///   where no thread can be started.
+  /// - Later failures are reported to the error handler. See drain_retired_memory().
+  /// - The later wait is HIP's for a whole device: it ends a stream capture under way there with an
+  ///   error. Call trim(0, stream) before: then nothing is left to wait for.
+  /// Pre: other devices' work that uses the bytes is done, or was submitted by copy_peer_async().
+  /// Where it is neither, call trim(0, stream) in its stream before.
+  void retire() noexcept;
+
+  /// Enlarges the reservation to at least `max_bytes` and backs [0, commit_bytes) as commit() does.
+  /// Returns whether base() changed.
+  /// - In place when the addresses after the end are free; else the same chunks are mapped into a
+  ///   larger reservation. No byte is copied.
+  /// - When the base changes, it waits for every device that has access: work in flight uses the
+  ///   old base.
+  /// Throws: std::invalid_argument for a size below the present one; out_of_memory; on any
+  /// exception nothing changed.
+  bool extend(std::size_t max_bytes, std::size_t commit_bytes);
+
+  /// Start of the reserved addresses. It is constant for the region's life, except:
+  /// - extend() may change it, and returns whether it did.
+  /// - Where quirk::re_reserve is in force, trim() and decommit() that leave nothing backed, and
+  ///   trim() that replaces, may change it; see empty_policy.
+  [[nodiscard]] void* base() const noexcept;
+  // Until 0.3.0: since 0.2 every region keeps its address when memory is added.
+  [[nodiscard]] bool is_address_stable() const noexcept { return base() != nullptr; }
+  /// Reserved bytes; may be less than the constructor requested.
+  [[nodiscard]] std::size_t max_bytes() const noexcept;
+  /// Backed bytes, all chunks together.
+  [[nodiscard]] std::size_t committed_bytes() const noexcept;
+  /// Length in bytes of the backed range that starts at `offset`; zero where nothing is backed.
+  [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept;
+  [[nodiscard]] std::size_t chunk_count() const noexcept;
+  /// Unit of commit and decommit in bytes: the device's minimum granularity.
+  [[nodiscard]] std::size_t granularity() const noexcept;
+  [[nodiscard]] device_ref device() const;
+
+ private:
+  // For a pool, which unmaps without its locks: src/region/detached_chunk.hpp.
+  friend detail::detached_chunk detail::detach_chunk(region& from, std::size_t offset);
+  friend detail::detached_chunk detail::detach_left_behind(region& from, std::size_t offset);
+  friend detail::refused_mappings detail::take_refused(region& from, std::size_t offset,
+                                                       std::size_t bytes) noexcept;
+  [[nodiscard]] detail::mapped_region& live() const;
+
+  std::unique_ptr<detail::mapped_region> mapped_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+namespace hipvmm {
+
+/// Counts of retired memory: memory that regions and vectors of this process released while work in
+/// flight could still use it. It returns to the device, or to its chunk cache, once that work is
+/// done.
+struct retirement_statistics {
+  std::size_t waiting_bytes;   ///< physical memory that waits for work to finish
+  std::size_t waiting;         ///< trims and destructions that wait
+  std::size_t returned_bytes;  ///< physical memory released since the process began
+  std::size_t returned;        ///< trims and destructions whose wait is over
+};
+
+/// Returns the counts of retired memory. What an idle stream had used was released at once and is
+/// not counted. Any thread may call it.
+[[nodiscard]] retirement_statistics retired_memory();
+
+/// Waits until all memory and addresses retired before this call have been released.
+/// - Any thread may call it. In the thread of an error handler it returns at once.
+/// - Growth that finds the device full, or no addresses, drains as much as it needs; the end of the
+///   process drains all.
+/// Throws: hip_error with hipErrorStreamCaptureUnsupported when the runtime forbids waiting for
+/// devices during a capture, and a capture is open for longer than 100 ms.
+void drain_retired_memory();
+
+}  // namespace hipvmm

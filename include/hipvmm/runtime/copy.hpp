@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm {
+
+/// Copies `bytes` bytes in stream order, between any two of host and device memory.
+/// - Pinned or no host memory: returns before the copy is done.
+/// - Pageable host memory: has been read, or written, when the call returns (HIP's rule for
+///   hipMemcpyAsync).
+/// - While the stream is captured: nothing is read by the call. Each launch of the graph reads and
+///   writes host memory, pageable or pinned; it must live until the last launch is done.
+void copy_async(stream_ref stream, void* destination, const void* source, std::size_t bytes);
+
+/// Copies like copy_async() and synchronizes the stream.
+void copy(stream_ref stream, void* destination, const void* source, std::size_t bytes);
+
+/// Copies between two devices in the order of `stream`.
+/// - Each device accesses only its own side: neither needs access to the other's memory.
+/// - From then on, regions and vectors of either device wait, when they are destroyed, for the work
+///   of both.
+/// Pre: `stream` belongs to one of the two devices.
+void copy_peer_async(stream_ref stream, void* destination, device_ref destination_device,
+                     const void* source, device_ref source_device, std::size_t bytes);
+
+/// Sets `bytes` bytes of device memory to `value` in the order of `stream`.
+void fill_async(stream_ref stream, void* destination, unsigned char value, std::size_t bytes);
+
+/// Writes `count` copies of a pattern back to back, in the order of `stream`. The pattern is the
+/// `pattern_bytes` bytes at `pattern` (host memory).
+/// - `pattern` has been read when the call returns, also where the stream is captured.
+/// - Exception: `pattern` in pinned memory while no capture is under way must outlive the copy.
+/// Cost: one fill when `pattern` repeats 1, 2 or 4 bytes, else O(log count) copies on the device.
+/// In a captured stream these follow one fill for each run of equal words in one element.
+void fill_pattern_async(stream_ref stream, void* destination, const void* pattern,
+                        std::size_t pattern_bytes, std::size_t count);
+
+}  // namespace hipvmm

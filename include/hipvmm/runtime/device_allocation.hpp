@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <hipvmm/runtime/device.hpp>
+
+namespace hipvmm {
+
+/// Owns one hipMalloc allocation of one device. Its address is fixed: it can neither grow nor move.
+/// - Destruction calls hipFree, which waits for all work of the device (HIP's rule). A caller that
+///   must not wait destroys it in another thread.
+/// - Any thread may destroy it.
+class device_allocation {
+ public:
+  /// An empty owner.
+  device_allocation() noexcept = default;
+  /// Allocates `bytes` bytes on `device`.
+  /// Throws: std::invalid_argument when `bytes` is zero; out_of_memory when the device is
+  /// exhausted; hip_error, among others while a stream is captured in a mode that forbids it.
+  device_allocation(device_ref device, std::size_t bytes);
+  /// Takes ownership of a pointer from hipMalloc; hipFree will be called on it.
+  device_allocation(void* pointer, device_ref device, std::size_t bytes) noexcept
+      : pointer_{pointer}, device_{device}, bytes_{bytes} {}
+  ~device_allocation();
+  device_allocation(device_allocation&& other) noexcept
+      : pointer_{std::exchange(other.pointer_, nullptr)},
+        device_{other.device_},
+        bytes_{std::exchange(other.bytes_, 0)} {}
+  device_allocation& operator=(device_allocation&& other) noexcept;
+
+  [[nodiscard]] void* get() const noexcept { return pointer_; }
+  /// Releases ownership; the caller frees the memory with hipFree.
+  [[nodiscard]] void* release() noexcept {
+    bytes_ = 0;
+    return std::exchange(pointer_, nullptr);
+  }
+  [[nodiscard]] bool empty() const noexcept { return pointer_ == nullptr; }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void* pointer_ = nullptr;
+  device_ref device_{0};
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace hipvmm

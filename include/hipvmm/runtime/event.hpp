@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include <hipvmm/runtime/stream.hpp>
+
+// The opaque struct behind hipEvent_t.
+struct ihipEvent_t;
+
+namespace hipvmm {
+namespace detail {
+
+class event_recording;
+class event_use;
+struct recorded_points;
+void record_without_notify(const event& recorded, stream_ref stream);
+void make_stream_wait(stream_ref waiter, const event& event);
+
+/// Part of an event: the known stream order of its last recording. It has no lock. Like the event,
+/// one thread moves or destroys it while no other uses it.
+class recorded_order {
+ public:
+  recorded_order() noexcept = default;
+  recorded_order(recorded_order&& other) noexcept { swap(other); }
+  recorded_order& operator=(recorded_order&&) = delete;
+  ~recorded_order() {
+    if (points_.load(std::memory_order_relaxed) != nullptr) forget_points();
+  }
+  void swap(recorded_order& other) noexcept {
+    exchange(state_, other.state_);
+    exchange(points_, other.points_);
+  }
+
+  /// Marks the handle as exposed. From then on other code may record the event unseen, and its
+  /// order is unknown.
+  void give_away() const noexcept {
+    if ((state_.load(std::memory_order_relaxed) & given_away) == 0) state_.fetch_or(given_away);
+  }
+
+ private:
+  friend class event_recording;
+  friend class event_use;
+  friend void record_without_notify(const event& recorded, stream_ref stream);
+
+  // Fields of the state: a flag, the number of threads recording the event, the number of
+  // recordings begun.
+  static constexpr std::uint64_t given_away = 1;
+  static constexpr std::uint64_t one_under_way = 2;
+  static constexpr std::uint64_t one_recording = std::uint64_t{1} << 16U;
+  static constexpr std::uint64_t any_under_way = one_recording - one_under_way;
+
+  template <typename T>
+  static void exchange(std::atomic<T>& a, std::atomic<T>& b) noexcept {
+    const T before = a.load(std::memory_order_relaxed);
+    a.store(b.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    b.store(before, std::memory_order_relaxed);
+  }
+  void forget_points() noexcept;
+
+  mutable std::atomic<std::uint64_t> state_{0};
+  mutable std::atomic<recorded_points*> points_{nullptr};
+};
+
+}  // namespace detail
+
+/// Whether an event records timestamps. Without them it is cheaper to record.
+enum class event_timing { disabled, enabled };
+
+/// Owns one HIP event of one device. Movable; safe to query and record from any thread.
+class event {
+ public:
+  /// Creates an event on the current device.
+  explicit event(event_timing timing = event_timing::disabled);
+  explicit event(device_ref device, event_timing timing = event_timing::disabled);
+  ~event();
+  event(event&& other) noexcept
+      : value_{std::exchange(other.value_, nullptr)},
+        device_{other.device_},
+        order_{std::move(other.order_)} {}
+  event& operator=(event&& other) noexcept;
+
+  /// The event's handle. Its holder may record the event without the library. From the first call
+  /// on, pools therefore learn no order from this event: prefer the members below where they
+  /// suffice.
+  [[nodiscard]] ihipEvent_t* get() const noexcept {
+    order_.give_away();
+    return value_;
+  }
+  /// Releases ownership; the caller destroys the event with hipEventDestroy.
+  [[nodiscard]] ihipEvent_t* release() noexcept { return std::exchange(value_, nullptr); }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
+  [[nodiscard]] bool empty() const noexcept { return value_ == nullptr; }
+
+  /// Records the event in `stream`: it is done when all work now in `stream` has finished. Replaces
+  /// an earlier record.
+  /// Pre: `stream` belongs to the event's device (HIP's rule for hipEventRecord).
+  void record(stream_ref stream);
+  /// Waits until the last record is done. Returns at once when never recorded.
+  void synchronize() const;
+  /// Returns whether the last record is done; true when never recorded.
+  [[nodiscard]] bool is_done() const;
+
+  /// Returns the time between two records that are done.
+  /// Throws: hip_error unless both events record timestamps and are done.
+  [[nodiscard]] static std::chrono::duration<float, std::milli> elapsed(const event& from,
+                                                                        const event& to);
+
+ private:
+  friend class detail::event_recording;
+  friend class detail::event_use;
+  friend void detail::record_without_notify(const event& recorded, stream_ref stream);
+
+  ihipEvent_t* value_;
+  device_ref device_;
+  detail::recorded_order order_;
+};
+
+inline void stream_ref::wait(const event& event) const { detail::make_stream_wait(*this, event); }
+
+inline void stream::wait(const event& event) const { ref().wait(event); }
+
+}  // namespace hipvmm

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+// Managed memory: memory that HIP moves between the host and devices (hipMallocManaged;
+// mr::managed_resource allocates it).
+// - A range is within one allocation. Where devices can access all host memory
+//   (device_ref::supports_pageable_access), it may be any memory.
+// - HIP works on whole host pages: a range that ends within a page includes that page.
+// - Any thread may call all functions.
+// - Without HMM, AMD accepts advice and prefetches and ignores them.
+// Throws, unless a function says otherwise: std::invalid_argument for a range that is not managed
+// memory, or for a device that does not exist; unsupported where HIP lacks the function; hip_error.
+namespace hipvmm {
+
+/// A location of managed memory: a device, or the host.
+class memory_location {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a device is a location
+  constexpr memory_location(device_ref device) noexcept : device_{device} {}
+  [[nodiscard]] static constexpr memory_location host() noexcept { return {}; }
+
+  [[nodiscard]] constexpr bool is_host() const noexcept { return !device_.has_value(); }
+  /// The device; empty for the host.
+  [[nodiscard]] constexpr std::optional<device_ref> device() const noexcept { return device_; }
+
+  friend constexpr bool operator==(memory_location a, memory_location b) noexcept {
+    return a.device_ == b.device_;
+  }
+  friend constexpr bool operator!=(memory_location a, memory_location b) noexcept {
+    return !(a == b);
+  }
+
+ private:
+  constexpr memory_location() noexcept = default;
+  std::optional<device_ref> device_;
+};
+
+/// Prefetches the range to `where` in the order of `stream`, ahead of its use. Does nothing for
+/// zero bytes.
+/// Throws: as above; unsupported for memory that HIP does not move (pageable, without XNACK), and
+/// unless the device of `stream`, and of `where`, supports_concurrent_managed_access().
+void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
+                    memory_location where);
+
+/// Advice about a range as a whole (hipMemAdvise).
+enum class range_advice {
+  set_read_mostly,           ///< locations that read it get copies of their own
+  unset_read_mostly,         ///< locations lose these copies
+  unset_preferred_location,  ///< the range stays where it is used
+  set_coarse_grain,          ///< coherent between kernels only, and faster; AMD
+  unset_coarse_grain,        ///< coherent at all times; AMD
+};
+void advise(const void* pointer, std::size_t bytes, range_advice advice);
+
+/// Advice about a range and a location (hipMemAdvise).
+/// Throws: as above; unsupported for a device unless it supports_concurrent_managed_access().
+enum class location_advice {
+  set_preferred_location,  ///< the range stays there unless it must move
+  set_accessed_by,         ///< the location accesses the range without faults, wherever it is
+  unset_accessed_by,
+};
+void advise(const void* pointer, std::size_t bytes, location_advice advice, memory_location where);
+
+/// When writes to memory become visible (AMD).
+enum class memory_coherency {
+  fine_grained,    ///< at all times
+  coarse_grained,  ///< between kernels
+  mixed,           ///< it differs within the range
+};
+
+/// Attributes that hold for a whole range.
+struct range_attributes {
+  bool read_mostly;
+  /// Empty where none was set, or where it differs between pages.
+  std::optional<memory_location> preferred_location;
+  /// Target of the last prefetch, done or not; empty as above.
+  std::optional<memory_location> last_prefetch_location;
+  /// AMD names all devices from the start.
+  std::vector<memory_location> accessed_by;
+};
+/// Queries all attributes in one call (hipMemRangeGetAttributes), or one (hipMemRangeGetAttribute).
+[[nodiscard]] range_attributes attributes_of_range(const void* pointer, std::size_t bytes);
+[[nodiscard]] bool is_read_mostly(const void* pointer, std::size_t bytes);
+[[nodiscard]] std::optional<memory_location> preferred_location(const void* pointer,
+                                                                std::size_t bytes);
+[[nodiscard]] std::optional<memory_location> last_prefetch_location(const void* pointer,
+                                                                    std::size_t bytes);
+[[nodiscard]] std::vector<memory_location> accessed_by(const void* pointer, std::size_t bytes);
+/// Throws: unsupported on CUDA.
+[[nodiscard]] memory_coherency coherency_of(const void* pointer, std::size_t bytes);
+
+/// Who may use a managed allocation where the host and devices cannot use it at the same time
+/// (device_ref::supports_concurrent_managed_access). Elsewhere, and on AMD, it has no effect.
+enum class attachment {
+  global,  ///< all devices
+  host,    ///< the host alone
+  single,  ///< one stream and the host
+};
+
+/// Attaches the allocation that begins at `pointer`, in the order of `stream`.
+/// Throws: as above; std::invalid_argument for `single` with the legacy default stream.
+void attach_async(stream_ref stream, void* pointer, attachment to);
+
+}  // namespace hipvmm

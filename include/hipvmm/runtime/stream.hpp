@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <hipvmm/runtime/device.hpp>
+
+// The opaque structs behind hipStream_t and cudaStream_t: both convert without a vendor header.
+struct ihipStream_t;
+struct CUstream_st;
+
+namespace hipvmm {
+
+class event;
+
+/// Names a stream without owning it. Converts from hipStream_t and cudaStream_t, but not from an
+/// integer or nullptr: name the null stream by legacy_default().
+class stream_ref {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): foreign streams pass where a stream_ref is asked
+  stream_ref(ihipStream_t* stream) noexcept : value_{stream} {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  stream_ref(CUstream_st* stream) noexcept : value_{stream} {}
+  stream_ref(int) = delete;
+  stream_ref(std::nullptr_t) = delete;
+
+  /// The legacy null stream of the device that is current when the stream is used.
+  [[nodiscard]] static stream_ref legacy_default() noexcept;
+  /// The calling thread's default stream (HIP's hipStreamPerThread).
+  [[nodiscard]] static stream_ref per_thread_default() noexcept;
+
+  /// The stream's value as HIP knows it.
+  [[nodiscard]] ihipStream_t* get() const noexcept { return static_cast<ihipStream_t*>(value_); }
+
+  /// Returns whether it names the legacy null stream, by null or by 1 as hipStreamLegacy does. Also
+  /// in a program that is compiled to use null for the per-thread stream, for the library is not.
+  [[nodiscard]] bool is_default() const noexcept;
+  /// Returns whether it names the calling thread's default stream. That is a different stream in
+  /// each thread although the value is the same.
+  [[nodiscard]] bool is_per_thread_default() const noexcept;
+
+  /// Waits until all work submitted to the stream has finished.
+  void synchronize() const;
+  /// Like synchronize(), but reports failures to the error handler.
+  void synchronize_no_throw() const noexcept;
+  /// Returns whether all work submitted to the stream has finished.
+  [[nodiscard]] bool is_done() const;
+  /// Returns whether work submitted to the stream is captured into a graph instead of run.
+  /// - Also true for a capture that is invalidated and not yet ended.
+  /// - The call does not invalidate a capture, as is_done() may.
+  /// Throws: hip_error for the null stream while a blocking stream of its device is captured.
+  [[nodiscard]] bool is_capturing() const;
+  /// Makes work submitted to this stream from now on wait for `event`; the caller does not wait.
+  /// Defined in <hipvmm/runtime/event.hpp>.
+  inline void wait(const event& event) const;
+
+  friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.value_ == b.value_; }
+  friend bool operator!=(stream_ref a, stream_ref b) noexcept { return a.value_ != b.value_; }
+
+ private:
+  void* value_;
+};
+
+/// Whether a stream synchronizes with its device's null stream.
+enum class stream_kind {
+  non_blocking,  ///< independent of the null stream
+  blocking,      ///< waits for the null stream and is waited for by it
+};
+
+/// Owns one HIP stream of one device. Movable.
+/// - One thread at a time may move or destroy it; any number of threads may submit work.
+/// - Destruction lets submitted work finish. It blocks for that on AMD only, where hipStreamDestroy
+///   blocks too and other threads' waits for the device would miss the stream.
+class stream {
+ public:
+  /// Creates a stream on the current device.
+  explicit stream(stream_kind kind = stream_kind::non_blocking);
+  explicit stream(device_ref device, stream_kind kind = stream_kind::non_blocking);
+  ~stream();
+  stream(stream&& other) noexcept
+      : value_{std::exchange(other.value_, nullptr)}, device_{other.device_} {}
+  stream& operator=(stream&& other) noexcept;
+
+  [[nodiscard]] ihipStream_t* get() const noexcept { return value_; }
+  /// Releases ownership; the caller destroys the stream with hipStreamDestroy.
+  [[nodiscard]] ihipStream_t* release() noexcept { return std::exchange(value_, nullptr); }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
+  [[nodiscard]] bool empty() const noexcept { return value_ == nullptr; }
+
+  /// Returns the stream as a stream_ref.
+  /// Throws: std::invalid_argument when moved from: an empty owner must not pass as the null
+  /// stream.
+  [[nodiscard]] stream_ref ref() const;
+  // NOLINTNEXTLINE(google-explicit-constructor): an owner passes where a reference is asked
+  operator stream_ref() const { return ref(); }
+
+  void synchronize() const { ref().synchronize(); }
+  [[nodiscard]] bool is_done() const { return ref().is_done(); }
+  inline void wait(const event& event) const;
+
+ private:
+  ihipStream_t* value_;
+  device_ref device_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// The runtime's own kernels (clr, device/blitcl.cpp), done by the CPU. All others are named once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/kernel/kernels.hpp"
+#include "src/memory/device_view.hpp"
+
+namespace stand_in {
+
+/// Returns "fill (kernel f)", "copy (kernel f)", ... or "kernel f".
+std::string describe_kernel(const kernel& which);
+
+void run_kernel(const kernel& which, const argument_values& values, const device_view& memory);
+
+/// Returns the bytes that a dispatch will use, as far as its arguments say. For a kernel of the
+/// program that is the first byte behind each pointer. What waits or writes a value to memory is
+/// left out: the host may know that it is done before its packet is.
+std::vector<byte_range> ranges_of_kernel(const kernel& which, const argument_values& values);
+
+}  // namespace stand_in

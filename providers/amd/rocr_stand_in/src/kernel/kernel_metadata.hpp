@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "src/kernel/kernels.hpp"
+
+namespace stand_in {
+
+/// Reads the kernels of NT_AMDGPU_METADATA, a message pack. Returns none where it is malformed.
+std::vector<kernel> parse_kernel_metadata(const unsigned char* note, std::size_t bytes);
+
+}  // namespace stand_in

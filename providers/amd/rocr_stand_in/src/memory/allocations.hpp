@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "src/memory/agents.hpp"
+
+namespace stand_in {
+
+/// Allocates from a pool and lists it; returns 0 where the pool has no more.
+std::uint64_t allocate(pool& from, std::uint64_t bytes);
+
+/// Frees what allocate() returned. Reports where unfinished work still names it.
+hsa_status_t deallocate(std::uint64_t address);
+
+}  // namespace stand_in

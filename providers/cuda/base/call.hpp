@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <new>
+
+#include "base/current.hpp"
+#include "base/driver.hpp"
+#include "base/failure.hpp"
+#include "base/pushed_context.hpp"
+#include "base/translate.hpp"
+
+namespace hipvmm::cuda_provider {
+
+/// Sets the calling thread's last error unless `code` is success or "not ready"; gives `code` back.
+hipError_t remember(hipError_t code) noexcept;
+
+/// Throws where the driver could not be initialized.
+driver& ready_driver();
+/// Throws "invalid device" where there is no device, as libamdhip64 does.
+driver& driver_with_device();
+
+/// Runs `body()` as a HIP function, with every failure turned into a code. What is current in the
+/// thread stays as `body` leaves it.
+template <class Body>
+hipError_t call_bare(Body&& body) noexcept {
+  try {
+    return remember(body());
+  } catch (const failure& error) {
+    return remember(error.code());
+  } catch (const std::bad_alloc&) {
+    return remember(hipErrorOutOfMemory);
+  } catch (...) {
+    return remember(hipErrorUnknown);
+  }
+}
+
+/// Runs `body(driver&)` with the primary context of HIP's current device as the current one.
+template <class Body>
+hipError_t call(Body&& body) noexcept {
+  return call_bare([&] {
+    driver& machine = driver_with_device();
+    const pushed_context scope{machine.primary(current_device())};
+    return body(machine);
+  });
+}
+
+/// Runs `body(driver&)` with the context of `stream` as the current one: CUDA takes some work for a
+/// stream only there, HIP takes it anywhere.
+template <class Body>
+hipError_t call_on(hipStream_t stream, Body&& body) noexcept {
+  return call_bare([&] {
+    driver& machine = driver_with_device();
+    const pushed_context scope{context_of(stream)};
+    return body(machine);
+  });
+}
+
+}  // namespace hipvmm::cuda_provider

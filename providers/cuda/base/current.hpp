@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cuda.h>
+#include <hip/hip_runtime_api.h>
+
+namespace hipvmm::cuda_provider {
+
+/// HIP's current device of the calling thread. Where the thread's current CUDA context is a
+/// device's primary one, it is that device, as for the CUDA runtime, so that both agree; where
+/// there is none, or one of the application's own, it is what hipSetDevice named last, else 0.
+int current_device();
+
+/// Makes `device` the current one. Its primary context becomes current, unless a context of the
+/// application's own is: that one stays.
+void set_current_device(int device);
+
+/// The context that work on `stream` belongs to: its own, or for the null stream and the thread's
+/// own stream the current device's primary one.
+CUcontext context_of(hipStream_t stream);
+
+/// The calling thread's last error.
+hipError_t& last_error() noexcept;
+
+}  // namespace hipvmm::cuda_provider

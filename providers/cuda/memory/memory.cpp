@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+#include "memory/memory.hpp"
+
+#include <mutex>
+#include <vector>
+
+#include "base/call.hpp"
+
+namespace hipvmm::cuda_provider {
+namespace {
+
+// Of hipExtMallocWithFlags: how far devices see each other's writes is AMD's choice alone. Memory
+// for signals is 8 bytes of the host.
+constexpr unsigned most_extended_flags = 4;
+constexpr std::size_t signal_bytes = 8;
+
+/// Memory for signals, which hipFree frees though it is the host's. Thread-safe.
+class signal_list {
+ public:
+  /// Throws: std::bad_alloc; the memory has been freed then.
+  void note(void* start) {
+    const std::lock_guard lock{mutex_};
+    try {
+      starts_.push_back(start);
+    } catch (...) {
+      static_cast<void>(cuMemFreeHost(start));
+      throw;
+    }
+  }
+  /// Whether it was noted.
+  bool forget(void* start) noexcept {
+    const std::lock_guard lock{mutex_};
+    return std::erase(starts_, start) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<void*> starts_;
+};
+
+// Never destroyed: programs free memory while they end.
+signal_list& signals() {
+  static signal_list& only = *new signal_list;
+  return only;
+}
+
+}  // namespace
+
+bool is_stream_ordered(CUdeviceptr start) {
+  CUmemoryPool pool = nullptr;
+  check(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, start));
+  if (pool != nullptr) return true;
+  // A graph's memory has no pool to tell. What it is not: memory of cuMemAlloc, the one kind that
+  // has a legacy IPC handle, or managed.
+  unsigned plain = 0;
+  unsigned managed = 0;
+  check(cuPointerGetAttribute(&plain, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, start));
+  check(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, start));
+  return plain == 0 && managed == 0;
+}
+
+void free_now(driver& machine, CUdeviceptr start) {
+  // CUDA frees such memory at once, whoever still uses it; the rest it waits for.
+  if (is_stream_ordered(start)) machine.wait_all();
+  check(cuMemFree(start));
+}
+
+}  // namespace hipvmm::cuda_provider
+
+using namespace hipvmm::cuda_provider;
+
+hipError_t hipMalloc(void** pointer, size_t bytes) {
+  return call([&](driver&) {
+    require(pointer != nullptr);
+    *pointer = nullptr;
+    if (bytes == 0) return hipSuccess;
+    CUdeviceptr start = 0;
+    check(cuMemAlloc(&start, bytes));
+    *pointer = to_pointer(start);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipExtMallocWithFlags(void** pointer, size_t bytes, unsigned int flags) {
+  return call([&](driver&) {
+    require(pointer != nullptr && flags <= most_extended_flags);
+    const bool is_for_signals = flags == hipMallocSignalMemory;
+    require(!is_for_signals || bytes == signal_bytes);
+    *pointer = nullptr;
+    if (bytes == 0) return hipSuccess;
+    if (is_for_signals) {
+      check(cuMemHostAlloc(pointer, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+      signals().note(*pointer);
+      return hipSuccess;
+    }
+    CUdeviceptr start = 0;
+    check(cuMemAlloc(&start, bytes));
+    *pointer = to_pointer(start);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipFree(void* pointer) {
+  return call([&](driver& machine) {
+    if (pointer == nullptr) return hipSuccess;
+    if (!signals().forget(pointer)) {
+      free_now(machine, to_cuda(pointer));
+      return hipSuccess;
+    }
+    machine.wait_all();
+    check(cuMemFreeHost(pointer));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  return call([&](driver&) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check(cuMemGetInfo(&free, &total));
+    if (free_bytes != nullptr) *free_bytes = free;
+    if (total_bytes != nullptr) *total_bytes = total;
+    return hipSuccess;
+  });
+}

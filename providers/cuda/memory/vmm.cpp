@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include "memory/vmm.hpp"
+
+#include "base/call.hpp"
+
+namespace hipvmm::cuda_provider {
+namespace {
+
+CUmemAllocationProp properties_of(const driver& machine, const hipMemAllocationProp& wanted,
+                                  hipError_t missing_device) {
+  require(value_of(wanted.type) == hipMemAllocationTypePinned);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = device_location(machine, wanted.location, missing_device);
+  properties.requestedHandleTypes =
+      handle_type_of(value_of(wanted.requestedHandleType), hipErrorNotSupported);
+  properties.allocFlags.compressionType = wanted.compressionType;
+  properties.allocFlags.usage = wanted.usage;
+  return properties;
+}
+
+hipMemAllocationProp properties_to_hip(const driver& machine, const CUmemAllocationProp& found) {
+  hipMemAllocationProp properties{};
+  properties.type = hipMemAllocationTypePinned;
+  properties.location.type = hipMemLocationTypeDevice;
+  properties.location.id = machine.ordinal_of(found.location.id);
+  properties.requestedHandleType = handle_type_to_hip(found.requestedHandleTypes);
+  properties.compressionType = found.allocFlags.compressionType;
+  properties.usage = found.allocFlags.usage;
+  return properties;
+}
+
+CUmemAllocationGranularity_flags granularity_option_of(int option) {
+  switch (option) {
+    case hipMemAllocationGranularityMinimum:
+      return CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+    case hipMemAllocationGranularityRecommended:
+      return CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+    default:
+      throw failure{hipErrorInvalidValue};
+  }
+}
+
+}  // namespace
+
+CUmemLocation device_location(const driver& machine, const hipMemLocation& location,
+                              hipError_t missing) {
+  require(value_of(location.type) == hipMemLocationTypeDevice);
+  require(machine.has_device(location.id), missing);
+  CUmemLocation translated{};
+  translated.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  translated.id = machine.device(location.id);
+  return translated;
+}
+
+}  // namespace hipvmm::cuda_provider
+
+using namespace hipvmm::cuda_provider;
+
+hipError_t hipMemGetAllocationGranularity(size_t* granularity, const hipMemAllocationProp* wanted,
+                                          hipMemAllocationGranularity_flags option) {
+  return call([&](driver& machine) {
+    require(granularity != nullptr && wanted != nullptr);
+    const CUmemAllocationProp properties = properties_of(machine, *wanted, hipErrorInvalidValue);
+    check(cuMemGetAllocationGranularity(granularity, &properties,
+                                        granularity_option_of(value_of(option))));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemAddressReserve(void** pointer, size_t bytes, size_t alignment, void* hint,
+                                unsigned long long flags) {
+  return call([&](driver&) {
+    require(pointer != nullptr && flags == 0);
+    CUdeviceptr start = 0;
+    check(cuMemAddressReserve(&start, bytes, alignment, to_cuda(hint), 0));
+    *pointer = to_pointer(start);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemAddressFree(void* pointer, size_t bytes) {
+  return call([&](driver&) {
+    require(pointer != nullptr && bytes != 0);
+    check(cuMemAddressFree(to_cuda(pointer), bytes));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
+                        const hipMemAllocationProp* wanted, unsigned long long flags) {
+  return call([&](driver& machine) {
+    require(handle != nullptr && wanted != nullptr && flags == 0);
+    const CUmemAllocationProp properties = properties_of(machine, *wanted, hipErrorInvalidDevice);
+    CUmemGenericAllocationHandle made = 0;
+    check(cuMemCreate(&made, bytes, &properties, 0));
+    *handle = chunk_to_hip(made);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle) {
+  return call([&](driver&) {
+    require(handle != nullptr);
+    check(cuMemRelease(to_cuda(handle)));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t* handle, void* pointer) {
+  return call([&](driver&) {
+    require(handle != nullptr && pointer != nullptr);
+    CUmemGenericAllocationHandle found = 0;
+    check(cuMemRetainAllocationHandle(&found, pointer));
+    *handle = chunk_to_hip(found);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp* properties,
+                                                   hipMemGenericAllocationHandle_t handle) {
+  return call([&](driver& machine) {
+    require(properties != nullptr && handle != nullptr);
+    CUmemAllocationProp found{};
+    check(cuMemGetAllocationPropertiesFromHandle(&found, to_cuda(handle)));
+    *properties = properties_to_hip(machine, found);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemMap(void* pointer, size_t bytes, size_t offset,
+                     hipMemGenericAllocationHandle_t handle, unsigned long long flags) {
+  return call([&](driver&) {
+    require(pointer != nullptr && handle != nullptr && bytes != 0 && offset == 0 && flags == 0);
+    check(cuMemMap(to_cuda(pointer), bytes, 0, to_cuda(handle), 0));
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemUnmap(void* pointer, size_t bytes) {
+  return call([&](driver&) {
+    require(pointer != nullptr && bytes != 0);
+    check(cuMemUnmap(to_cuda(pointer), bytes));
+    return hipSuccess;
+  });
+}
+
+// CUDA maps sparse arrays with this; there are no arrays on this surface to map.
+hipError_t hipMemMapArrayAsync(hipArrayMapInfo* maps, unsigned int count, hipStream_t stream) {
+  return call_on(stream, [&](driver&) {
+    require(maps != nullptr && count != 0);
+    return hipErrorNotSupported;
+  });
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+#include <limits>
+
+#include "graph/capture.hpp"
+#include "machine/call.hpp"
+#include "memory/address.hpp"
+#include "stream/operations.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+struct elements {
+  void* destination;
+  std::uint32_t pattern;
+  unsigned width;
+  std::size_t count;
+};
+
+hipError_t fill(runtime& machine, const elements& what, hipStream_t stream, completion how) {
+  if (machine.rules().filled_stream == bad_pointer::followed && !machine.has_stream(stream)) {
+    throw crash{"follows a stream that was destroyed or never made",
+                "ROCm/clr to 6.4, hip_memory.cpp"};
+  }
+  const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+  require(what.count <= std::numeric_limits<std::size_t>::max() / what.width ||
+          machine.rules().filled_bytes == fill_size::wraps);
+  const std::size_t bytes = what.count * what.width;
+  if (bytes == 0) return hipSuccess;
+  const address start = address_of(what.destination);
+  require(start != 0);
+  if (start % what.width != 0 && machine.rules().split_element == bad_pointer::followed) {
+    throw crash{"ends the process for a fill that starts inside an element",
+                "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"};
+  }
+  require(start % what.width == 0);
+  const endpoint side{start, machine.addresses().classify(start), queue->device(),
+                      machine.rules().fills == peer_fill::any_owner};
+  require(side.where != memory_class::pageable || machine.configuration().pageable_access);
+  require(allowed(machine.access(), side, right::write, bytes));
+  if (how == completion::synchronous) machine.captures().refuse_waiting_copy();
+  // Only memory that the host may look at right away is worth waiting for.
+  if (side.where == memory_class::device) how = completion::asynchronous;
+  return machine.submit(
+      *queue,
+      fill_operation{{side, what.pattern, what.width, bytes / what.width}, machine.access()}, how);
+}
+
+std::uint32_t low_byte(int value) noexcept { return static_cast<std::uint32_t>(value) & 0xFFU; }
+
+}  // namespace
+}  // namespace hipvmm::host_provider
+
+using namespace hipvmm::host_provider;
+
+hipError_t hipMemset(void* destination, int value, size_t bytes) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, low_byte(value), 1, bytes}, nullptr,
+                completion::synchronous);
+  });
+}
+
+hipError_t hipMemsetAsync(void* destination, int value, size_t bytes, hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, low_byte(value), 1, bytes}, stream,
+                completion::asynchronous);
+  });
+}
+
+hipError_t hipMemsetD8(hipDeviceptr_t destination, unsigned char value, size_t count) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, value, 1, count}, nullptr, completion::synchronous);
+  });
+}
+
+hipError_t hipMemsetD8Async(hipDeviceptr_t destination, unsigned char value, size_t count,
+                            hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, value, 1, count}, stream, completion::asynchronous);
+  });
+}
+
+hipError_t hipMemsetD16(hipDeviceptr_t destination, unsigned short value, size_t count) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, value, 2, count}, nullptr, completion::synchronous);
+  });
+}
+
+hipError_t hipMemsetD16Async(hipDeviceptr_t destination, unsigned short value, size_t count,
+                             hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, value, 2, count}, stream, completion::asynchronous);
+  });
+}
+
+hipError_t hipMemsetD32(hipDeviceptr_t destination, int value, size_t count) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, static_cast<std::uint32_t>(value), 4, count}, nullptr,
+                completion::synchronous);
+  });
+}
+
+hipError_t hipMemsetD32Async(hipDeviceptr_t destination, int value, size_t count,
+                             hipStream_t stream) {
+  return call(__func__, [&](runtime& machine) {
+    return fill(machine, {destination, static_cast<std::uint32_t>(value), 4, count}, stream,
+                completion::asynchronous);
+  });
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// What programs may ask of the stream-order checker, and how it ends them.
+#pragma GCC visibility push(default)
+#include <hipvmm/provider/host_control.h>
+#pragma GCC visibility pop
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "base/failure.hpp"
+#include "base/thread_state.hpp"
+#include "machine/runtime.hpp"
+#include "memory/address.hpp"
+
+using namespace hipvmm::host_provider;
+
+namespace {
+
+constexpr int exit_code = 66;  // as sanitizers end a program
+
+struct noted_bytes {
+  address start;
+  std::size_t bytes;
+};
+
+// Tells the checker of bytes of a sub-allocator; a HIP error where the stream is unknown.
+template <class Note>
+int note(const char* function, const noted_bytes& what, void* stream, Note&& body) noexcept {
+  runtime& machine = runtime::get();
+  race_checker* const checker = machine.checker();
+  if (checker == nullptr) return hipSuccess;
+  try {
+    const std::shared_ptr<stream_queue> queue = machine.stream(static_cast<hipStream_t>(stream));
+    require(what.start + what.bytes >= what.start);
+    if (what.bytes == 0) return hipSuccess;
+    race_checker::enter(function);
+    return body(*checker, *queue);
+  } catch (const failure& error) {
+    return error.code();
+  } catch (const std::bad_alloc&) {
+    return hipErrorOutOfMemory;
+  }
+}
+
+// A destructor of the library runs behind everything of the program that may still call HIP.
+[[gnu::destructor]] void tell_the_exit_code() {
+  const runtime* const machine = runtime::existing();
+  if (machine == nullptr || machine->checker() == nullptr) return;
+  const std::uint64_t reports = machine->checker()->reports();
+  if (reports == 0) return;
+  std::fprintf(stderr,
+               "hipvmm order checker: %" PRIu64 " %s; the program ends with exit code %d.\n",
+               reports, reports == 1 ? "report" : "reports", exit_code);
+  std::fflush(nullptr);
+  _exit(exit_code);
+}
+
+}  // namespace
+
+int hipvmm_host_note_allocate(void* pointer, size_t bytes, void* stream) {
+  const noted_bytes what{address_of(pointer), bytes};
+  return note(__func__, what, stream, [&](race_checker& checker, const stream_queue& queue) {
+    checker.note_allocate(what.start, what.bytes, queue);
+    return hipSuccess;
+  });
+}
+
+int hipvmm_host_note_deallocate(void* pointer, size_t bytes, void* stream) {
+  const noted_bytes what{address_of(pointer), bytes};
+  return note(__func__, what, stream, [&](race_checker& checker, const stream_queue& queue) {
+    return checker.note_deallocate(what.start, what.bytes, queue) ? hipSuccess
+                                                                  : hipErrorInvalidValue;
+  });
+}
+
+uint64_t hipvmm_host_order_reports() {
+  const race_checker* const checker = runtime::get().checker();
+  return checker == nullptr ? 0 : checker->reports();
+}
+
+size_t hipvmm_host_last_order_report(char* text, size_t bytes) {
+  const race_checker* const checker = runtime::get().checker();
+  if (checker == nullptr) return 0;
+  const std::string last = checker->last_report();
+  if (text != nullptr && bytes != 0) {
+    const std::size_t copied = std::min(bytes - 1, last.size());
+    std::memcpy(text, last.data(), copied);
+    text[copied] = '\0';
+  }
+  return last.size();
+}
+
+void hipvmm_host_clear_order_reports() {
+  if (race_checker* const checker = runtime::get().checker()) checker->clear_reports();
+}
+
+void hipvmm_host_suspend_order_check() { race_checker::suspend(); }
+
+void hipvmm_host_resume_order_check() { race_checker::resume(); }

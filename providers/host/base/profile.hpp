@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace hipvmm::host_provider {
+
+enum class virtual_memory { offered, absent };
+enum class alignment_rule { honoured, ignored };
+enum class failed_map { returned, reported_as_success };
+enum class mapped_part { beginning_of_chunk, whole_chunk };
+/// What of a range hipMemUnmap looks at.
+enum class unmap_rule {
+  whole_mappings,  ///< all of it
+  first_counts,    ///< its start; what else it covers whole goes, but keeps addresses in use
+  mapped_ones,     ///< the mappings in it, which must be whole; the rest may be holes
+};
+enum class free_of_mapped { invalid_value, unknown_error, forgotten };
+enum class free_size { checked, ignored };
+enum class access_range {
+  whole_mappings,
+  any_end,  ///< the last mapping may be named in part, and changes whole
+  /// Whole ones, and the range must be as long as the first mappings of the reservation together:
+  /// by address here, where clr 7.0 to 7.2 count them by the heap addresses of its own objects.
+  sums_from_first
+};
+enum class access_order { all_or_none, one_by_one };
+/// A copy, a fill or an unmap of whole mappings from one reservation into the next.
+enum class border_crossing { carried_out, refused };
+/// Whose engine copies between mappings of two devices.
+enum class copy_engine { of_stream, of_source };
+/// A device that is granted a mapping which its owner may use already, in a call or by an entry
+/// that does not name the owner afterwards.
+enum class late_grant { harmless, corrupts_mapping };
+/// What of a location is looked at.
+enum class entry_check { type_and_id, id_only };
+enum class host_touch { as_devices, never };
+enum class chunk_descriptor { of_shareable, of_each };
+enum class host_place { refused, any_memory, host_memory_only };
+enum class bad_pointer { refused, followed, accepted };
+enum class retained { one_more_reference, same_reference };
+enum class memory_return { at_last_unmap, at_address_free };
+enum class waiting { none, null_stream, all_streams };
+enum class import_form { pointer_or_value, pointer, value };
+enum class descriptor_zero { refused, taken };
+enum class imported_device { exporter, current, first };
+enum class extra_type { refused, taken };
+enum class null_free { refused, ignored };
+enum class trim_measure { reserved_bytes, idle_bytes };
+enum class threshold_rule { kept, ignored_when_mostly_idle };
+enum class size_limit { kept, unknown };
+enum class pool_export { new_descriptor, same_descriptor };
+enum class pool_revoke { enforced, noted, refused };
+enum class own_read_only { refused, noted };
+/// What resetting the highest number of reserved or used bytes makes of it.
+enum class high_mark {
+  zero,
+  as_in_use,
+  zero_of_used,  ///< that of reserved bytes is not reset
+};
+/// What of a number switches a way of reuse on.
+enum class reuse_value { any_bit, lowest_bit };
+enum class reported_flags { as_given, always_mapped };
+enum class chunk_range { mapping, reservation };
+enum class inside_allocation { refused, taken };
+/// More bytes in a fill of elements than there are.
+enum class fill_size { checked, wraps };
+/// Whether copies look at their kind: against both addresses, or only between host memory alone.
+enum class kind_check { of_all, of_host_memory };
+/// Which copies refuse a kind that is no enumerator.
+enum class unknown_kind {
+  refused,            ///< those of bytes
+  refused_in_stream,  ///< those of bytes, and hipMemcpyAsync of none
+  taken,              ///< as if it were another one than hipMemcpyHostToHost and hipMemcpyDefault
+};
+/// Whether hipMemcpyPeer compares the devices it names with those of the memory.
+enum class peer_devices { compared, any };
+/// Whose memory hipMemCreate takes.
+enum class creation_device { named, current };
+/// A capture that another stream or thread tries to end: is it lost?
+enum class foreign_end { refused, costs_capture };
+/// Freeing what waits for all devices, while a stream is captured.
+enum class waiting_free { by_mode, refused };
+/// hipStreamQuery and hipStreamSynchronize of a captured stream, which all refuse.
+enum class captured_question { costs_capture, costs_nothing_relaxed };
+/// Captures that forbid to wait for a device.
+enum class device_wait { no_capture, own_captures, any_capture };
+/// A stream whose hipStreamDestroy has begun: do waits for its device still count it?
+enum class ending_stream { counted, overlooked };
+enum class reuse_limit { an_eighth, none_in_own_stream };
+enum class internal_dependencies { used, ignored };
+/// Which streams get an idle block of a pool without a wait.
+enum class block_owner { freeing_stream, allocating_stream_too };
+/// What hipFreeAsync does with a block that was lent before its earlier free had passed.
+enum class repeated_free { returns, waits_for_earlier };
+enum class last_error_rule { keeps_failure, is_of_last_call };
+enum class imported_pool { of_exporter, of_its_device };
+/// What happens to calls with an event that was destroyed.
+enum class dead_event {
+  refused,
+  followed,
+  ignored_by_waits,  ///< followed, but by hipStreamWaitEvent, which succeeds
+};
+enum class peer_fill { as_peers_may, any_owner };
+/// Whose rights to mapped memory a copy from or to the host needs.
+enum class host_copy { by_stream, by_owner };
+/// hipStreamWaitValue and hipStreamWriteValue: captures, flags of writes and alignment are looked
+/// at, or a captured stream does them at once and the others do not matter.
+enum class value_calls { checked, as_amd };
+/// What hipPointerGetAttribute writes for the size of a range.
+enum class reported_size { eight_bytes, four_bytes };
+enum class second_registration { refused, taken };
+enum class peer_rank { link_type, order };
+enum class self_peer { device_checked, always_zero };
+
+/// What a release of HIP does where releases differ: one table for each in profile.cpp. The values
+/// here are those of `strict`. providers/host/docs/profile_answers.md has all of them side by
+/// side. Q1 to Q28 there and here are the questions by which releases differ.
+struct profile {
+  std::string_view name = "strict";
+  int version = HIP_VERSION;  // of hipRuntimeGetVersion and hipDriverGetVersion
+
+  last_error_rule last_error = last_error_rule::keeps_failure;
+
+  // Devices.
+  virtual_memory vmm = virtual_memory::offered;  // Linux had none before 6.1
+  int pools_attribute = 1;                       // HIP_MEM_POOL_SUPPORT, off before 6.2
+  peer_rank rank = peer_rank::link_type;         // Q24
+  self_peer same_device = self_peer::device_checked;
+  hipError_t disable_unlinked = hipErrorPeerAccessNotEnabled;  // of a device that is no peer
+
+  // Virtual memory.
+  std::size_t minimum_granularity = 2U << 20U;                 // Q1
+  std::size_t recommended_granularity = 2U << 20U;             // Q1
+  hipError_t bad_reserve = hipErrorInvalidValue;               // Q2
+  alignment_rule alignment = alignment_rule::honoured;         // Q4
+  free_of_mapped free_mapped = free_of_mapped::invalid_value;  // Q17
+  free_size freed_size = free_size::checked;
+  std::size_t chunk_unit = 0;  // of hipMemCreate's sizes; 0: the minimum granularity
+  hipError_t bad_create_device = hipErrorInvalidDevice;  // Q27
+  extra_type uncached = extra_type::refused;             // Q26
+  creation_device created_on = creation_device::named;
+  host_place host_chunks = host_place::refused;  // Q14, Q16
+  chunk_descriptor chunk_file = chunk_descriptor::of_shareable;
+  failed_map bad_map = failed_map::returned;  // Q5
+  mapped_part part = mapped_part::beginning_of_chunk;
+  unmap_rule unmap = unmap_rule::whole_mappings;          // Q6, Q7
+  waiting map_waits = waiting::none;                      // Q10
+  waiting unmap_waits = waiting::none;                    // Q10
+  memory_return physical = memory_return::at_last_unmap;  // Q9
+  access_range access = access_range::whole_mappings;     // Q8
+  access_order access_entries = access_order::all_or_none;
+  entry_check access_checks = entry_check::type_and_id;
+  border_crossing crossing = border_crossing::carried_out;
+  copy_engine engine = copy_engine::of_stream;
+  late_grant peer_after_owner = late_grant::harmless;
+  hipError_t unlinked_access = hipErrorInvalidDevice;
+  host_touch touch = host_touch::as_devices;       // Q14
+  retained retain = retained::one_more_reference;  // Q11
+  bad_pointer stale_handle = bad_pointer::refused;
+  bad_pointer not_a_reservation = bad_pointer::refused;  // hipMemAddressFree
+  bad_pointer not_a_mapping = bad_pointer::refused;      // hipMemRetainAllocationHandle
+  bad_pointer null_export = bad_pointer::refused;
+  hipError_t foreign_descriptor = hipErrorInvalidValue;
+  hipError_t sharing = hipSuccess;                           // else what it is refused with
+  import_form chunk_import = import_form::pointer_or_value;  // Q12
+  descriptor_zero zero = descriptor_zero::refused;           // Q13
+  imported_device chunk_device = imported_device::exporter;
+  extra_type import_type = extra_type::refused;  // any but that of descriptors
+
+  // Pools.
+  import_form pool_import = import_form::pointer_or_value;
+  bad_pointer foreign_pool = bad_pointer::refused;  // a descriptor of something else, or closed
+  imported_device pool_device = imported_device::exporter;
+  hipError_t bad_stream = hipErrorInvalidHandle;
+  bad_pointer stale_stream = bad_pointer::refused;   // hipMallocAsync and its kin, prefetches
+  null_free free_async = null_free::refused;         // Q18
+  trim_measure trim = trim_measure::reserved_bytes;  // Q19
+  std::size_t pool_growth = 1;                       // a pool reserves multiples of these bytes
+  threshold_rule threshold = threshold_rule::kept;   // Q20
+  size_limit max_size = size_limit::kept;            // Q21
+  imported_pool imported_rights = imported_pool::of_exporter;
+  hipError_t allocation_from_imported = hipSuccess;    // else what it is refused with
+  pool_export exported = pool_export::new_descriptor;  // Q22
+  hipError_t bad_pool_device = hipErrorInvalidDevice;  // hipMemPoolSetAccess
+  pool_revoke revoke = pool_revoke::enforced;          // Q23
+  own_read_only own_right = own_read_only::refused;
+  hipError_t peer_read_only = hipSuccess;  // else what it is refused with
+  hipError_t pool_of_another_device = hipErrorInvalidDevice;
+  high_mark reset_mark = high_mark::zero;
+  reuse_value switched_by = reuse_value::any_bit;
+  access_order pool_entries = access_order::all_or_none;
+  reuse_limit reuse = reuse_limit::an_eighth;
+  internal_dependencies internal = internal_dependencies::used;
+  block_owner owner = block_owner::freeing_stream;
+  repeated_free free_again = repeated_free::returns;
+  hipError_t bad_export_pointer = hipErrorInvalidValue;
+
+  // Other memory.
+  hipError_t bad_managed_stream = hipErrorInvalidHandle;
+  reported_flags pinned_flags = reported_flags::as_given;
+  chunk_range range = chunk_range::mapping;
+  inside_allocation ipc_address = inside_allocation::refused;
+  inside_allocation freed_address = inside_allocation::refused;  // hipFree; of pinned memory too
+  kind_check copy_kind = kind_check::of_all;
+  unknown_kind bad_kind = unknown_kind::refused;
+  peer_devices copied_devices = peer_devices::compared;
+  fill_size filled_bytes = fill_size::checked;
+  bad_pointer split_element = bad_pointer::refused;  // a fill that starts inside an element
+
+  hipError_t unregistered = hipSuccess;  // hipPointerGetAttributes of memory HIP does not know
+  reported_size range_size = reported_size::eight_bytes;
+  second_registration registered_again = second_registration::refused;
+  hipError_t unknown_limit = hipErrorInvalidValue;  // beyond the enumeration
+  peer_fill fills = peer_fill::as_peers_may;
+  host_copy host_copies = host_copy::by_stream;
+
+  // Streams and events.
+  ending_stream ending = ending_stream::counted;
+  hipError_t destroyed_stream = hipErrorInvalidHandle;
+  bad_pointer filled_stream = bad_pointer::refused;  // a fill in a destroyed one
+  dead_event destroyed_event = dead_event::refused;
+  hipError_t null_stream_flags = hipErrorInvalidValue;
+  value_calls stream_values = value_calls::checked;
+  hipError_t unshared_event = hipErrorInvalidConfiguration;  // hipIpcGetEventHandle of another kind
+
+  // Stream capture.
+  hipError_t event_of_invalidated = hipErrorCapturedEvent;  // hipSuccess: as if never recorded
+  foreign_end capture_end = foreign_end::refused;
+  waiting_free captured_free = waiting_free::by_mode;
+  device_wait captured_device = device_wait::any_capture;
+  captured_question asked_capture = captured_question::costs_capture;
+};
+
+/// All of them, strict first.
+std::span<const profile> profiles() noexcept;
+/// Null where none has that name.
+const profile* find_profile(std::string_view name) noexcept;
+
+/// Thrown where the runtime that a profile stands for would crash. The entry point says so on
+/// standard error and ends the process, as that runtime would.
+struct crash {
+  const char* rule;    ///< what that runtime does, as the rest of a sentence
+  const char* source;  ///< where that is recorded
+};
+
+[[noreturn]] void end_process(const char* function, const profile& like,
+                              const crash& what) noexcept;
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/fault_rule.hpp"
+#include "base/handle_table.hpp"
+#include "base/profile.hpp"
+
+namespace hipvmm::host_provider {
+
+inline constexpr int max_devices = 64;
+
+/// What the environment asks of the provider. providers/host/docs/environment.md lists the
+/// variables.
+struct settings {
+  const profile* like = &profiles().front();
+  /// Of the machine, by their places in it.
+  int machine_devices = 2;
+  /// The places of those that the process may see, in the order of their numbers.
+  std::vector<int> visible{0, 1};
+  std::size_t granularity = 2U << 20U;
+  std::size_t recommended_granularity = 2U << 20U;
+  std::size_t device_bytes = 0;
+  std::size_t address_space_bytes = 0;
+  /// Of each device that hipMemGetInfo does not report as free.
+  std::size_t hidden_bytes = 0;
+  /// links[d] has bit p set when device d reaches device p over a peer link.
+  std::vector<std::uint64_t> links;
+  fault_settings faults;
+  bool reports_leaks = false;
+  bool check_races = false;
+  handle_reuse stream_and_event_handles = handle_reuse::none;
+  bool pageable_access = false;           ///< devices reach all memory of the host
+  bool concurrent_managed_access = true;  ///< devices and the host use managed memory at once
+  /// Of all that changes what devices do, in this process and in every other with the same.
+  std::uint64_t fingerprint = 0;
+};
+
+/// Reads the environment.
+/// Throws: std::invalid_argument with a sentence naming the variable, its value and what it
+/// accepts.
+settings read_settings();
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/profile.hpp"
+#include "graph/graph.hpp"
+#include "graph/graph_memory.hpp"
+#include "memory/address_map.hpp"
+#include "stream/event_state.hpp"
+
+namespace hipvmm::host_provider {
+
+/// One capture: from hipStreamBeginCapture to hipStreamEndCapture in the same stream, its origin.
+struct capture_sequence {
+  std::uint64_t id;
+  hipStreamCaptureMode mode;
+  std::uint64_t thread;
+  const stream_queue* origin;
+  std::shared_ptr<graph> recorded;
+  hipGraph_t handle;
+  bool valid = true;
+};
+
+/// What hipEventRecord leaves in an event when its stream is captured.
+struct captured_mark {
+  std::weak_ptr<capture_sequence> sequence;  // gone when the capture is over
+  std::vector<const graph_node*> last;
+};
+
+/// The number of this thread; a std::thread::id may come again after its thread has ended.
+std::uint64_t calling_thread() noexcept;
+
+/// What a thread may do while others capture, as hipThreadExchangeStreamCaptureMode set it.
+hipStreamCaptureMode& thread_capture_mode() noexcept;
+
+/// The captures that go on, and what they keep calls from doing. Thread-safe, and free of cost
+/// where nobody captures. Functions called refuse_... throw where a capture forbids the call, and
+/// invalidate the captures that do; the graph of an invalidated one is lost.
+class capture_set {
+ public:
+  /// `memory` is what graphs' allocations stand on.
+  capture_set(graph_set& graphs, const profile& rules, const graph_memory_support& memory) noexcept
+      : graphs_{graphs}, rules_{rules}, memory_{memory} {}
+
+  void begin(stream_queue& origin, hipStreamCaptureMode mode);
+  hipGraph_t end(stream_queue& origin);
+  /// The stream is no more. A capture that began in it is over.
+  void forget(const stream_queue& leaving);
+
+  struct description {
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    std::uint64_t id = 0;
+    hipGraph_t recorded = nullptr;
+    const hipGraphNode_t* last = nullptr;  // until the stream is used again
+    std::size_t last_count = 0;
+  };
+  /// Throws: failure with hipErrorStreamCaptureImplicit for the null stream while it cannot be
+  /// used.
+  description describe(const stream_queue& queue);
+
+  [[nodiscard]] bool is_capturing(const stream_queue& queue) const;
+
+  /// Each records what was to be submitted, and is false or empty when `queue` is not captured.
+  [[nodiscard]] bool record(stream_queue& queue, const operation& work);
+  [[nodiscard]] bool record_event(stream_queue& queue, event_state& recorded);
+  [[nodiscard]] bool record_wait(stream_queue& queue, const event_state& awaited);
+  [[nodiscard]] std::optional<address> record_allocation(stream_queue& queue,
+                                                         const graph_memory_place& place,
+                                                         std::size_t bytes);
+  [[nodiscard]] bool record_free(stream_queue& queue, address start);
+
+  /// A call that graphs have no node for.
+  void refuse_unrecorded(const stream_queue& queue);
+  /// A call that may wait for a device, by the modes of the captures and of the thread.
+  void refuse_unsafe();
+  /// A call that frees memory after it has waited for all devices.
+  void refuse_waiting_free();
+  void refuse_waiting_copy();
+  void refuse_wait_for(const stream_queue& queue);
+  void refuse_wait_for_device(int device);
+  void refuse_wait_for(const event_state& event);
+  void refuse_captured(const event_state& event);
+
+ private:
+  using sequence = std::shared_ptr<capture_sequence>;
+  struct participant {
+    std::shared_ptr<stream_queue> queue;
+    sequence capture;
+    std::vector<const graph_node*> last;    // what the next node comes after
+    std::vector<hipGraphNode_t> described;  // `last` as it was asked for
+  };
+  using guard = std::lock_guard<std::mutex>;
+
+  [[nodiscard]] bool any() const noexcept { return live_.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] participant* find(const stream_queue& queue);
+  participant* find_valid(const stream_queue& queue);
+  /// Whether `queue` is the null stream, and the capture of `each` cannot go on if it is used.
+  static bool excludes_null_stream(const participant& each, const stream_queue& queue) noexcept;
+  template <class Forbids>
+  void refuse_where(Forbids&& forbids, hipError_t code);
+  void refuse_by_mode(hipError_t code);
+  void refuse_null_stream(const stream_queue& queue);
+  void append(participant& to, graph_form form);
+  std::shared_ptr<graph> finish(const sequence& over) noexcept;
+
+  graph_set& graphs_;
+  const profile& rules_;
+  const graph_memory_support memory_;
+  std::atomic<std::size_t> live_{0};
+  mutable std::mutex mutex_;
+  std::uint64_t last_id_ = 0;
+  std::map<const stream_queue*, participant> streams_;
+};
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/handle_table.hpp"
+#include "graph/graph_memory.hpp"
+#include "stream/operation.hpp"
+#include "stream/stream_owner.hpp"
+#include "stream/stream_queue.hpp"
+
+namespace hipvmm::host_provider {
+
+/// The work of an executable graph. Nodes were recorded after those they depend on, so their order
+/// of recording is one in which they may run.
+struct graph_program {
+  std::vector<graph_form> steps;
+};
+
+struct graph_node {
+  graph_form form;
+  std::vector<const graph_node*> after;
+  hipGraphNode_t handle;
+};
+
+class graph;
+class graph_exec;
+
+/// Graphs, executable graphs and nodes by handle.
+class graph_set {
+ public:
+  handle_table<graph> graphs{handle_kind::graph};
+  handle_table<graph_exec> execs{handle_kind::graph_exec};
+  handle_table<const graph_node> nodes{handle_kind::graph_node};
+
+  graph_memory_count memory;
+};
+
+/// Launches behind each other, whatever their streams.
+struct launch_order {
+  std::mutex mutex;
+  std::optional<position> last;
+  stream_observer::point finished;  // by then, with the order checker
+};
+
+/// Nodes and what each comes after. Thread-safe. Changes only while a capture records it.
+class graph {
+ public:
+  enum class state { recording, complete };
+
+  graph(graph_set& owner, state now) noexcept : owner_{owner}, state_{now} {}
+  graph(const graph&) = delete;
+  graph& operator=(const graph&) = delete;
+  ~graph();
+
+  const graph_node& add(graph_form form, std::vector<const graph_node*> after);
+  /// Ends the recording. What was allocated in it may be named again when it is launched.
+  void complete();
+  [[nodiscard]] bool is_recording() const;
+
+  /// In order of their recording.
+  [[nodiscard]] std::vector<const graph_node*> nodes() const;
+  /// Whether every node comes before one of `last` or is one of them.
+  [[nodiscard]] bool leads_to(const std::vector<const graph_node*>& last) const;
+  [[nodiscard]] bool frees(const graph_memory& memory) const;
+
+  /// Throws: failure with hipErrorInvalidValue while it is recorded, with hipErrorNotSupported when
+  /// it allocates or frees memory and has an executable graph already: both would use the same
+  /// addresses.
+  std::shared_ptr<graph_exec> instantiate(unsigned long long flags);
+
+ private:
+  graph_set& owner_;
+  mutable std::mutex mutex_;
+  state state_;
+  std::vector<std::shared_ptr<graph_node>> nodes_;
+  std::weak_ptr<graph_exec> instance_;
+  // Of a graph with memory: outlasts an instance that was destroyed while it ran.
+  const std::shared_ptr<launch_order> order_ = std::make_shared<launch_order>();
+};
+
+/// Work that can be launched any number of times. Thread-safe.
+class graph_exec {
+ public:
+  graph_exec(graph_program program, unsigned long long flags, std::shared_ptr<launch_order> order);
+
+  /// Submits the work behind everything in the stream and all launches so far. Throws: failure with
+  /// hipErrorInvalidValue when memory it allocates is still held, or memory it frees is not; with
+  /// hipErrorOutOfMemory when the device has not enough for what it allocates.
+  hipError_t launch(stream_owner& owner, stream_queue& queue);
+
+ private:
+  const std::shared_ptr<const graph_program> program_;
+  const bool frees_on_launch_;
+  const std::shared_ptr<launch_order> order_;
+};
+
+}  // namespace hipvmm::host_provider

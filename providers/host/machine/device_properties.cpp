@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#include "machine/device_properties.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <string_view>
+#include <thread>
+
+#include "base/failure.hpp"
+#include "core/hip_compat.hpp"
+#include "providers/properties.hpp"
+
+namespace hipvmm::host_provider {
+namespace {
+
+// What code objects of ROCm call the processor of the host: no kernel was ever compiled for it.
+constexpr std::string_view architecture = "gfx000";
+// A capability that promises nothing; 0 is taken for "no device" by many programs.
+constexpr int capability_major = 1;
+constexpr int capability_minor = 0;
+// The clock of the device is the host's steady clock, in nanoseconds.
+constexpr int clock_khz = 1000000;
+// A domain of no machine's own, so that no real device is taken for this one.
+constexpr int pci_domain = 0xFFFF;
+
+// Nothing is launched here. Programs size launches by these before something else emulates them, so
+// they are what every AMD GPU takes, rather than a zero to divide by; threads run each by itself.
+constexpr int warp_size = 1;
+constexpr int most_threads = 1024;
+constexpr std::array<int, 3> most_blocks{std::numeric_limits<int>::max(), 65536, 65536};
+
+int processors() noexcept {
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1U << 16U));
+}
+
+}  // namespace
+
+std::string name_of(const runtime& machine, int device) {
+  return "hipvmm host device " + std::to_string(machine.places().place_of(device));
+}
+
+int attribute_of(const runtime& machine, int device, int attribute) {
+  switch (attribute) {
+    case hip_compat::virtual_memory_management_supported:
+      return machine.rules().vmm == virtual_memory::offered ? 1 : 0;
+    case hip_compat::memory_pool_handle_types:
+      return hipMemHandleTypePosixFileDescriptor;
+    case hipDeviceAttributeCanUseStreamWaitValue:
+    case hipDeviceAttributeFineGrainSupport:
+      return 1;
+    case hipDeviceAttributeMemoryPoolsSupported:
+      return machine.rules().pools_attribute;
+    case hip_compat::host_register_supported:
+    case hipDeviceAttributeCanMapHostMemory:
+    case hipDeviceAttributeUnifiedAddressing:
+    case hipDeviceAttributeIsLargeBar:
+    case hipDeviceAttributeAsyncEngineCount:
+    case hipDeviceAttributeManagedMemory:
+    case hipDeviceAttributeDirectManagedMemAccessFromHost:
+    case hipDeviceAttributeCanUseHostPointerForRegisteredMem:
+      return 1;
+    case hipDeviceAttributeMultiprocessorCount:
+    case hipDeviceAttributePhysicalMultiProcessorCount:
+      return processors();
+    case hipDeviceAttributeComputeCapabilityMajor:
+      return capability_major;
+    case hipDeviceAttributeComputeCapabilityMinor:
+      return capability_minor;
+    case hipDeviceAttributeWarpSize:
+      return warp_size;
+    case hipDeviceAttributeMaxThreadsPerBlock:
+    case hipDeviceAttributeMaxThreadsPerMultiProcessor:
+    case hipDeviceAttributeMaxThreadsDim:
+    case hipDeviceAttributeMaxBlockDimX:
+    case hipDeviceAttributeMaxBlockDimY:
+    case hipDeviceAttributeMaxBlockDimZ:
+      return most_threads;
+    case hipDeviceAttributeMaxGridDimX:
+      return most_blocks[0];
+    case hipDeviceAttributeMaxGridDimY:
+      return most_blocks[1];
+    case hipDeviceAttributeMaxGridDimZ:
+      return most_blocks[2];
+    case hip_compat::wall_clock_rate:
+    case hipDeviceAttributeClockRate:
+    case hipDeviceAttributeClockInstructionRate:
+      return clock_khz;
+    case hipDeviceAttributePciDomainID:
+      return pci_domain;
+    case hipDeviceAttributePciBusId:
+      return machine.places().place_of(device) + 1;
+    case hipDeviceAttributePciDeviceId:
+      return 0;
+    case hipDeviceAttributeComputeMode:
+      return hipComputeModeDefault;
+    case hipDeviceAttributePageableMemoryAccess:
+      return machine.configuration().pageable_access ? 1 : 0;
+    case hipDeviceAttributeConcurrentManagedAccess:
+      return machine.configuration().concurrent_managed_access ? 1 : 0;
+    // Memory of the host's own, or none.
+    case hipDeviceAttributeIntegrated:
+    case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
+    case hipDeviceAttributeHostNativeAtomicSupported:
+    case hipDeviceAttributeEccEnabled:
+    case hipDeviceAttributeL2CacheSize:
+    case hipDeviceAttributeMemoryBusWidth:
+    case hipDeviceAttributeMemoryClockRate:
+    // Nothing that runs kernels.
+    case hipDeviceAttributeConcurrentKernels:
+    case hipDeviceAttributeCooperativeLaunch:
+    case hipDeviceAttributeCooperativeMultiDeviceLaunch:
+    case hipDeviceAttributeCooperativeMultiDeviceUnmatchedFunc:
+    case hipDeviceAttributeCooperativeMultiDeviceUnmatchedGridDim:
+    case hipDeviceAttributeCooperativeMultiDeviceUnmatchedBlockDim:
+    case hipDeviceAttributeCooperativeMultiDeviceUnmatchedSharedMem:
+    case hipDeviceAttributeStreamPrioritiesSupported:
+    case hipDeviceAttributeKernelExecTimeout:
+    case hipDeviceAttributeMaxSharedMemoryPerBlock:
+    case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor:
+    case hipDeviceAttributeMaxRegistersPerBlock:
+    case hipDeviceAttributeTotalConstantMemory:
+    // No functions for these.
+    case hipDeviceAttributeMaxPitch:
+    case hipDeviceAttributeImageSupport:
+    case hipDeviceAttributeMaxTexture1DWidth:
+    case hipDeviceAttributeMaxTexture1DLinear:
+    case hipDeviceAttributeMaxTexture2DWidth:
+    case hipDeviceAttributeMaxTexture2DHeight:
+    case hipDeviceAttributeMaxTexture3DWidth:
+    case hipDeviceAttributeMaxTexture3DHeight:
+    case hipDeviceAttributeMaxTexture3DDepth:
+    case hipDeviceAttributeTextureAlignment:
+    case hipDeviceAttributeTexturePitchAlignment:
+    // A card of one's own, of no revision and without registers.
+    case hipDeviceAttributeHdpMemFlushCntl:
+    case hipDeviceAttributeHdpRegFlushCntl:
+    case hipDeviceAttributeIsMultiGpuBoard:
+    case hipDeviceAttributeTccDriver:
+    case hipDeviceAttributeAsicRevision:
+      return 0;
+    default:
+      throw failure{hipErrorInvalidValue};
+  }
+}
+
+hipDeviceProp_t properties_of(runtime& machine, int device) {
+  const auto get = [&](int attribute) { return attribute_of(machine, device, attribute); };
+  hipDeviceProp_t properties{};
+  name_of(machine, device).copy(properties.name, sizeof(properties.name) - 1);
+  architecture.copy(properties.gcnArchName, sizeof(properties.gcnArchName) - 1);
+  properties.totalGlobalMem = machine.device(device).memory.budget();
+  properties.clockInstructionRate = get(hipDeviceAttributeClockInstructionRate);
+  provider::set_properties(properties, uuid_of(machine, device), get);
+  return properties;
+}
+
+std::string pci_address_of(const runtime& machine, int device) {
+  std::array<char, 32> text{};
+  std::snprintf(
+      text.data(), text.size(), "%04x:%02x:%02x.0", static_cast<unsigned>(pci_domain),
+      static_cast<unsigned>(attribute_of(machine, device, hipDeviceAttributePciBusId)),
+      static_cast<unsigned>(attribute_of(machine, device, hipDeviceAttributePciDeviceId)));
+  return text.data();
+}
+
+hipUUID uuid_of(const runtime& machine, int device) noexcept {
+  constexpr std::string_view mark{"host"};
+  constexpr std::string_view digits{"0123456789abcdef"};
+  hipUUID made{};
+  mark.copy(made.bytes, mark.size());
+  // Two digits of the device, ten of the settings.
+  std::uint64_t number = (static_cast<std::uint64_t>(machine.places().place_of(device)) & 0xFFU)
+                             << 40U |
+                         (machine.configuration().fingerprint & 0xFFFFFFFFFFU);
+  for (std::size_t at = sizeof(made.bytes); at-- > mark.size(); number >>= 4U)
+    made.bytes[at] = digits[number & 0xFU];
+  return made;
+}
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/settings.hpp"
+#include "memory/address.hpp"
+#include "memory/tracked_range.hpp"
+
+namespace hipvmm::host_provider {
+
+/// Everything the provider knows about addresses, with the system calls that make it true.
+/// Thread-safe. System calls and waits for pins run outside its lock, so mapping new memory never
+/// waits for a running copy, nor for another thread's unmap.
+class address_map {
+ public:
+  explicit address_map(const settings& limits) noexcept
+      : rules_{*limits.like},
+        granularity_{limits.granularity},
+        address_space_{limits.address_space_bytes} {}
+
+  /// Reserves addresses, at `hint` if they are free there. The start is a multiple of `alignment`.
+  address reserve(std::size_t bytes, std::size_t alignment, address hint);
+  void free_reservation(address start, std::size_t bytes);
+  void map(address start, std::size_t bytes, const std::shared_ptr<chunk>& memory);
+  /// Returns: how many bytes from `start` on went, which profiles make more or less than `bytes`.
+  /// Where holes are allowed each run of neighbours goes by itself.
+  std::size_t unmap(address start, std::size_t bytes);
+  /// Where the reservation around a mapping begins, and its bytes.
+  [[nodiscard]] std::pair<address, std::size_t> reservation_around(address mapped);
+  /// Returns: how many bytes from `start` on have changed, as above.
+  /// Throws: failure with hipErrorInvalidDevice when a device gains rights to memory of an owner
+  /// that `links` does not connect it with; nothing has changed then.
+  std::size_t set_access(address start, std::size_t bytes, const access_change& change,
+                         const std::vector<device_set>& links);
+
+  /// Memory that the host and all devices may use.
+  address allocate(memory_kind kind, int device, std::size_t bytes, unsigned flags);
+  /// Gives memory that is lent in stream order its addresses.
+  address place_block(int device, std::size_t bytes, std::shared_ptr<tenancy> tenant,
+                      const file_backing& pages, memory_kind kind = memory_kind::pool_block);
+  /// The same over a chunk: a device allocation, of this process or imported.
+  address allocate_from(memory_kind kind, std::shared_ptr<chunk> memory, unsigned flags = 0);
+  /// Makes the caller's own memory known. Throws: failure with hipErrorHostMemoryAlreadyRegistered
+  /// when some of it is pinned already, with hipErrorInvalidValue when it is memory of HIP's.
+  void register_host(address start, std::size_t bytes, int device, unsigned flags, bool writable);
+  /// Frees the allocation, or forgets the registration, at `start`; gives what it was.
+  tracked_range free_allocation(memory_kind kind, address start);
+
+  [[nodiscard]] memory_class classify(address at) const;
+  /// The range around `at`, which must be one of its usable bytes. Of a block of a pool `bytes` is
+  /// what its holder asked for; one that nobody holds is not found.
+  [[nodiscard]] std::optional<tracked_range> find(address at) const;
+  /// Whether `request` is allowed on every byte. Pageable memory is allowed to everybody.
+  [[nodiscard]] bool allows(address start, std::size_t bytes, const access_request& request) const;
+
+  /// Keeps a piece of memory as it is while a copy or fill touches it.
+  class pin {
+   public:
+    pin() = default;
+    pin(address_map& map, tracked_range* pinned, right needed, std::size_t bytes, bool seen = true,
+        bool stale = false) noexcept
+        : map_{&map}, range_{pinned}, needed_{needed}, bytes_{bytes}, seen_{seen}, stale_{stale} {}
+    pin(pin&& other) noexcept
+        : map_{other.map_},
+          range_{std::exchange(other.range_, nullptr)},
+          needed_{other.needed_},
+          bytes_{other.bytes_},
+          seen_{other.seen_},
+          stale_{other.stale_} {}
+    pin& operator=(pin&&) = delete;
+    ~pin();
+    /// Bytes pinned, counted from the end of the request that hold was asked to begin with.
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    /// False while a new mapping is to be missed: reads give zeros and writes are lost.
+    [[nodiscard]] bool seen() const noexcept { return seen_; }
+    /// Where the provider reads the byte at `at`, one of those pinned.
+    [[nodiscard]] address read_at(address at) const noexcept {
+      return stale_ ? within(*range_->stale, at) : memory_at(at);
+    }
+    /// Calls `write` with each place that the bytes from `at` on are to be written to.
+    template <class Write>
+    void write_at(address at, Write write) const {
+      write(memory_at(at));
+      if (stale_) write(within(*range_->stale, at));
+    }
+    /// The pages of managed memory; null for any other.
+    [[nodiscard]] managed_pages* managed() const noexcept {
+      const bool found = range_ != nullptr && range_->kind == memory_kind::managed_allocation;
+      return found ? range_->pages.get() : nullptr;
+    }
+
+   private:
+    [[nodiscard]] address within(const host_view& other, address at) const noexcept {
+      return other.start() + (at - range_->start);
+    }
+    [[nodiscard]] address memory_at(address at) const noexcept {
+      const bool has_view = range_ != nullptr && range_->view != nullptr;
+      return has_view ? within(*range_->view, at) : at;
+    }
+
+    address_map* map_ = nullptr;
+    tracked_range* range_ = nullptr;
+    right needed_ = right::read;
+    std::size_t bytes_ = 0;
+    bool seen_ = true;
+    bool stale_ = false;  // what was written at another address is to be missed
+  };
+  /// Pins the part of [start, start + bytes) that lies in the range of its first byte, or of its
+  /// last byte when `from_end`. Throws: failure with hipErrorIllegalAddress when nothing is there
+  /// or the request is not allowed.
+  pin hold(address start, std::size_t bytes, const access_request& request, bool from_end = false);
+
+  struct totals {
+    std::uint64_t reservations;
+    std::uint64_t mappings;
+    std::uint64_t device_allocations;
+    std::uint64_t host_allocations;
+    std::uint64_t managed_allocations;
+    std::uint64_t imported_allocations;
+    std::uint64_t registrations;
+  };
+  [[nodiscard]] totals count() const;
+
+  /// Memory that the application still holds, for a report.
+  struct live_range {
+    std::optional<memory_kind> kind;  // empty: a reservation
+    int device;
+    address start;
+    std::size_t bytes;
+  };
+  [[nodiscard]] std::vector<live_range> live_ranges() const;
+  /// Ends the time in which new mappings are missed, for all there are.
+  void show_mappings();
+
+ private:
+  struct reservation {
+    std::size_t bytes;
+    std::size_t mappings = 0;
+    bool is_forgotten = false;  // freed with something mapped: never to be had again
+    std::set<std::shared_ptr<chunk>> kept = {};  // memory that goes back only with the addresses
+  };
+  /// How a range may end that begins where a mapping does.
+  enum class range_end {
+    exact,     ///< where a mapping ends
+    inside,    ///< anywhere in the last mapping
+    anywhere,  ///< mappings after the first that it does not cover are left out
+  };
+  using range_map = std::map<address, std::unique_ptr<tracked_range>>;
+  using reservation_map = std::map<address, reservation>;
+  using guard = std::unique_lock<std::mutex>;
+
+  void refuse_to_free(reservation& used) const;
+  address add(std::unique_ptr<tracked_range> made);
+  [[nodiscard]] tracked_range* range_at(address at) const;
+  [[nodiscard]] reservation_map::iterator reservation_at(address at);
+  std::size_t unmap_run(address start, std::size_t bytes);
+  /// Whole mappings between `start` and its reservation's end, neighbours taken together.
+  [[nodiscard]] std::vector<std::pair<address, std::size_t>> mapped_runs(address start,
+                                                                         std::size_t bytes);
+  [[nodiscard]] std::vector<tracked_range*> mappings_in(guard& lock, address start,
+                                                        std::size_t bytes, range_end end);
+  /// Whether two reserved addresses lie in one reservation.
+  [[nodiscard]] bool is_within_one(address first, address second) const;
+  /// Whether the first mappings of the reservation around `start` have `bytes` together.
+  [[nodiscard]] bool is_sum_from_first(address start, std::size_t bytes);
+  [[nodiscard]] bool is_in_use(const chunk& memory) const;
+  /// Whether `memory` is mapped; with `alias`, whether it was so before that.
+  [[nodiscard]] bool is_mapped(const chunk& memory, const stale_view* alias = nullptr) const;
+  [[nodiscard]] bool knows_any(address start, address end) const;
+  void retire(guard& lock, std::span<tracked_range* const> ranges);
+  void forget_stale(guard& lock, address start, std::size_t bytes);
+  [[nodiscard]] std::uint64_t& live(memory_kind kind) noexcept {
+    return live_[static_cast<std::size_t>(kind)];
+  }
+  void end_change(std::span<tracked_range* const> ranges);
+
+  const profile& rules_;
+  const std::size_t granularity_;
+  const std::size_t address_space_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // a pin ended, or a range is no longer changing
+  reservation_map reservations_;
+  range_map ranges_;
+  std::size_t reserved_bytes_ = 0;
+  std::array<std::uint64_t, memory_kinds> live_{};
+};
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "memory/address_map.hpp"
+#include "memory/peer_table.hpp"
+
+namespace hipvmm::host_provider {
+
+/// The memory that copies, fills and waits touch, and the rights of devices to it.
+struct device_access {
+  address_map& memory;
+  const peer_table& peers;
+};
+
+/// One side of a copy, or the target of a fill: memory, and on whose behalf it is touched.
+struct endpoint {
+  address start;
+  memory_class where;
+  int device;
+  /// Whether hipMalloc memory of any device will do, for the runtime stages the bytes or does not
+  /// look at peers.
+  bool staged;
+};
+
+/// Copies bytes. Overlapping ranges are copied as memmove would.
+struct copy_request {
+  endpoint destination;
+  endpoint source;
+  std::size_t bytes;
+  std::unique_ptr<std::byte[]> snapshot =
+      nullptr;  // holds the source when it had to be read at once
+};
+
+/// Writes `count` elements of `width` bytes (1, 2 or 4).
+struct fill_request {
+  endpoint destination;
+  std::uint32_t pattern;
+  unsigned width;
+  std::size_t count;
+};
+
+/// When a stream that waits for a value goes on, by the bits of the mask.
+enum class value_condition { at_least, equal, any_bit, not_all_bits };
+
+/// Waits until `width` bytes (4 or 8) of memory, read as one number, meet a condition.
+struct value_wait_request {
+  endpoint memory;
+  unsigned width;
+  value_condition condition;
+  std::uint64_t value;
+  std::uint64_t mask;
+};
+
+/// Writes a number of `width` bytes (4 or 8).
+struct value_write_request {
+  endpoint memory;
+  unsigned width;
+  std::uint64_t value;
+};
+
+[[nodiscard]] bool is_met(const value_wait_request& wait, std::uint64_t found) noexcept;
+
+/// Whether each byte may be touched now: the check made when work is submitted.
+bool allowed(const device_access& by, const endpoint& side, right needed, std::size_t bytes);
+
+/// Performs the work, asking again for every slice of at most 1 MiB: memory may have been unmapped
+/// or revoked since it was submitted. Gives hipErrorIllegalAddress then.
+hipError_t perform(const device_access& by, const copy_request& work);
+hipError_t perform(const device_access& by, const fill_request& work);
+/// Looks at the memory again and again, for anybody may write it: streams, the host, other
+/// processes. It is not kept from being unmapped meanwhile, which ends the wait so too.
+hipError_t perform(const device_access& by, const value_wait_request& work);
+hipError_t perform(const device_access& by, const value_write_request& work);
+
+}  // namespace hipvmm::host_provider

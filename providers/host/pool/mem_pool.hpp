@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/descriptor.hpp"
+#include "base/profile.hpp"
+#include "memory/address_map.hpp"
+#include "memory/device_memory.hpp"
+#include "memory/device_places.hpp"
+#include "pool/mem_pool_block.hpp"
+
+namespace hipvmm::host_provider {
+
+class race_checker;
+class stream_owner;
+
+/// What the file of a shareable pool is called.
+inline constexpr std::string_view pool_file = "pool";
+
+enum class pool_origin {
+  device_default,  ///< the device's own, never destroyed
+  created,
+  imported,  ///< another process's: pointers of it can be imported
+};
+
+/// When a pool may lend memory whose free the allocating stream has not come to, and how much it
+/// keeps.
+struct pool_policy {
+  bool follow_events = true;
+  bool opportunistic = true;
+  bool internal_dependencies = true;
+  std::uint64_t release_threshold = 0;
+};
+
+struct pool_usage {
+  std::uint64_t reserved = 0;
+  std::uint64_t reserved_high = 0;
+  std::uint64_t used = 0;
+  std::uint64_t used_high = 0;
+};
+
+/// What the pools of a process know of each other.
+class pool_owner {
+ public:
+  /// Pools report how many more idle blocks they have, so that synchronising costs nothing where
+  /// no pool has any.
+  virtual void note_idle(std::int64_t change) noexcept = 0;
+  /// Releases all idle memory of one device, whatever the thresholds.
+  virtual void release_idle(int device) = 0;
+  /// Forgets destroyed pools whose last block has been freed.
+  virtual void forget_done() noexcept = 0;
+
+ protected:
+  ~pool_owner() = default;
+};
+
+/// What every pool stands on.
+struct pool_support {
+  const profile& rules;
+  const device_places& places;
+  address_map& addresses;
+  stream_owner& streams;
+  race_checker* checker;  // null unless HIPVMM_HOST_CHECK asks for it
+};
+
+/// A pool of the stream-ordered allocator: blocks lent to holders and idle blocks kept for the next
+/// ones. Thread-safe. Outlives its handle for as long as blocks of it are held.
+class mem_pool : public std::enable_shared_from_this<mem_pool> {
+ public:
+  /// `file` is empty for a pool that cannot be shared; `max_bytes` 0 is no limit.
+  mem_pool(const pool_support& support, pool_owner& owner, device_memory& memory,
+           pool_origin origin, int device, std::uint64_t max_bytes, descriptor file);
+
+  [[nodiscard]] pool_origin origin() const noexcept { return origin_; }
+  [[nodiscard]] int device() const noexcept { return device_; }
+  [[nodiscard]] int file() const noexcept { return file_.get(); }
+  /// Whether its own blocks lie in its file, so that other processes may have them.
+  [[nodiscard]] bool is_shareable() const noexcept {
+    return origin_ == pool_origin::created && file_.get() >= 0;
+  }
+  /// What blocks in the file are aligned to; its first page is not theirs.
+  static std::size_t page_bytes() noexcept;
+
+  /// Lends memory from this point of the stream on. Throws: failure with hipErrorOutOfMemory when
+  /// neither the device nor what is idle has enough.
+  address allocate(std::size_t bytes, stream_queue& queue);
+  /// Takes a block back at this point of the stream, or at once without one. Throws: failure with
+  /// hipErrorInvalidValue when nobody holds it.
+  void take_back(const std::shared_ptr<pool_block>& block, stream_queue* freeing);
+  /// Lends a block of the exporting process, of an imported pool; `null` is the null stream of the
+  /// pool's device.
+  address borrow(std::size_t bytes, off_t offset, const std::shared_ptr<stream_queue>& null);
+
+  /// Releases idle blocks whose free has been reached to the device, small ones first, while the
+  /// pool has more than `keep` bytes; the last one may leave it with less.
+  void release(std::uint64_t keep) noexcept;
+  void release_surplus() { release(policy().release_threshold); }
+  /// The descriptor that every export of a release gives which gives one only; the caller's once
+  /// given.
+  int lasting_descriptor();
+  /// The handle is gone: nothing is kept any more.
+  void abandon() noexcept;
+  /// Abandoned, and every block has gone back.
+  [[nodiscard]] bool is_done() const;
+  [[nodiscard]] std::uint64_t blocks_held() const;
+
+  [[nodiscard]] pool_policy policy() const;
+  template <class Change>
+  void change_policy(Change&& change) {
+    const std::lock_guard lock{mutex_};
+    change(policy_);
+  }
+  [[nodiscard]] pool_usage usage() const;
+  template <class Change>
+  void change_usage(Change&& change) {
+    const std::lock_guard lock{mutex_};
+    change(usage_);
+  }
+
+  [[nodiscard]] const pool_rights& rights() const noexcept { return *rights_; }
+  /// Also written to the file, for those who import the pool later.
+  void change_rights(const access_change& change);
+
+ private:
+  struct idle_block {
+    std::shared_ptr<pool_block> block;
+    std::optional<position> freed;               // empty: no work may use it any more
+    std::shared_ptr<stream_queue> trusted = {};  // gets it without a wait, by the profile
+
+    [[nodiscard]] bool is_over() const noexcept { return !freed || freed->reached(); }
+  };
+
+  // Blocks move between the idle ones and their holders as nodes: whatever needs memory is done
+  // before anything changes hands.
+  using idle_map = std::multimap<std::size_t, idle_block>;
+  using idle_node = idle_map::node_type;
+
+  [[nodiscard]] bool is_ready(const idle_block& idle, const stream_queue& queue,
+                              bool opportunistic) const;
+  void release_most() noexcept;
+  [[nodiscard]] std::uint64_t idle_bytes() const noexcept;
+  // Empty where there is no such block.
+  idle_node take_ready(std::size_t bytes, const stream_queue& queue);
+  idle_node take_pending(std::size_t bytes, const stream_queue& queue);
+  idle_node take_new(std::size_t bytes);
+  static idle_node node_for(std::size_t bytes);
+  std::shared_ptr<pool_block> make_block(const block_pages& pages);
+  void lend(pool_block& block, position begin, std::size_t bytes);
+  void put_idle(idle_node idle) noexcept;
+  /// Gives up a reserved block that nobody has had.
+  void discard(const pool_block& block) noexcept;
+  void give_up(const pool_block& block) noexcept;
+  /// What blocks of that many bytes take of the device.
+  [[nodiscard]] std::uint64_t whole_growths(std::uint64_t bytes) const noexcept;
+  // The caller holds the lock, and returns to the device what unreserve says once the memory is
+  // gone.
+  bool try_reserve(std::size_t bytes);
+  std::uint64_t unreserve(std::size_t bytes) noexcept;
+  off_t claim(std::size_t bytes);
+
+  const pool_support support_;
+  pool_owner& owner_;
+  device_memory& memory_;
+  const pool_origin origin_;
+  const int device_;
+  const std::uint64_t max_bytes_;
+  const descriptor file_;
+  const std::shared_ptr<pool_rights> rights_;
+
+  mutable std::mutex mutex_;
+  pool_policy policy_;
+  pool_usage usage_;
+  std::uint64_t own_bytes_ = 0;  // of all blocks but borrowed ones
+  idle_map idle_;
+  std::uint64_t blocks_held_ = 0;
+  off_t next_offset_;
+  int lasting_descriptor_ = -1;
+  bool abandoned_ = false;
+};
+
+/// Takes the memory back that starts `found`, a block of a pool.
+void free_block(const tracked_range& found, stream_queue* freeing);
+
+}  // namespace hipvmm::host_provider

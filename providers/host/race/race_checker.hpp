@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "memory/address_map.hpp"
+#include "race/race_memory.hpp"
+#include "race/race_reports.hpp"
+#include "race/race_streams.hpp"
+#include "race/race_values.hpp"
+#include "stream/operation.hpp"
+#include "stream/stream_observer.hpp"
+#include "stream/stream_queue.hpp"
+
+namespace hipvmm::host_provider {
+
+/// Finds memory used without order between streams, and between streams and the host. Every fault
+/// is found by what was submitted, never by what happened to run first. Thread-safe.
+///
+/// Its functions end the program when there is no memory for what they must remember: a checker
+/// that forgets would stay silent about faults.
+class race_checker final : public stream_observer {
+ public:
+  /// Reports say where in `memory` the bytes lie.
+  explicit race_checker(const address_map& memory) noexcept : addresses_{memory} {}
+
+  /// The calling thread runs this HIP function: reports name it.
+  static void enter(const char* function) noexcept;
+  /// While suspended the calling thread's uses of memory are neither judged nor remembered; nests.
+  static void suspend() noexcept;
+  static void resume() noexcept;
+
+  void name(const stream_queue& stream, std::uint64_t handle) noexcept;
+  void retire(const stream_queue& stream) noexcept override;
+  void overlook(const stream_queue& stream) noexcept override;
+
+  [[nodiscard]] point place(const stream_queue& stream) noexcept override;
+  [[nodiscard]] point end_of(const stream_queue& stream) noexcept override;
+  [[nodiscard]] point end_of_device(int device) noexcept override;
+  void learn(const race_clock& finished) noexcept override;
+  void follow(const stream_queue& stream, const race_clock& finished) noexcept override;
+
+  /// A stream waits for a number in memory, or writes one, by work that was just submitted. Later
+  /// work of those who wait comes after a write that lets them go on.
+  void await_value(const stream_queue& stream, const value_wait_request& wait) noexcept;
+  void write_value(const stream_queue& stream, const value_write_request& write) noexcept;
+
+  /// Judges work about to be submitted and remembers it; gives its number in the stream.
+  std::uint64_t submit(const stream_queue& stream, operation& work) noexcept;
+  void withdraw(const stream_queue& stream, std::uint64_t count) noexcept;
+
+  /// A pool, which `lender` distinguishes from others, lends a block at this point of the stream,
+  /// or takes it back.
+  void lend(const void* lender, address start, std::size_t bytes,
+            const stream_queue& stream) noexcept;
+  /// Without a stream the host takes it back, which has waited for its users.
+  void take_back(address start, std::size_t bytes, const stream_queue* stream) noexcept;
+  /// The same by a sub-allocator. False when it has not allocated these very bytes.
+  void note_allocate(address start, std::size_t bytes, const stream_queue& stream) noexcept;
+  bool note_deallocate(address start, std::size_t bytes, const stream_queue& stream) noexcept;
+
+  /// Addresses go, whose memory nobody has had for some time.
+  void forget(address start, std::size_t bytes) noexcept;
+  /// Memory ends, or devices lose rights to it, and the provider waits for nothing more.
+  void end(address start, std::size_t bytes) noexcept;
+  void revoke(address start, std::size_t bytes, const access_change& change) noexcept;
+  void revoke(const void* lender, const access_change& change) noexcept;
+
+  [[nodiscard]] std::uint64_t reports() const noexcept;
+  [[nodiscard]] std::string last_report() const;
+  void clear_reports() noexcept;
+
+ private:
+  using guard = std::lock_guard<std::mutex>;
+
+  [[nodiscard]] std::shared_ptr<const race_origin> origin_on(const stream_queue& stream);
+  [[nodiscard]] race_deed next_deed(const stream_queue& stream);
+  [[nodiscard]] static race_party host_that_takes_away();
+  void use(const race_deed& deed, race_range bytes, memory_use how, int device,
+           const stream_queue& stream);
+  /// Empty where there is no memory.
+  [[nodiscard]] std::string place_of(address at) const;
+  void report(race_memory::findings found);
+
+  const address_map& addresses_;
+  mutable std::mutex mutex_;
+  race_streams streams_;
+  race_memory memory_;
+  race_values values_;
+  race_reports reports_;
+};
+
+/// Work on its way into a stream. What is not accepted in the end was never submitted.
+class race_submission {
+ public:
+  race_submission(race_checker* checker, const stream_queue& stream, operation& work) noexcept
+      : checker_{checker}, stream_{stream} {
+    if (checker_ != nullptr) count_ = checker_->submit(stream, work);
+  }
+  race_submission(const race_submission&) = delete;
+  race_submission& operator=(const race_submission&) = delete;
+  ~race_submission() {
+    if (checker_ != nullptr && !is_accepted_) checker_->withdraw(stream_, count_);
+  }
+
+  void accept() noexcept { is_accepted_ = true; }
+
+ private:
+  race_checker* const checker_;
+  const stream_queue& stream_;
+  std::uint64_t count_ = 0;
+  bool is_accepted_ = false;
+};
+
+}  // namespace hipvmm::host_provider

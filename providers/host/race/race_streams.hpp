@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "race/race_clock.hpp"
+#include "stream/stream_queue.hpp"
+
+namespace hipvmm::host_provider {
+
+/// What a report says of a stream, which may be gone by then.
+struct race_stream {
+  int device;
+  stream_order order;
+  std::uint64_t handle;  ///< 0 for null and per-thread streams
+  stream_number number;  ///< streams may have one handle after the other
+};
+
+/// Who comes after whom: each stream's clock, and what the host knows to have finished. All threads
+/// of the host count as one, whose calls come one after the other: the locks and joins by which
+/// threads order themselves cannot be seen from here. Not thread-safe.
+class race_streams {
+ public:
+  /// Takes note of the handle that the program knows a stream by.
+  void name(const stream_queue& stream, std::uint64_t handle);
+  /// No more work will be submitted.
+  void retire(const stream_queue& stream);
+  /// Waits for its device and the null stream do not count it any more.
+  void overlook(const stream_queue& stream);
+
+  /// What work submitted now comes after: earlier work of the stream and what that came after, by
+  /// waits for events and by the null stream's rules.
+  const race_clock& place(const stream_queue& stream);
+  /// Counts one more operation at that place; gives its number.
+  std::uint64_t advance(const stream_queue& stream);
+  /// Makes later work of the stream come after `earlier`.
+  void follow(const stream_queue& stream, const race_clock& earlier);
+
+  /// What the host knows to have finished when it has waited for a stream, or a whole device.
+  [[nodiscard]] race_clock end_of(const stream_queue& stream);
+  [[nodiscard]] race_clock end_of_device(int device) const;
+  void learn(const race_clock& finished);
+  /// Whether the host knows that the first `count` operations of a stream have finished.
+  [[nodiscard]] bool is_known(stream_number stream, std::uint64_t count) const noexcept;
+
+  [[nodiscard]] race_stream describe(const stream_queue& stream);
+
+ private:
+  struct record {
+    race_stream what;
+    race_clock clock;  // of the stream's end, the stream itself included
+    std::uint64_t submitted = 0;
+    std::uint64_t known = 0;
+    bool retired = false;
+    bool overlooked = false;
+
+    [[nodiscard]] bool is_over() const noexcept { return retired && known >= submitted; }
+  };
+  record& record_of(const stream_queue& stream);
+  void include_all(race_clock& clock, int device, stream_order order) const;
+
+  // A stream that is not here has no work that the host does not know to have finished.
+  std::unordered_map<stream_number, record> records_;
+};
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "memory/transfer.hpp"
+#include "race/race_clock.hpp"
+#include "race/race_streams.hpp"
+
+namespace hipvmm::host_provider {
+
+/// The order that hipStreamWriteValue and hipStreamWaitValue make: work behind a wait comes after
+/// the work before a write that meets its condition, whichever was submitted first. Not
+/// thread-safe.
+class race_values {
+ public:
+  void await(const stream_queue& stream, const value_wait_request& wait, race_streams& streams);
+  void write(const stream_queue& stream, const value_write_request& write, race_streams& streams);
+
+ private:
+  struct written {
+    std::uint64_t value;
+    race_clock before;  // what comes before the write
+  };
+  struct waiting {
+    std::weak_ptr<const stream_queue> stream;
+    value_wait_request wait;
+  };
+
+  std::unordered_map<address, written> written_;  // the last one at each address
+  std::vector<waiting> waiting_;                  // for writes to come
+};
+
+}  // namespace hipvmm::host_provider

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "providers/host/tests/fixtures.hpp"
+
+using namespace hipvmm::test;
+
+namespace {
+
+// Freed while the process ends, after everything else of the program is gone.
+struct outliving {
+  void* memory = nullptr;
+  hipStream_t stream = nullptr;
+
+  ~outliving() {
+    if (memory == nullptr) return;
+    const bool done = hipMemsetAsync(memory, 1, 64, stream) == hipSuccess &&
+                      hipStreamSynchronize(stream) == hipSuccess &&
+                      hipStreamDestroy(stream) == hipSuccess && hipFree(memory) == hipSuccess;
+    if (!done) std::_Exit(99);
+  }
+};
+
+outliving at_exit;
+
+}  // namespace
+
+TEST_CASE("child: leaves memory and a stream to static destruction" * doctest::skip()) {
+  CHECK(hipMalloc(&at_exit.memory, 64) == hipSuccess);
+  CHECK(hipStreamCreate(&at_exit.stream) == hipSuccess);
+}
+
+TEST_CASE("runtime: calls made while the process ends still work") {
+  const child_result result =
+      run_case_in_child("child: leaves memory and a stream to static destruction");
+  CAPTURE(result.output);
+  CHECK(passed(result));
+}
+
+TEST_CASE("runtime: a child after fork starts afresh and does not know inherited handles") {
+  const nothing_left check;
+  const mapped mapping{granule};
+  const stream work;
+  REQUIRE(hipMemsetAsync(mapping.at(), 1, granule, work.get()) == hipSuccess);
+  REQUIRE(hipStreamSynchronize(hipStreamPerThread) == hipSuccess);
+  REQUIRE(work.wait() == hipSuccess);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    // Nothing here starts a thread, which ThreadSanitizer does not allow after a fork.
+    void* memory = nullptr;
+    const bool afresh = live_objects() == hipvmm_host_counters{} &&
+                        hipStreamQuery(work.get()) == hipErrorInvalidHandle &&
+                        hipStreamQuery(hipStreamPerThread) == hipSuccess &&
+                        hipMalloc(&memory, 64) == hipSuccess &&
+                        hipMemcpy(memory, &child, sizeof(child), hipMemcpyDefault) == hipSuccess &&
+                        hipFree(memory) == hipSuccess;
+    std::_Exit(afresh ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}

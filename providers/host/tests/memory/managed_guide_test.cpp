@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// Each function of "HIP Runtime API Reference: Managed Memory", and what that page says of it.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <array>
+
+#include "managed_fixture.hpp"
+
+using namespace hipvmm::test;
+
+TEST_CASE("managed reference: hipMallocManaged gives host and device one pointer") {
+  const nothing_left check;
+  const stream work;
+  for (const unsigned flags : {hipMemAttachGlobal, hipMemAttachHost}) {
+    const managed both{page, flags};
+    *both.at(1) = std::byte{1};
+    CHECK(hipMemsetAsync(both.at(), 2, 1, work.get()) == hipSuccess);
+    CHECK(work.wait() == hipSuccess);
+    CHECK(*both.at(0) == std::byte{2});
+    CHECK(*both.at(1) == std::byte{1});
+  }
+}
+
+TEST_CASE("managed reference: hipMallocManaged attaches globally unless told otherwise") {
+  const nothing_left check;
+  void* pointer = nullptr;
+  REQUIRE(hipMallocManaged(&pointer, page) == hipSuccess);
+  hipPointerAttribute_t attributes{};
+  CHECK(hipPointerGetAttributes(&attributes, pointer) == hipSuccess);
+  CHECK(attributes.allocationFlags == hipMemAttachGlobal);
+  CHECK(hipFree(pointer) == hipSuccess);
+}
+
+TEST_CASE("managed reference: hipStreamAttachMemAsync takes the whole allocation by default") {
+  const nothing_left check;
+  const managed both{2 * page};
+  const stream work;
+  CHECK(hipStreamAttachMemAsync(work.get(), both.at()) == hipSuccess);
+  CHECK(work.wait() == hipSuccess);
+}

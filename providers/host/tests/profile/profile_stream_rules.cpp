@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "profile_rules.hpp"
+#include "providers/host/tests/pool/mem_pool_fixtures.hpp"
+
+// Captures, and the end of streams.
+namespace hipvmm::test {
+namespace {
+
+constexpr hipError_t good = hipSuccess;
+constexpr hipError_t value = hipErrorInvalidValue;
+constexpr hipError_t captured = hipErrorStreamCaptureUnsupported;
+
+void begin_capture(const stream& work,
+                   hipStreamCaptureMode mode = hipStreamCaptureModeThreadLocal) {
+  REQUIRE(hipStreamBeginCapture(work.get(), mode) == hipSuccess);
+}
+
+int end_capture(const stream& work) {
+  hipGraph_t graph = nullptr;
+  const int code = hipStreamEndCapture(work.get(), &graph);
+  if (code == good) REQUIRE(hipGraphDestroy(graph) == hipSuccess);
+  return code;
+}
+
+/// Waits until `holds()`, but not for ever: what is asked may never come true.
+template <typename Condition>
+void wait_a_while(Condition holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
+  while (!holds() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+}
+
+/// Whether hipDeviceSynchronize waits for a stream that another thread has begun to destroy.
+int waits_for_ending_stream() {
+  hipStream_t leaving = nullptr;
+  REQUIRE(hipStreamCreateWithFlags(&leaving, hipStreamNonBlocking) == hipSuccess);
+  hipvmm_host_hold_streams();
+  REQUIRE(hipLaunchHostFunc(
+              leaving, [](void*) {}, nullptr) == hipSuccess);
+  std::thread destroying{[leaving] { CHECK(hipStreamDestroy(leaving) == hipSuccess); }};
+  // As soon as it ends the stream is unknown; 7.2.4 goes on answering.
+  wait_a_while([leaving] {
+    unsigned flags = 0;
+    return hipStreamGetFlags(leaving, &flags) != hipSuccess;
+  });
+  std::atomic<bool> waited{false};
+  std::thread waiting{[&waited] {
+    CHECK(hipDeviceSynchronize() == hipSuccess);
+    waited = true;
+  }};
+  wait_a_while([&waited] { return waited.load(); });
+  const bool overlooked = waited;
+  hipvmm_host_release_streams();
+  destroying.join();
+  waiting.join();
+  return overlooked ? 0 : 1;
+}
+
+const rule rules[] = {
+    {"the end of a capture after another thread tried to end it",
+     [] {
+       const stream work;
+       begin_capture(work);
+       std::thread{[&] { CHECK(end_capture(work) == hipErrorStreamCaptureWrongThread); }}.join();
+       return end_capture(work);
+     },
+     {good, good, good, good, good, good, good, hipErrorIllegalState},
+     "H200"},
+    {"the question for an event of a capture that is lost",
+     [] {
+       const stream work;
+       const event inside;
+       begin_capture(work);
+       REQUIRE(hipEventRecord(inside.get(), work.get()) == hipSuccess);
+       REQUIRE(hipStreamQuery(work.get()) == hipErrorStreamCaptureUnsupported);
+       const int code = hipEventQuery(inside.get());
+       CHECK(end_capture(work) == hipErrorStreamCaptureInvalidated);
+       return code;
+     },
+     {hipErrorCapturedEvent, good, good, good, good, hipErrorStreamCaptureUnsupported,
+      hipErrorStreamCaptureUnsupported, value},
+     "ROCm/clr 6.4.3, 7.2.4; H200"},
+    {"hipHostFree while a stream is captured in relaxed mode",
+     [] {
+       const stream work;
+       void* pointer = nullptr;
+       REQUIRE(hipHostMalloc(&pointer, 64, 0) == hipSuccess);
+       begin_capture(work, hipStreamCaptureModeRelaxed);
+       const int code = hipHostFree(pointer);
+       static_cast<void>(end_capture(work));
+       return code;
+     },
+     {good, good, good, good, good, good, good, hipErrorStreamCaptureUnsupported},
+     "H200"},
+    {"hipDeviceSynchronize of another device while a stream is captured in relaxed mode",
+     [] {
+       const stream work;
+       begin_capture(work, hipStreamCaptureModeRelaxed);
+       REQUIRE(hipSetDevice(1) == hipSuccess);
+       const int code = hipDeviceSynchronize();
+       REQUIRE(hipSetDevice(0) == hipSuccess);
+       static_cast<void>(end_capture(work));
+       return code;
+     },
+     {captured, good, captured, captured, captured, captured, captured, good},
+     "AMD's runtime 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"hipDeviceSynchronize once more while a stream is captured",
+     [] {
+       const stream work;
+       begin_capture(work);
+       static_cast<void>(hipDeviceSynchronize());
+       const int code = hipDeviceSynchronize();
+       static_cast<void>(end_capture(work));
+       return code;
+     },
+     {captured, good, captured, captured, captured, captured, captured, good},
+     "AMD's runtime 6.4.3 and 7.2.4 on a stand-in for ROCr"},
+    {"hipDeviceSynchronize waits for a stream whose hipStreamDestroy has begun (1)",
+     waits_for_ending_stream,
+     {1, 0, 0, 0, 0, 0, 0, 1},
+     "AMD's runtime 6.4.3 and 7.2.4 on a stand-in for ROCr; Stream::Destroy, "
+     "Device::SyncAllStreams in ROCm/clr"},
+};
+
+}  // namespace
+
+std::span<const rule> stream_rules() { return rules; }
+
+}  // namespace hipvmm::test

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "profile_rules.hpp"
+#include "providers/host/tests/fixtures.hpp"
+
+using namespace hipvmm::test;
+
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::size_t current_profile() {
+  const auto found =
+      std::find(profile_names.begin(), profile_names.end(), variable("HIPVMM_HOST_PROFILE"));
+  REQUIRE(found != profile_names.end());
+  return static_cast<std::size_t>(found - profile_names.begin());
+}
+
+std::string setting(std::string_view profile) {
+  return "HIPVMM_HOST_PROFILE=" + std::string{profile};
+}
+
+child_result ask_alone(std::string_view profile, const rule& asked) {
+  return run_case_in_child("child: one rule is as the profile says",
+                           {setting(profile), "TEST_QUESTION=" + std::string{asked.question}});
+}
+
+}  // namespace
+
+TEST_CASE("child: every rule is as the profile says" * doctest::skip()) {
+  const std::size_t profile = current_profile();
+  for (const rule& each : all_rules()) {
+    if (each.answers[profile] == no_answer || each.answers[profile] == crashes) continue;
+    CAPTURE(each.question);
+    const int expected = each.answers[profile];
+    CHECK(each.ask() == expected);
+    REQUIRE(hipSetDevice(0) == hipSuccess);
+  }
+}
+
+TEST_CASE("child: one rule is as the profile says" * doctest::skip()) {
+  const std::size_t profile = current_profile();
+  for (const rule& each : all_rules()) {
+    const int expected = each.answers[profile];
+    if (each.question == variable("TEST_QUESTION")) CHECK(each.ask() == expected);
+  }
+}
+
+TEST_CASE("profile: every release keeps the rules of its table") {
+  for (const std::string_view profile : profile_names) {
+    CAPTURE(profile);
+    const child_result result =
+        run_case_in_child("child: every rule is as the profile says", {setting(profile)});
+    CAPTURE(result.output);
+    CHECK(passed(result));
+  }
+}
+
+TEST_CASE("profile: every rule tells two releases apart") {
+  for (const rule& each : all_rules()) {
+    CAPTURE(each.question);
+    std::vector<int> answers;
+    for (const int answer : each.answers) {
+      if (answer != no_answer) answers.push_back(answer);
+    }
+    CHECK(std::adjacent_find(answers.begin(), answers.end(), std::not_equal_to<>{}) !=
+          answers.end());
+  }
+}
+
+TEST_CASE("profile: where a release crashes the process ends with one sentence") {
+  for (const rule& each : all_rules()) {
+    for (std::size_t i = 0; i < profile_names.size(); ++i) {
+      if (each.answers[i] != crashes) continue;
+      CAPTURE(each.question);
+      CAPTURE(profile_names[i]);
+      const child_result result = ask_alone(profile_names[i], each);
+      CAPTURE(result.output);
+      CHECK(result.status == 128 + SIGABRT);
+      const std::string sentence =
+          " under " + setting(profile_names[i]) + " would crash here, because it ";
+      CHECK(result.output.find("hipvmm host provider: hip") != std::string::npos);
+      CHECK(result.output.find(sentence) != std::string::npos);
+      CHECK(result.output.find(" (ROCm/") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("child: the host reads mapped memory of a device" * doctest::skip()) {
+  const mapped memory{granule};
+  const volatile std::byte* const first = memory.at();
+  static_cast<void>(*first);
+}
+
+TEST_CASE("profile: under cuda the host may not touch what devices may") {
+  for (const std::string_view profile : {"strict", "rocm-6.4", "cuda-13"}) {
+    const child_result result =
+        run_case_in_child("child: the host reads mapped memory of a device", {setting(profile)});
+    CAPTURE(profile);
+    CAPTURE(result.output);
+    CHECK(passed(result) == (profile != "cuda-13"));
+    CHECK((result.output.find("SEGV") != std::string::npos) == (profile == "cuda-13"));
+  }
+}
+
+TEST_CASE("child: there is no device for anything" * doctest::skip()) {
+  void* pointer = nullptr;
+  CHECK(hipMalloc(&pointer, 1) == hipErrorNoDevice);
+}
+
+TEST_CASE("profile: without a device every release says so from every call") {
+  for (const std::string_view profile : profile_names) {
+    const child_result result =
+        run_case_in_child("child: there is no device for anything",
+                          {setting(profile), "HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=none"});
+    CAPTURE(profile);
+    CAPTURE(result.output);
+    CHECK(passed(result));
+  }
+}
+
+TEST_CASE("child: both granularities are 64 KiB" * doctest::skip()) {
+  const hipMemAllocationProp properties = chunk_on(0);
+  for (const auto option :
+       {hipMemAllocationGranularityMinimum, hipMemAllocationGranularityRecommended}) {
+    size_t bytes = 0;
+    CHECK(hipMemGetAllocationGranularity(&bytes, &properties, option) == hipSuccess);
+    CHECK(bytes == std::size_t{64} << 10U);
+  }
+}
+
+TEST_CASE("profile: HIPVMM_HOST_GRANULARITY goes before the profile") {
+  const child_result result =
+      run_case_in_child("child: both granularities are 64 KiB",
+                        {setting("rocm-7.14"), "HIPVMM_HOST_GRANULARITY=64KiB"});
+  CAPTURE(result.output);
+  CHECK(passed(result));
+}

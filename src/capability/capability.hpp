@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm {
+
+inline constexpr std::size_t index_of(trait which) noexcept {
+  return static_cast<std::size_t>(which);
+}
+
+/// How long a finding holds.
+enum class persistence {
+  open,     ///< no finding: probed again, after reprobe_interval
+  passing,  ///< for this process: an assumption, expected from a version, a doubtful measurement
+  dated,    ///< kept on disk for a time: a probe was silent, perhaps because of load
+  lasting,  ///< kept on disk
+};
+
+namespace detail {
+/// The system clock's time, in seconds since 1970.
+[[nodiscard]] std::int64_t seconds_now() noexcept;
+}  // namespace detail
+
+/// Returns HIP's granularities as recorded in `found`; 2 MiB on a device that has none.
+[[nodiscard]] inline allocation_granularity unit_of(const capability& found) noexcept {
+  const std::size_t minimum = found.minimum_granularity();
+  if (minimum == 0) return {2 * MiB, 2 * MiB};
+  return {minimum, found.recommended_granularity()};
+}
+
+/// The data of a capability. Findings and numbers come from probes, a file or an assumption;
+/// conclude() derives the path, the quirks and the reason for the fallback from them.
+struct capability::record {
+  std::array<finding, trait_count> findings{};
+  std::array<std::string, trait_count> reasons;
+  std::array<persistence, trait_count> persistences{};
+  std::array<std::int64_t, trait_count> until{};  // of dated findings, as seconds_now()
+  std::size_t minimum_granularity = 0;
+  std::size_t recommended_granularity = 0;
+  int descriptors_per_chunk = -1;
+  std::chrono::nanoseconds visibility_delay{0};
+  call_costs costs{};
+  std::string fingerprint;
+  std::string origin;
+  bool from_named_file = false;  // by HIPVMM_CAPABILITY: nothing of it is kept on disk
+
+  memory_path path = memory_path::vmm;
+  std::vector<quirk> quirks;
+  std::string why_fallback;
+
+  void set(trait which, finding what, std::string reason, persistence holds);
+  /// Like set(), for a finding that holds until `seconds`.
+  void set_until(trait which, finding what, std::string reason, std::int64_t seconds);
+  [[nodiscard]] bool has(trait which) const noexcept;
+  /// Returns whether probes still have to find something out. Without virtual memory nothing else
+  /// matters.
+  [[nodiscard]] bool is_open() const noexcept;
+  void conclude();
+};
+
+}  // namespace hipvmm

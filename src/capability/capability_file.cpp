@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+#include "capability/capability_file.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+
+#include "capability/capability_fingerprint.hpp"
+#include "capability/capability_text.hpp"
+#include "core/check.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+constexpr std::string_view header = "hipvmm capability record, format 1\n";
+constexpr std::string_view fingerprint_key = "fingerprint=";
+// Before a line that holds until then: the time in seconds and a space.
+constexpr std::string_view until_mark = "until ";
+// Cut off, a file lacks its last line.
+constexpr std::string_view last_line = "end\n";
+// Some tens of lines; what is larger is none of ours.
+constexpr std::size_t most_bytes = 64 * 1024;
+
+class file_descriptor {
+ public:
+  explicit file_descriptor(int value) noexcept : value_{value} {}
+  ~file_descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  file_descriptor(const file_descriptor&) = delete;
+  file_descriptor& operator=(const file_descriptor&) = delete;
+  [[nodiscard]] int get() const noexcept { return value_; }
+
+ private:
+  int value_;
+};
+
+std::string error_text() { return std::generic_category().message(errno); }
+
+/// Throws std::invalid_argument saying why, unless the file is one to believe.
+void require_trusted(const struct stat& file, file_owner whose) {
+  if (!S_ISREG(file.st_mode)) throw std::invalid_argument{"it is no regular file"};
+  if (static_cast<std::size_t>(file.st_size) > most_bytes)
+    throw std::invalid_argument{"it has " + std::to_string(file.st_size) +
+                                " bytes, more than any record"};
+  if (whose == file_owner::named) return;
+  if (file.st_uid != ::geteuid())
+    throw std::invalid_argument{"it belongs to user " + std::to_string(file.st_uid) +
+                                ", not to this one"};
+  if ((file.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    throw std::invalid_argument{"others may write to it"};
+}
+
+std::string read_all(int descriptor) {
+  std::string text;
+  std::array<char, 4096> piece;
+  for (;;) {
+    const ssize_t got = ::read(descriptor, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw std::invalid_argument{"it cannot be read: " + error_text()};
+    if (got == 0) return text;
+    text.append(piece.data(), static_cast<std::size_t>(got));
+    if (text.size() > most_bytes) throw std::invalid_argument{"it grows while it is read"};
+  }
+}
+
+/// What follows the mark in `line`: a finding that counts until its time has passed.
+void read_dated(std::string_view line, capability::record& found) {
+  std::int64_t until = 0;
+  const std::string_view text = line.substr(until_mark.size());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), until);
+  const auto digits = static_cast<std::size_t>(end - text.data());
+  if (error != std::errc{} || digits == text.size() || text[digits] != ' ')
+    throw std::invalid_argument{"\"" + std::string{line.substr(0, 200)} +
+                                "\" holds until no time in seconds"};
+  capability::record dated;
+  read_line(text.substr(digits + 1), keys::all, persistence::dated, {}, dated);
+  if (until <= seconds_now()) return;
+  for (std::size_t i = 0; i < trait_count; ++i)
+    if (dated.persistences[i] == persistence::dated)
+      found.set_until(static_cast<trait>(i), dated.findings[i], dated.reasons[i], until);
+}
+
+/// Throws: std::invalid_argument saying what is wrong with the text.
+capability::record parse(std::string_view text, const std::string& fingerprint) {
+  if (!text.starts_with(header))
+    throw std::invalid_argument{"it does not begin as records of this release do"};
+  if (!text.ends_with(std::string{"\n"}.append(last_line)))
+    throw std::invalid_argument{"its end is missing"};
+  text.remove_prefix(header.size());
+  text.remove_suffix(last_line.size());
+  capability::record found;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    if (line.starts_with(fingerprint_key)) {
+      found.fingerprint = line.substr(fingerprint_key.size());
+      if (found.fingerprint != fingerprint)
+        throw std::invalid_argument{"it is about \"" + found.fingerprint + "\", and this is \"" +
+                                    fingerprint + "\""};
+    } else if (line.starts_with(until_mark)) {
+      read_dated(line, found);
+    } else {
+      read_line(line, keys::all, persistence::lasting, {}, found);
+    }
+    text.remove_prefix(end + 1);
+  }
+  if (found.fingerprint.empty()) throw std::invalid_argument{"it does not say what it is about"};
+  return found;
+}
+
+bool write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+/// Why this user must make nothing in a folder; empty where he may. A program that root runs for a
+/// user (sudo) finds that user's folders, and would leave in them what he cannot change.
+std::string why_not_ours(const std::filesystem::path& folder, const struct stat& found) {
+  const bool is_for_everybody = (found.st_mode & S_ISVTX) != 0 && (found.st_mode & S_IWOTH) != 0;
+  if (!S_ISDIR(found.st_mode)) return folder.string() + " is no folder";
+  if (found.st_uid == ::geteuid() || is_for_everybody) return {};
+  return folder.string() + " belongs to user " + std::to_string(found.st_uid) +
+         ", not to this one, " + std::to_string(::geteuid());
+}
+
+/// Makes the folder and at most `above` missing ones over it, for the user alone, in a folder that
+/// is his. Returns why it could not; empty where it is there.
+std::string make_folder(const std::filesystem::path& folder, int above) {
+  struct stat found {};
+  if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);
+  if (errno != ENOENT) return folder.string() + ": " + error_text();
+  if (above < 0) return folder.string() + " does not exist";
+  std::string why_not = make_folder(folder.parent_path(), above - 1);
+  if (!why_not.empty()) return why_not;
+  if (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return {};
+  return folder.string() + ": " + error_text();
+}
+
+std::string text_of(const capability::record& found) {
+  std::string text{header};
+  text.append(fingerprint_key).append(found.fingerprint).append("\n");
+  for (std::size_t i = 0; i < trait_count; ++i) {
+    if (found.persistences[i] == persistence::dated)
+      text.append(until_mark).append(std::to_string(found.until[i])).append(" ");
+    if (found.persistences[i] == persistence::dated ||
+        found.persistences[i] == persistence::lasting)
+      text += line_of(found, static_cast<trait>(i));
+  }
+  return text.append(number_lines_of(found)).append(last_line);
+}
+
+}  // namespace
+
+std::string cache_path(const std::string& fingerprint) {
+  // A program with rights of its own believes no file of its caller's.
+  std::string folder;
+  if (const char* const cache = ::secure_getenv("XDG_CACHE_HOME"); cache && *cache == '/') {
+    folder = cache;
+  } else if (const char* const home = ::secure_getenv("HOME"); home && *home == '/') {
+    folder = std::string{home} + "/.cache";
+  } else {
+    return {};
+  }
+  return folder + "/hipvmm/capability-" + hash_of(fingerprint) + ".txt";
+}
+
+std::optional<capability::record> read_record(const std::string& path,
+                                              const std::string& fingerprint, file_owner whose) {
+  const int no_link = whose == file_owner::cache ? O_NOFOLLOW : 0;
+  const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | no_link)};
+  if (file.get() < 0 && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+  try {
+    if (file.get() < 0) throw std::invalid_argument{"it cannot be opened: " + error_text()};
+    struct stat about {};
+    if (::fstat(file.get(), &about) != 0) throw std::invalid_argument{error_text()};
+    require_trusted(about, whose);
+    return parse(read_all(file.get()), fingerprint);
+  } catch (const std::invalid_argument& error) {
+    warn("reading a capability record", path + " is ignored: " + error.what());
+    return std::nullopt;
+  }
+}
+
+std::string write_record(const std::string& path, const capability::record& found) {
+  // Missing may be the folder for hipvmm and the cache that it is in, and nothing above.
+  constexpr int cache_folder = 1;
+  const std::string no_folder =
+      make_folder(std::filesystem::path{path}.parent_path(), cache_folder);
+  if (!no_folder.empty()) return "its folder cannot be made: " + no_folder;
+  std::string temporary = path + ".XXXXXX";
+  // Readable and writable for the user alone.
+  const file_descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
+  if (file.get() < 0) return "a file beside " + path + " cannot be made: " + error_text();
+  if (write_all(file.get(), text_of(found)) && ::rename(temporary.c_str(), path.c_str()) == 0)
+    return {};
+  const std::string why = path + " cannot be written: " + error_text();
+  ::unlink(temporary.c_str());
+  return why;
+}
+
+}  // namespace hipvmm::detail

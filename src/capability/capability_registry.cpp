@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// Where records come from: the process, the disk, a file that is named, or probes.
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <hipvmm/capability/capability.hpp>
+#include "capability/capability.hpp"
+#include "capability/capability_file.hpp"
+#include "capability/capability_fingerprint.hpp"
+#include "capability/capability_override.hpp"
+#include "capability/probe.hpp"
+#include "capability/probe_child.hpp"
+#include "capability/reprobe_interval.hpp"
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+#include "core/logger.hpp"
+#include "runtime/device.hpp"
+#include "runtime/device_wait.hpp"
+
+namespace hipvmm {
+namespace detail {
+namespace {
+
+using record = capability::record;
+
+/// Who wants to know.
+enum class trigger {
+  first_use,  ///< a program that will use memory soon, and knows nothing of probes
+  demand,     ///< probe_capability: all is to be found out
+};
+
+/// Answers for those that only a child may ask, where there is none: what the version lets expect,
+/// or nothing. Neither is kept on disk.
+void answer_without_child(record& found, const std::string& why) {
+  const int version = runtime_version();
+  const auto expect = [&](trait which, bool yes) {
+    found.set(
+        which, yes ? finding::yes : finding::no,
+        "by the version of the runtime, " + std::to_string(version) + ", and not probed: " + why,
+        persistence::passing);
+  };
+  for (const probe& each : all_probes()) {
+    if (each.danger != risk::child_only || !each.is_open(found)) continue;
+    if (each.first == trait::imports_by_value) {
+      expect(each.first, hip_compat::imports_descriptor_by_value(version));
+    } else if (each.first == trait::tells_failed_map) {
+      expect(each.first, hip_compat::tells_failed_map(version));
+    } else if (hip_compat::is_cuda_version(version) &&
+               (each.first == trait::counts_ending_streams || each.first == trait::free_waits)) {
+      expect(each.first, true);
+    } else {
+      found.set(each.first, finding::unknown, "not probed: " + why, persistence::passing);
+    }
+  }
+}
+
+/// Finds out what is open in `found`. Returns where that was done, as the end of a sentence.
+std::string probe_open(device_ref device, record& found, trigger when) {
+  // On AMD's runtime even common calls have crashed or hung; on CUDA they have not, and a process
+  // more would cost each first start the better part of a second.
+  const bool is_cuda = hip_compat::is_cuda_version(runtime_version());
+  std::string why_no_child =
+      "that takes a process of its own, which CUDA is not given at first use";
+  if (!is_cuda || when == trigger::demand) {
+    const probe_program program = find_probe_program();
+    why_no_child = program.why_not;
+    if (why_no_child.empty()) why_no_child = probe_in_child(device, found, program.path);
+  }
+  if (why_no_child.empty() || !found.is_open()) return "probed now in a process of its own";
+  const auto wants_open = [&found](const probe& each) {
+    return each.danger == risk::none && each.is_open(found) &&
+           found.findings[index_of(trait::virtual_memory)] != finding::no;
+  };
+  const copy_kernel none;
+  run_probes(device, found, {wants_open, none});
+  if (found.findings[index_of(trait::virtual_memory)] == finding::yes)
+    answer_without_child(found, why_no_child);
+  return "probed now in this process";
+}
+
+/// Asks again, with a kernel's eyes, what kernels may see otherwise than copies.
+void look_with(const copy_kernel& kernel, device_ref device, record& found) {
+  if (!kernel || found.findings[index_of(trait::virtual_memory)] != finding::yes) return;
+  const auto looks = [](const probe& each) { return each.looks_with_kernel; };
+  run_probes(device, found, {looks, kernel});
+}
+
+/// What of a record may be kept on disk, to see whether probes have added to it.
+std::size_t lasting_count(const record& found) {
+  std::size_t count = found.descriptors_per_chunk >= 0 ? 1 : 0;
+  for (const persistence each : found.persistences)
+    count += each == persistence::lasting || each == persistence::dated ? 1U : 0U;
+  return count;
+}
+
+std::optional<record> read_kept(const capability_override& request, const std::string& fingerprint,
+                                std::string& path) {
+  for (const std::string& each : request.files) {
+    if (auto found = read_record(each, fingerprint, file_owner::named)) {
+      path = each;
+      found->from_named_file = true;
+      return found;
+    }
+  }
+  path = cache_path(fingerprint);
+  if (request.reprobe || path.empty()) return std::nullopt;
+  return read_record(path, fingerprint, file_owner::cache);
+}
+
+/// Puts what is lasting or dated on disk. Returns where that was done, or why not, to be added to
+/// the origin.
+std::string keep(const record& found) {
+  if (found.from_named_file)
+    return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";
+  if (lasting_count(found) == 0) return "; not kept, for nothing was found out that would last";
+  const std::string path = cache_path(found.fingerprint);
+  const std::string why_not =
+      path.empty() ? "there is neither XDG_CACHE_HOME nor HOME" : write_record(path, found);
+  return why_not.empty() ? "; kept in " + path : "; not kept, for " + why_not;
+}
+
+/// What callers get of what was found.
+std::shared_ptr<const record> finish(record found, const capability_override& request) {
+  for (std::string& reason : found.reasons)
+    if (reason.empty())
+      reason = std::string{"not asked, as virtual_memory is "}.append(
+          name_of(found.findings[index_of(trait::virtual_memory)]));
+  request.assume(found);
+  found.conclude();
+  return std::make_shared<const record>(std::move(found));
+}
+
+void log_path(device_ref device, const record& found) {
+  log<log_level::info>([&] {
+    std::string text = "device " + std::to_string(device.ordinal()) + ": memory by ";
+    text += found.path == memory_path::fallback ? "hipMalloc alone, for " + found.why_fallback
+                                                : std::string{"chunks that are mapped"};
+    for (const quirk each : found.quirks) text.append("; works around ").append(name_of(each));
+    return text + "; " + found.origin;
+  });
+}
+
+record first_record(device_ref device, const capability_override& request) {
+  const std::string fingerprint = fingerprint_of(device);
+  std::string path;
+  std::optional<record> kept = read_kept(request, fingerprint, path);
+  record found = kept.value_or(record{});
+  found.fingerprint = fingerprint;
+  if (kept) found.origin = "read from " + path;
+  if (found.is_open()) {
+    const std::size_t known = lasting_count(found);
+    const std::string how = probe_open(device, found, trigger::first_use);
+    if (lasting_count(found) > known) {
+      found.origin += (kept ? ", the rest " : "") + how + keep(found);
+    } else if (!kept) {
+      found.origin = how + keep(found);
+    }
+  }
+  return found;
+}
+
+/// Asks again what is open in `found`.
+void complete(device_ref device, record& found) {
+  const std::size_t known = lasting_count(found);
+  const std::string how = probe_open(device, found, trigger::first_use);
+  if (lasting_count(found) > known) found.origin = how + keep(found);
+}
+
+/// The records of this process. Never destroyed: whatever is used at exit may ask.
+class known_devices {
+ public:
+  struct place {
+    std::mutex mutex;
+    std::optional<record> found;  // without assumptions
+    std::shared_ptr<const record> given;
+    std::chrono::steady_clock::time_point tried;
+
+    void put(record what, const capability_override& request) {
+      given = finish(what, request);
+      set_device_wait_rules(
+          {given->has(trait::counts_ending_streams), given->has(trait::free_waits)});
+      found = std::move(what);
+      tried = std::chrono::steady_clock::now();
+    }
+    /// Whether there is something to find out, and it is time for that.
+    [[nodiscard]] bool is_to_be_probed() const {
+      return !given || (found->is_open() &&
+                        std::chrono::steady_clock::now() - tried >= reprobe_interval.load());
+    }
+  };
+  static place& of(device_ref device) {
+    static auto& only = *new known_devices;
+    const std::lock_guard lock{only.mutex_};
+    return only.places_[device.ordinal()];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, place> places_;
+};
+
+}  // namespace
+}  // namespace detail
+
+// One thread probes a device, and others that want to know of it wait for its lock: HIP is called
+// under it, and nothing of the application's. Its error handler is called behind the lock.
+capability capability_of(device_ref device) {
+  require_device(device);
+  auto& place = detail::known_devices::of(device);
+  detail::held_reports told;
+  const std::lock_guard lock{place.mutex};
+  if (place.is_to_be_probed()) {
+    const detail::reports_wait wait{told};
+    const detail::capability_override request = detail::read_capability_override();
+    capability::record found = place.found ? *place.found : detail::first_record(device, request);
+    if (place.found) detail::complete(device, found);
+    place.put(std::move(found), request);
+    detail::log_path(device, *place.given);
+  }
+  return capability{place.given};
+}
+
+capability probe_capability(device_ref device, const copy_kernel& kernel) {
+  require_device(device);
+  auto& place = detail::known_devices::of(device);
+  const detail::capability_override request = detail::read_capability_override();
+  capability::record found;
+  found.fingerprint = detail::fingerprint_of(device);
+  {
+    detail::held_reports told;
+    const std::lock_guard lock{place.mutex};
+    const detail::reports_wait wait{told};
+    found.origin = detail::probe_open(device, found, detail::trigger::demand);
+    // For a kernel that makes memory of the library's.
+    if (!place.given) place.put(found, request);
+  }
+  detail::look_with(kernel, device, found);
+  found.origin += detail::keep(found);
+  const std::lock_guard lock{place.mutex};
+  place.put(std::move(found), request);
+  return capability{place.given};
+}
+
+}  // namespace hipvmm

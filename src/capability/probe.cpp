@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+#include "capability/probe.hpp"
+
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <optional>
+#include <string_view>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "core/background_thread.hpp"
+#include "core/check.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+constexpr std::array probes{
+    probe{"virtual_memory", trait::virtual_memory, 1, risk::none, probe_virtual_memory},
+    probe{"several_reservations", trait::several_reservations, 1, risk::none,
+          probe_several_reservations},
+    probe{"unmaps_each", trait::unmaps_each, 1, risk::none, probe_unmaps_each},
+    probe{"tail_access", trait::tail_access, 1, risk::none, probe_tail_access},
+    probe{"base_access", trait::base_access, 1, risk::none, probe_base_access},
+    probe{"equal_access", trait::equal_access, 1, risk::none, probe_equal_access},
+    probe{"visible_at_once", trait::visible_at_once, 1, risk::none, probe_visible_at_once, true},
+    probe{"crosses_chunks", trait::crosses_chunks, 1, risk::none, probe_crosses_chunks, true},
+    probe{"crosses_reservations", trait::crosses_reservations, 1, risk::none,
+          probe_crosses_reservations},
+    probe{"returns_memory", trait::returns_memory, 2, risk::none, probe_returned_memory},
+    probe{"coherent_aliases", trait::coherent_aliases, 1, risk::none, probe_coherent_aliases, true},
+    probe{"shares_chunks", trait::shares_chunks, 1, risk::none, probe_shares_chunks},
+    probe{"descriptors_per_chunk", trait::virtual_memory, 0, risk::none, measure_descriptors},
+    probe{"costs", trait::virtual_memory, 0, risk::none, measure_costs},
+    // They wait for the whole device.
+    probe{"counts_ending_streams", trait::counts_ending_streams, 1, risk::child_only,
+          probe_counts_ending_streams},
+    probe{"free_waits", trait::free_waits, 1, risk::child_only, probe_free_waits},
+    // It starts the peers, each with a share of memory and of time.
+    probe{"peer_access", trait::peer_access, 1, risk::child_only, probe_peer_access},
+    // Up to ROCm 7.0 the value is followed as a pointer.
+    probe{"imports_by_value", trait::imports_by_value, 1, risk::child_only, probe_imports_by_value},
+    // ROCm 6 may note a mapping that it did not make.
+    probe{"tells_failed_map", trait::tells_failed_map, 1, risk::child_only, probe_tells_failed_map},
+    // Up to ROCm 6.4 the addresses are lost.
+    probe{"unmaps_many", trait::unmaps_many, 1, risk::child_only, probe_unmaps_many},
+    // May hang (ROCm/rocm-systems#10879) or stop the device.
+    probe{"host_access", trait::host_access, 1, risk::child_only, probe_host_access},
+    probe{"keeps_read_only", trait::keeps_read_only, 1, risk::child_only, probe_keeps_read_only},
+    // On ROCm 6 the peer's engine faults, and the process ends.
+    probe{"peer_copies", trait::peer_copies, 1, risk::child_only, probe_peer_copies}};
+static_assert(probes[9].count == 2 && static_cast<int>(trait::returns_with_addresses) ==
+                                          static_cast<int>(trait::returns_memory) + 1);
+
+void answer_all(const probe& each, capability::record& found, finding what,
+                const std::string& reason, persistence holds) {
+  for (std::size_t i = 0; i < each.count; ++i)
+    found.set(static_cast<trait>(index_of(each.first) + i), what, reason, holds);
+}
+
+void leave_open(const probe& each, capability::record& found, const std::string& why) {
+  answer_all(each, found, finding::unknown, "not found out: " + why, persistence::open);
+}
+
+std::string sentence_of(const hip_error& error, const std::string& during) {
+  return std::string{error.call()} + " gave " + error_name(error.code()) + " " + during;
+}
+
+bool takes_no_memory(std::string_view call) {
+  return call == "hipMemMap" || call == "hipMemSetAccess";
+}
+
+/// Runs `body` and turns what it throws into answers of `each`.
+template <class Body>
+void attempt(const probe& each, capability::record& found, const std::string& during, Body body) {
+  constexpr int most_attempts = 3;
+  for (int attempts = 1;; ++attempts) {
+    try {
+      return body();
+    } catch (const out_of_memory& shortage) {
+      return leave_open(each, found, shortage.what());
+    } catch (const std::bad_alloc&) {
+      return leave_open(each, found, "the process ran out of memory or descriptors");
+    } catch (const unsupported& error) {
+      return answer_all(each, found, finding::no, error.what(), persistence::lasting);
+    } catch (const hip_error& error) {
+      const std::string what = sentence_of(error, during);
+      if (error.code() != hipErrorOutOfMemory)
+        return answer_all(each, found, finding::no, what, persistence::lasting);
+      // With a second GPU that cannot map, every map is out of memory (ROCm/ROCR-Runtime#287). That
+      // is no shortage, but as it looks like one it is not kept on disk.
+      if (!takes_no_memory(error.call())) return leave_open(each, found, what);
+      if (attempts == most_attempts)
+        return answer_all(each, found, finding::no, what + ", each time", persistence::passing);
+    }
+  }
+}
+
+/// Few bytes beside what the device has, and what the library uses where there is room.
+std::size_t unit_for(device_ref device, const allocation_granularity& granularity) {
+  constexpr std::size_t usual = 2 * MiB;
+  constexpr std::size_t share = 64;
+  const std::size_t most = align_down(device.total_memory() / share, granularity.minimum);
+  return std::max(
+      std::min(align_up(std::max(usual, granularity.recommended), granularity.minimum), most),
+      granularity.minimum);
+}
+
+void run_here(device_ref device, capability::record& found, const probe_run& how) {
+  const auto first = std::find_if(probes.begin(), probes.end(), how.wants);
+  if (first == probes.end()) return;
+  how.begins(*first);
+  std::optional<scoped_device> current;  // kernels are launched on it
+  std::optional<stream> queue;
+  std::size_t unit = 0;
+  const std::string during = "when the device was asked about itself";
+  attempt(*first, found, during, [&] {
+    try {
+      if (!device.supports_virtual_memory())
+        return found.set(trait::virtual_memory, finding::no,
+                         "hipDeviceAttributeVirtualMemoryManagementSupported is 0",
+                         persistence::lasting);
+      const allocation_granularity granularity = granularity_of(device);
+      found.minimum_granularity = granularity.minimum;
+      found.recommended_granularity = granularity.recommended;
+      unit = unit_for(device, granularity);
+      current.emplace(device);
+      queue.emplace(device);
+    } catch (const hip_error& error) {
+      // A device that is not well, and nothing about its virtual memory.
+      leave_open(*first, found, sentence_of(error, during));
+    }
+  });
+  if (!queue) return how.ended(*first);
+
+  probe_site site{device, unit, *queue, how.kernel, found, {}};
+  for (const probe& each : probes) {
+    if (!how.wants(each)) continue;
+    how.begins(each);
+    attempt(each, found, site.during, [&] { each.run(site); });
+    how.ended(each);
+    if (each.run == probe_virtual_memory &&
+        found.findings[index_of(trait::virtual_memory)] != finding::yes)
+      return;
+  }
+}
+
+}  // namespace
+
+bool probe::is_open(const capability::record& found) const noexcept {
+  if (run == measure_descriptors) return found.descriptors_per_chunk < 0;
+  if (run == measure_costs) return found.costs.create == 0;
+  return found.persistences[index_of(first)] == persistence::open;
+}
+
+std::span<const probe> all_probes() noexcept { return probes; }
+
+void run_probes(device_ref device, capability::record& found, const probe_run& how) {
+  std::exception_ptr failure;
+  held_reports told;  // in the caller's thread, which may hold a lock
+  background_thread worker{[&](const std::stop_token&) {
+    const reports_wait wait{told};
+    try {
+      run_here(device, found, how);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }};
+  const bool started = worker.start();
+  worker.stop();
+  if (failure) std::rethrow_exception(failure);
+  if (started) return;
+  for (const probe& each : probes)
+    if (how.wants(each)) leave_open(each, found, "the system refuses a thread for the probes");
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <hipvmm/runtime/stream.hpp>
+#include "capability/capability.hpp"
+
+namespace hipvmm::detail {
+
+/// The device and stream that probes use, and the record they write to.
+struct probe_site {
+  device_ref device;
+  std::size_t unit;  // bytes of the chunks that probes make
+  const stream& queue;
+  const copy_kernel& kernel;  // may be empty
+  capability::record& found;
+  /// The action under way, as "when ...": continues the sentence of a failure.
+  std::string during;
+
+  void answer(trait which, finding what, std::string reason,
+              persistence holds = persistence::lasting) {
+    found.set(which, what, std::move(reason), holds);
+  }
+};
+
+/// Whether a probe may run in a process that its failure would harm.
+enum class risk {
+  none,
+  child_only,  ///< it may crash, fault the device, hang, lose addresses or start other devices
+};
+
+/// A test of one property of a device's memory. Answers `count` traits from `first` on; probes that
+/// measure answer none.
+struct probe {
+  std::string_view name;
+  trait first;
+  std::size_t count;
+  risk danger;
+  void (*run)(probe_site& site);
+  /// Repeats the probe with the caller's kernel where there is one.
+  bool looks_with_kernel = false;
+
+  [[nodiscard]] bool is_open(const capability::record& found) const noexcept;
+};
+
+/// All probes in the order in which they run: those that may leave a device in a bad state are
+/// last.
+std::span<const probe> all_probes() noexcept;
+
+void probe_virtual_memory(probe_site& site);
+void probe_several_reservations(probe_site& site);
+void probe_unmaps_each(probe_site& site);
+void probe_unmaps_many(probe_site& site);
+void probe_tail_access(probe_site& site);
+void probe_base_access(probe_site& site);
+void probe_equal_access(probe_site& site);
+void probe_tells_failed_map(probe_site& site);
+void probe_visible_at_once(probe_site& site);
+void probe_crosses_chunks(probe_site& site);
+void probe_crosses_reservations(probe_site& site);
+void probe_returned_memory(probe_site& site);
+void probe_coherent_aliases(probe_site& site);
+void probe_keeps_read_only(probe_site& site);
+void probe_peer_access(probe_site& site);
+void probe_peer_copies(probe_site& site);
+void probe_shares_chunks(probe_site& site);
+void probe_imports_by_value(probe_site& site);
+void probe_host_access(probe_site& site);
+void probe_counts_ending_streams(probe_site& site);
+void probe_free_waits(probe_site& site);
+void measure_descriptors(probe_site& site);
+void measure_costs(probe_site& site);
+
+/// Options of a run of the probes.
+struct probe_run {
+  /// Selects probes; the others answer nothing.
+  std::function<bool(const probe&)> wants;
+  const copy_kernel& kernel;
+  /// Called before and after each probe, by the thread that runs them.
+  std::function<void(const probe&)> begins = [](const probe&) {};
+  std::function<void(const probe&)> ended = [](const probe&) {};
+};
+
+/// Runs the selected probes in this process, on a separate thread: the caller's device and stream
+/// captures stay as they are.
+/// - A shortage of memory, addresses, descriptors or threads leaves the traits open.
+/// - An error of HIP is a no.
+/// Throws: what `kernel` throws.
+void run_probes(device_ref device, capability::record& found, const probe_run& how);
+
+}  // namespace hipvmm::detail

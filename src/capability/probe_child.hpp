@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "capability/capability.hpp"
+
+namespace hipvmm::detail {
+
+/// The path of the program that probes, or the reason why there is none.
+struct probe_program {
+  std::string path;
+  std::string why_not;
+};
+
+/// Finds the program that probes. In this order:
+/// 1) HIPVMM_PROBE, which may be "none".
+/// 2) Where it was installed, or beside the library or the program or in their neighbourhood,
+///   unless users other than root and this one may change it there.
+/// None for a program that runs with rights of its own, as setuid grants them.
+probe_program find_probe_program();
+
+/// Probes the open traits of `found`, which has its fingerprint, in another process. When that
+/// process ends or is silent in a probe, a new one probes the rest, a few times. The result of that
+/// probe:
+/// - The process crashed or exited: no, permanently.
+/// - A signal from outside ended it, or how it ended is unknown: nothing, in this process.
+/// - Silent for `patience`: nothing, and a new process probes again. Silent then for twice as long:
+///   no, for an hour.
+/// Returns why this could not be done, and others may try; empty where it was done.
+std::string probe_in_child(device_ref device, capability::record& found, const std::string& program,
+                           std::chrono::milliseconds patience = std::chrono::seconds{5});
+
+/// Option: the program watches itself and writes how it ended, for callers that cannot wait for
+/// child processes.
+inline constexpr const char* watch_option = "--watch";
+/// Writes how a child ended, from the status that wait() returned.
+void say_end_of_child(int status);
+
+/// The main function of the program: writes findings about a device to standard output, of all
+/// probes except those named in `without`, separated by commas.
+/// Throws: as run_probes.
+void run_as_child(device_ref device, const std::string& without);
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace hipvmm::detail {
+
+/// Runs a program that writes lines to its standard output. The destructor ends it.
+/// - It inherits the environment.
+/// - It inherits only the three standard descriptors, of which only the output is connected (before
+///   glibc 2.34 also descriptors that are not closed on exec).
+/// - It is a process group of its own: Ctrl-C in the application's terminal does not reach it.
+class probe_process {
+ public:
+  /// Starts `program`.
+  /// Throws: std::system_error.
+  probe_process(const std::string& program, const std::vector<std::string>& arguments);
+  ~probe_process();
+  probe_process(const probe_process&) = delete;
+  probe_process& operator=(const probe_process&) = delete;
+
+  enum class reading { line, end, late };
+  /// Reads the next line, without its line end, within `patience`. `end`: the output has ended.
+  reading read_line(std::string& line, std::chrono::milliseconds patience);
+
+  struct ending {
+    std::string how;            // the end of a sentence: "crashed by signal 11 (...)"
+    bool from_outside = false;  // by a signal that it did not cause itself
+  };
+  /// Kills the program unless it has ended, and returns how it ended.
+  ending end();
+  /// Converts a status that wait() returned into how the process ended.
+  static ending ending_of(int status);
+  /// Returns whether the system reports how children end: not while SIGCHLD is ignored.
+  static bool sees_ends() noexcept;
+
+ private:
+  pid_t process_ = -1;
+  int output_ = -1;
+  std::string buffer_;
+  bool at_end_ = false;  // of the output
+};
+
+}  // namespace hipvmm::detail

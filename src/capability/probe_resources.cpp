@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+// Probes of what chunks take and give back, of sharing them, and of what calls cost.
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>
+#include "capability/mapped_row.hpp"
+#include "capability/probe.hpp"
+#include "core/hip_compat.hpp"
+#include "runtime/device.hpp"
+#include "vmm/shareable_handle.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+/// What became of the memory of a few chunks; nothing where free memory changed by other hands.
+struct returned {
+  std::optional<bool> early;  // when unmapped and released
+  std::optional<bool> late;   // when the addresses were freed too
+};
+
+returned look_at_returned_memory(probe_site& site) {
+  constexpr std::size_t count = 4;
+  const std::size_t bytes = count * site.unit;
+  site.during = "when free memory was asked for";
+  const std::size_t before = site.device.free_memory();
+  mapped_row row = granted_row(site, count);
+  site.during = "when free memory was asked for";
+  const std::size_t taken = site.device.free_memory();
+  row.unmap();
+  site.during = "when free memory was asked for";
+  const std::size_t released = site.device.free_memory();
+  row.undo();
+  site.during = "when free memory was asked for";
+  const std::size_t freed = site.device.free_memory();
+
+  // To half of it: beside what chunks cost, releases keep and other processes take small change.
+  const auto is_about = [bytes](std::size_t more, std::size_t less, std::size_t wanted) {
+    return more >= less && more - less + bytes / 2 > wanted && more - less < wanted + bytes / 2;
+  };
+  returned result;
+  if (!is_about(before, taken, bytes)) return result;
+  const auto judge = [&](std::size_t now) -> std::optional<bool> {
+    if (is_about(now, taken, bytes)) return true;
+    if (is_about(std::max(now, taken), std::min(now, taken), 0)) return false;
+    return std::nullopt;
+  };
+  result.early = judge(released);
+  result.late = judge(freed);
+  return result;
+}
+
+struct votes {
+  int yes = 0;
+  int no = 0;
+  void add(std::optional<bool> vote) {
+    if (vote) ++(*vote ? yes : no);
+  }
+  // Two of three, so that one disturbance decides nothing.
+  [[nodiscard]] bool is_decided() const { return std::max(yes, no) >= 2; }
+};
+
+void answer_by(const votes& cast, probe_site& site, trait which, const std::string& when) {
+  if (!cast.is_decided())
+    return site.answer(which, finding::unknown,
+                       "free memory changed by other hands while it was watched (" +
+                           std::to_string(cast.yes) + " times it came back, " +
+                           std::to_string(cast.no) + " times not)",
+                       persistence::passing);
+  const bool yes = cast.yes > cast.no;
+  site.answer(which, yes ? finding::yes : finding::no,
+              "the memory of four chunks " + std::string{yes ? "came back" : "did not come back"} +
+                  " when " + when);
+}
+
+}  // namespace
+
+void probe_returned_memory(probe_site& site) {
+  constexpr int most_rounds = 5;
+  votes early;
+  votes late;
+  for (int round = 0; round < most_rounds && !(early.is_decided() && late.is_decided()); ++round) {
+    const returned seen = look_at_returned_memory(site);
+    early.add(seen.early);
+    late.add(seen.late);
+  }
+  answer_by(early, site, trait::returns_memory, "they were unmapped and released");
+  answer_by(late, site, trait::returns_with_addresses, "their addresses were freed too");
+}
+
+namespace {
+
+/// Whether an import in `form` shows the memory of the chunk in `row`.
+bool shows_same_memory(probe_site& site, import_form form, const shareable_handle& handle,
+                       const mapped_row& row) {
+  site.during = form == import_form::value ? "when a descriptor's value was imported"
+                                           : "when a pointer to a descriptor was imported";
+  const physical_chunk imported = import_chunk_as(form, handle, site.device);
+  site.during = "when addresses were reserved";
+  const address_reservation addresses{site.unit};
+  site.during = "when an imported chunk was mapped";
+  const mapping map{addresses, 0, imported};
+  const finished_work before_unmapping{site.queue};
+  site.during = "when the owner was granted an imported chunk";
+  set_access(map.get(), map.bytes(), {site.device, access_right::read_write});
+  site.during = "when an imported chunk was read";
+  return carries_in_time(site, row.at(0), map.get(), 80);
+}
+
+/// A row of one chunk that can be exported; nothing where HIP knows none.
+std::optional<mapped_row> exportable_row(probe_site& site) {
+  mapped_row row{site, 1};
+  site.during = "when a chunk was created that can be exported";
+  try {
+    row.chunks.emplace_back(site.device, site.unit, handle_type::posix_fd);
+  } catch (const hip_error& error) {
+    if (error.code() != hipErrorNotSupported) throw;
+    return std::nullopt;
+  }
+  site.during = "when a chunk was mapped";
+  row.maps.emplace_back(row.addresses, 0, row.chunks.back());
+  row.grant();
+  return row;
+}
+
+}  // namespace
+
+void probe_shares_chunks(probe_site& site) {
+  std::optional<mapped_row> row = exportable_row(site);
+  if (!row)
+    return site.answer(trait::shares_chunks, finding::no,
+                       "hipMemCreate gave hipErrorNotSupported for a chunk that can be exported");
+  site.during = "when a chunk was exported";
+  const shareable_handle handle{row->chunks.front()};
+  const bool by_value = hip_compat::imports_descriptor_by_value(runtime_version());
+  const bool same =
+      shows_same_memory(site, by_value ? import_form::value : import_form::pointer, handle, *row);
+  row->undo();
+  if (same) {
+    site.answer(trait::shares_chunks, finding::yes, "a chunk was exported and imported");
+  } else {
+    site.answer(trait::shares_chunks, finding::no,
+                "a chunk was exported, and its import shows other bytes");
+  }
+}
+
+void probe_imports_by_value(probe_site& site) {
+  std::optional<mapped_row> row = exportable_row(site);
+  if (!row)
+    return site.answer(trait::imports_by_value, finding::unknown,
+                       "nothing can be exported that could be imported");
+  site.during = "when a chunk was exported";
+  const shareable_handle handle{row->chunks.front()};
+  const bool same = shows_same_memory(site, import_form::value, handle, *row);
+  row->undo();
+  if (same) {
+    site.answer(trait::imports_by_value, finding::yes, "a descriptor's value was imported");
+  } else {
+    site.answer(trait::imports_by_value, finding::no,
+                "a descriptor's value was imported, and shows other bytes");
+  }
+}
+
+namespace {
+
+std::optional<int> open_descriptors() {
+  std::error_code error;
+  int count = 0;
+  for (std::filesystem::directory_iterator each{"/proc/self/fd", error}, end; !error && each != end;
+       each.increment(error))
+    ++count;
+  if (error) return std::nullopt;
+  return count;
+}
+
+}  // namespace
+
+void measure_descriptors(probe_site& site) {
+  constexpr int count = 4;
+  constexpr int rounds = 3;
+  // The least of some rounds: other threads of the program may open files meanwhile.
+  std::optional<int> least;
+  for (int round = 0; round < rounds; ++round) {
+    const std::optional<int> before = open_descriptors();
+    mapped_row row = granted_row(site, count);
+    const std::optional<int> with = open_descriptors();
+    if (!before || !with) return;
+    const int taken = std::max(0, *with - *before) / count;
+    least = std::min(least.value_or(taken), taken);
+    row.undo();
+  }
+  site.found.descriptors_per_chunk = *least;
+}
+
+namespace {
+
+template <class Call>
+std::int64_t time_of(Call call) {
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::nanoseconds{std::chrono::steady_clock::now() - start}.count();
+}
+
+}  // namespace
+
+void measure_costs(probe_site& site) {
+  constexpr std::size_t rounds = 5;
+  constexpr std::array places{&call_costs::reserve,    &call_costs::create, &call_costs::map,
+                              &call_costs::set_access, &call_costs::unmap,  &call_costs::release,
+                              &call_costs::free};
+  std::array<std::array<std::int64_t, rounds>, places.size()> times{};
+  site.during = "when calls were timed";
+  for (std::size_t round = 0; round < rounds; ++round) {
+    address_reservation addresses;
+    physical_chunk chunk;
+    mapping map;
+    std::size_t call = 0;
+    const auto note = [&](std::int64_t time) { times[call++][round] = time; };
+    note(time_of([&] { addresses = address_reservation{site.unit}; }));
+    note(time_of([&] { chunk = physical_chunk{site.device, site.unit}; }));
+    note(time_of([&] { map = mapping{addresses, 0, chunk}; }));
+    note(time_of([&] {
+      set_access(map.get(), map.bytes(), {site.device, access_right::read_write});
+    }));
+    note(time_of([&] { map.unmap(); }));
+    note(time_of([&] { chunk = physical_chunk{}; }));
+    note(time_of([&] { addresses.free(); }));
+  }
+  for (std::size_t call = 0; call < places.size(); ++call) {
+    std::sort(times[call].begin(), times[call].end());
+    // A clock too coarse for the call has still seen it.
+    site.found.costs.*places[call] = std::max<std::int64_t>(times[call][rounds / 2], 1);
+  }
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// Probes of what waits for a device wait for.
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include "capability/mapped_row.hpp"
+#include "capability/probe.hpp"
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "runtime/device_wait.hpp"
+#include "runtime/host_function.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Work in a stream that lasts until it is let go, or a second.
+class lasting_work {
+ public:
+  explicit lasting_work(stream_ref in) {
+    add_host_function(in, [own = shared_] { last(*own); });
+  }
+  ~lasting_work() { let_go(); }
+  lasting_work(const lasting_work&) = delete;
+  lasting_work& operator=(const lasting_work&) = delete;
+
+  void let_go() const noexcept { shared_->let_go = true; }
+  [[nodiscard]] bool is_over() const noexcept { return shared_->is_over; }
+
+ private:
+  struct state {
+    std::atomic<bool> let_go{false};
+    std::atomic<bool> is_over{false};
+  };
+
+  static void last(state& own) {
+    const auto end = std::chrono::steady_clock::now() + 1s;
+    while (!own.let_go && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(100us);
+    own.is_over = true;
+  }
+
+  std::shared_ptr<state> shared_ = std::make_shared<state>();
+};
+
+/// A stream that is captured, in the mode that forbids most.
+class probe_capture {
+ public:
+  explicit probe_capture(const stream& origin) : origin_{origin} {
+    check(hipStreamBeginCapture(origin.get(), hipStreamCaptureModeGlobal), "hipStreamBeginCapture");
+  }
+  ~probe_capture() {
+    report_exceptions([this] { static_cast<void>(end()); });
+  }
+  probe_capture(const probe_capture&) = delete;
+  probe_capture& operator=(const probe_capture&) = delete;
+
+  /// Returns whether nothing has cost the capture.
+  bool end() {
+    if (ended_) return false;
+    hipGraph_t recorded = nullptr;
+    const hipError_t result = hipStreamEndCapture(origin_.get(), &recorded);
+    ended_ = result == hipSuccess || result == hipErrorStreamCaptureInvalidated;
+    if (result == hipErrorStreamCaptureInvalidated) {
+      clear_last_error();
+      return false;
+    }
+    check(result, "hipStreamEndCapture");
+    report(hipGraphDestroy(recorded), "hipGraphDestroy");
+    return true;
+  }
+
+ private:
+  const stream& origin_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+void probe_counts_ending_streams(probe_site& site) {
+  site.during = "when a device was waited for while another thread destroyed one of its streams";
+  constexpr int rounds = 3;
+  for (int round = 0; round < rounds; ++round) {
+    std::optional<stream> leaving{std::in_place, site.device};
+    const lasting_work work{*leaving};
+    std::atomic<bool> begun{false};
+    const std::jthread destroying{[&] {
+      begun = true;
+      leaving.reset();
+    }};
+    while (!begun) std::this_thread::yield();
+    std::this_thread::sleep_for(5ms);
+    const std::jthread timer{[&work] {
+      std::this_thread::sleep_for(20ms);
+      work.let_go();
+    }};
+    site.device.synchronize();
+    if (!work.is_over())
+      return site.answer(trait::counts_ending_streams, finding::no,
+                         "hipDeviceSynchronize returned while a stream still worked that another "
+                         "thread was destroying");
+  }
+  site.answer(trait::counts_ending_streams, finding::yes,
+              "hipDeviceSynchronize waited for a stream that another thread was destroying");
+}
+
+void probe_free_waits(probe_site& site) {
+  mapped_row row = granted_row(site, 1);
+  site.during = "when memory of hipMalloc was freed beside a stream capture";
+  const stream working{site.device};
+  const stream captured{site.device};
+  const lasting_work before_capture{captured};
+  const lasting_work work{working};
+  probe_capture capture{captured};
+  bool goes_on = false;
+  std::exception_ptr failure;
+  bool freed = false;
+  bool waited = false;
+  {
+    const std::jthread beside{[&] {
+      try {
+        const relaxed_captures relaxed;
+        std::this_thread::sleep_for(10ms);
+        fill_async(site.queue, row.at(0), 1, site.unit);
+        site.queue.synchronize();
+        goes_on = !work.is_over();
+      } catch (const hip_error&) {
+        failure = std::current_exception();
+      }
+      before_capture.let_go();
+      std::this_thread::sleep_for(10ms);
+      work.let_go();
+    }};
+    freed = wait_by_free(site.device);
+    waited = work.is_over() && before_capture.is_over();
+  }
+  if (failure) std::rethrow_exception(failure);
+  const bool kept = capture.end();
+  if (!freed) throw std::bad_alloc{};
+  row.undo();
+  const auto refuse = [&site](const char* why) {
+    site.answer(trait::free_waits, finding::no, why);
+  };
+  if (!waited) return refuse("hipFree returned while work of its device went on");
+  if (!goes_on) return refuse("other threads could not use the device while hipFree waited");
+  if (!kept) return refuse("hipFree cost a stream capture");
+  site.answer(trait::free_waits, finding::yes,
+              "hipFree waited for its device beside a stream capture, which went on");
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/compat/std_pmr.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+namespace {
+
+// Of no bytes ours give nullptr, where std::pmr expects an address.
+std::size_t at_least_one(std::size_t bytes) { return std::max<std::size_t>(bytes, 1); }
+
+}  // namespace
+
+std_pmr_adaptor::std_pmr_adaptor(mr::memory_resource* upstream)
+    : upstream_{require_resource("std_pmr_adaptor", upstream)} {
+  if (!upstream->is_host_accessible())
+    throw std::invalid_argument{
+        "std_pmr_adaptor: host code cannot use the memory of upstream; pass a resource whose "
+        "is_host_accessible() is true, such as pinned_host_resource"};
+}
+
+void* std_pmr_adaptor::do_allocate(std::size_t bytes, std::size_t alignment) {
+  return upstream_->allocate_sync(at_least_one(bytes), alignment);
+}
+
+void std_pmr_adaptor::do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) {
+  upstream_->deallocate_sync(pointer, at_least_one(bytes), alignment);
+}
+
+bool std_pmr_adaptor::do_is_equal(const std::pmr::memory_resource& other) const noexcept {
+  const auto* const same = dynamic_cast<const std_pmr_adaptor*>(&other);
+  return same != nullptr && upstream_->is_equal(*same->upstream_);
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// What growable_storage tells people.
+#include <string>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/container/growable_storage.hpp>
+#include <hipvmm/core/bytes.hpp>
+
+namespace hipvmm {
+namespace {
+
+std::string path_line(const capability& found) {
+  switch (found.path()) {
+    case memory_path::vmm:
+      return "virtual memory management";
+    case memory_path::vmm_with_quirks:
+      return "virtual memory management with work-arounds";
+    case memory_path::fallback:
+      break;
+  }
+  return "hipMalloc and copies, for " + found.why_fallback();
+}
+
+}  // namespace
+
+std::string growable_storage::explain() const {
+  const capability found = capability_of(device_);
+  std::string text = "device " + std::to_string(device_.ordinal()) + ", " + device_.name() + ": " +
+                     path_line(found) + "\n";
+  for (const quirk each : found.quirks())
+    text += "work-around " + std::string{name_of(each)} + ": " + std::string{description_of(each)} +
+            "\n";
+  if (!memory_) return text + "moved from: holds nothing\n";
+
+  const bool is_mapped = memory_->is_address_stable();
+  const std::size_t count = memory_->chunk_count();
+  text += (is_mapped ? "reserved " : "at most ") + format_bytes(max_bytes()) + ", backed " +
+          format_bytes(capacity_bytes()) + " in " + std::to_string(count) +
+          (is_mapped ? " chunk" : " allocation") + (count == 1 ? "\n" : "s\n");
+  if (is_pinned()) {
+    text += "data() stays for life from the first growth on, which takes all of the memory\n";
+  } else if (!is_mapped) {
+    text += "data() changes when memory is added: " + std::to_string(base_moves_) +
+            " times so far, with " + format_bytes(copied_bytes_) + " copied\n";
+  } else if (options_.past_max == past_max_size::refuse) {
+    text += "data() stays for life\n";
+  } else {
+    text += "data() stays within what is reserved, and changed " + std::to_string(base_moves_) +
+            " times so far\n";
+  }
+  return text;
+}
+
+}  // namespace hipvmm

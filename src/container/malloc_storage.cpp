@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+#include "container/malloc_storage.hpp"
+
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include "capability/capability.hpp"
+#include "core/check.hpp"
+#include "region/device_work.hpp"
+#include "region/retirement.hpp"
+
+namespace hipvmm::detail {
+
+malloc_storage::malloc_storage(device_ref owner, std::size_t max_bytes,
+                               const region_options& chosen)
+    : rights_{owner},
+      granularity_{unit_of(capability_of(owner)).minimum},
+      limit_{align_up(max_bytes, granularity_)} {
+  if (chosen.shareable != handle_type::none)
+    throw unsupported{
+        "region_options::shareable: the memory of device " + std::to_string(owner.ordinal()) +
+        " comes from hipMalloc and has no chunks to export, for " +
+        capability_of(owner).why_fallback() + "; set it to handle_type::none and share copies"};
+}
+
+malloc_storage::~malloc_storage() {
+  if (is_of_parent()) {
+    static_cast<void>(memory_.release());
+  } else {
+    give_back(std::move(memory_));
+  }
+}
+
+void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
+  const std::size_t needed = offset + bytes;
+  if (bytes == 0 || needed <= committed_bytes()) return;
+  device_allocation larger = allocate_or_explain(needed);
+  if (!memory_.empty()) {
+    try {
+      const stream own{device()};
+      // Work in flight may write to the old bytes.
+      wait_for_users(rights_.all());
+      copy_to(larger, committed_bytes(), own);
+    } catch (...) {
+      give_back(std::move(larger), devices_of(rights_.all()));
+      throw;
+    }
+  }
+  replace(std::move(larger));
+}
+
+std::size_t malloc_storage::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+  if (stream.is_capturing())
+    throw std::invalid_argument{
+        "a trim in a stream that is being captured into a graph, whose work no event tells of; "
+        "name a stream that is not captured, or trim when the capture has ended"};
+  const std::size_t kept = align_up(bytes, granularity_);
+  const std::size_t before = committed_bytes();
+  if (kept == 0) {
+    release_all(stream);
+  } else if (tail == tail_chunk::replace && committed_bytes() > kept &&
+             committed_bytes() - kept > kept / 8) {
+    shorten_to(kept, stream);
+  }
+  return before - committed_bytes();
+}
+
+void malloc_storage::release_all(stream_ref stream) {
+  if (memory_.empty()) return;
+  std::optional<event> mark;
+  device_list devices;
+  if (!stream.is_done()) {
+    devices = devices_of(rights_.all());
+    mark = mark_in(stream, devices);
+    if (!mark) stream.synchronize();
+  }
+  if (!retire_allocation(memory_, std::move(mark), std::move(devices))) stream.synchronize();
+  replace({});
+}
+
+void malloc_storage::shorten_to(std::size_t kept, stream_ref stream) {
+  device_allocation smaller;
+  try {
+    smaller = device_allocation{device(), kept};
+  } catch (const out_of_memory&) {
+    return;
+  }
+  try {
+    copy_to(smaller, kept, stream);
+  } catch (...) {
+    give_back(std::move(smaller), devices_of(rights_.all()));
+    throw;
+  }
+  replace(std::move(smaller));
+}
+
+bool malloc_storage::extend(std::size_t max_bytes, std::size_t commit_bytes) {
+  const void* const before = memory_.get();
+  commit(0, align_up(commit_bytes, granularity_));
+  limit_ = align_up(max_bytes, granularity_);
+  return memory_.get() != before;
+}
+
+bool malloc_storage::retire_whole() noexcept {
+  if (memory_.empty()) return true;
+  try {
+    return retire_allocation(memory_, std::nullopt, devices_of(rights_.all()));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+void malloc_storage::retire() noexcept {
+  if (is_of_parent()) static_cast<void>(memory_.release());
+  if (retire_whole()) return;
+  if (outlast_refusals(rights_.all())) return replace({});
+  // Work may still use it.
+  const std::size_t bytes = memory_.bytes();
+  static_cast<void>(memory_.release());
+  report_exceptions([bytes] {
+    throw std::runtime_error{"a growable vector's end: " + format_bytes(bytes) +
+                             " stay allocated until the process ends, because a stream is being "
+                             "captured and HIP forbids to wait for devices meanwhile; end "
+                             "captures before vectors"};
+  });
+}
+
+device_allocation malloc_storage::allocate_or_explain(std::size_t bytes) const {
+  try {
+    return make_with_reclaim([&] { return device_allocation{device(), bytes}; });
+  } catch (const out_of_memory& error) {
+    throw out_of_memory{error, "the vector holds " + format_bytes(committed_bytes()) +
+                                   " of hipMalloc, which must stay until they are copied to a "
+                                   "larger allocation, and stays as it was"};
+  }
+}
+
+void malloc_storage::copy_to(const device_allocation& to, std::size_t bytes,
+                             stream_ref stream) const {
+  copy_async(stream, to.get(), memory_.get(), bytes);
+  stream.synchronize();
+}
+
+void malloc_storage::replace(device_allocation next) noexcept {
+  std::swap(memory_, next);
+  give_back(std::move(next));
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cstddef>
+
+#include <hipvmm/runtime/device_allocation.hpp>
+#include "container/storage_memory.hpp"
+#include "region/malloc_rights.hpp"
+
+namespace hipvmm::detail {
+
+/// Backing of a growable_storage on a device without usable virtual memory: one allocation of
+/// hipMalloc that holds [0, committed_bytes()).
+/// - commit() that adds makes a larger allocation, waits for the devices with access and copies:
+///   base() changes.
+/// - trim() releases all memory or, if `tail` is replace, copies the remaining bytes into a smaller
+///   allocation.
+/// - prepare() does nothing: the memory behind the last byte cannot be allocated before the copy.
+/// - grant() accepts read_write only, for all hipMalloc memory of the device and permanently.
+class malloc_storage final : public storage_memory {
+ public:
+  /// Stores the settings; allocates nothing. Throws: unsupported for `chosen` that only chunks can
+  /// meet.
+  malloc_storage(device_ref owner, std::size_t max_bytes, const region_options& chosen = {});
+  ~malloc_storage() override;
+
+  /// Backs all bytes up to offset + bytes. Throws: out_of_memory, which names what is held;
+  /// hip_error; then nothing has changed.
+  void commit(std::size_t offset, std::size_t bytes) override;
+  bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
+  std::size_t trim(std::size_t bytes, stream_ref stream,
+                   tail_chunk tail = tail_chunk::keep) override;
+  void retire() noexcept override;
+  void prepare(std::size_t, prefetch_level) override {}
+  std::size_t cancel_or_wait() noexcept override { return 0; }
+  [[nodiscard]] std::size_t prepared_bytes() const noexcept override { return 0; }
+  [[nodiscard]] std::size_t failed_preparations() const noexcept override { return 0; }
+  void grant(device_ref to, access_right right = access_right::read_write) override {
+    rights_.grant(to, right);
+  }
+  [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
+  [[nodiscard]] bool is_address_stable() const noexcept override { return false; }
+  /// nullptr while nothing is allocated.
+  [[nodiscard]] void* base() const noexcept override { return memory_.get(); }
+  [[nodiscard]] std::size_t max_bytes() const noexcept override { return limit_; }
+  [[nodiscard]] std::size_t committed_bytes() const noexcept override { return memory_.bytes(); }
+  [[nodiscard]] std::size_t chunk_count() const noexcept override {
+    return memory_.empty() ? 0 : 1;
+  }
+
+ private:
+  [[nodiscard]] device_ref device() const noexcept { return rights_.owner(); }
+  /// Allocates; waits for retired memory where the device is full. out_of_memory names what is
+  /// held.
+  [[nodiscard]] device_allocation allocate_or_explain(std::size_t bytes) const;
+  /// Copies the first `bytes` bytes in the order of `stream` and waits for it.
+  void copy_to(const device_allocation& to, std::size_t bytes, stream_ref stream) const;
+  void release_all(stream_ref stream);
+  /// Does nothing when there is no memory for the smaller allocation.
+  void shorten_to(std::size_t kept, stream_ref stream);
+  /// Replaces the memory, which nothing uses any more, by `next`.
+  void replace(device_allocation next) noexcept;
+  /// As region's, when there is memory for a record.
+  [[nodiscard]] bool retire_whole() noexcept;
+
+  /// Whether this process is the child of a fork() after construction: HIP does not know the memory
+  /// here, and it must be left as it is.
+  [[nodiscard]] bool is_of_parent() const noexcept { return ::getpid() != process_; }
+
+  const ::pid_t process_ = ::getpid();
+  malloc_rights rights_;
+  std::size_t granularity_;
+  std::size_t limit_;
+  device_allocation memory_;
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
+
+namespace hipvmm::detail {
+
+/// Interface to the backing of a growable_storage: a region or, without virtual memory, one
+/// allocation of hipMalloc. The functions do what region's functions of these names do.
+class storage_memory {
+ public:
+  storage_memory() = default;
+  virtual ~storage_memory() = default;
+  storage_memory(const storage_memory&) = delete;
+  storage_memory& operator=(const storage_memory&) = delete;
+
+  virtual void commit(std::size_t offset, std::size_t bytes) = 0;
+  virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
+  virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
+  virtual void retire() noexcept = 0;
+  virtual void prepare(std::size_t bytes, prefetch_level how) = 0;
+  virtual std::size_t cancel_or_wait() noexcept = 0;
+  [[nodiscard]] virtual std::size_t prepared_bytes() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t failed_preparations() const noexcept = 0;
+  virtual void grant(device_ref device, access_right right) = 0;
+  [[nodiscard]] virtual const access_map& rights() const = 0;
+
+  /// Whether base() stays when a commit() adds memory.
+  [[nodiscard]] virtual bool is_address_stable() const noexcept = 0;
+  [[nodiscard]] virtual void* base() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t max_bytes() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t committed_bytes() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t chunk_count() const noexcept = 0;
+};
+
+}  // namespace hipvmm::detail

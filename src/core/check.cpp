@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "core/check.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+
+#include <hipvmm/core/error.hpp>
+#include "core/logger.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+void tell(const char* call, int code, const char* message) noexcept {
+  // What will stand on standard error is not logged there as well.
+  if (!is_default_error_handler() || !logs_to_stderr())
+    log<log_level::error>(
+        [&] { return std::string{call} + ": " + message + " (" + std::to_string(code) + ")"; });
+  deliver(call, code, message);
+}
+
+}  // namespace
+
+void clear_last_error() noexcept { static_cast<void>(hipGetLastError()); }
+
+bool is_not_ready(hipError_t result) noexcept {
+  if (result != hipErrorNotReady) return false;
+  if (hipPeekAtLastError() == hipErrorNotReady) clear_last_error();
+  return true;
+}
+
+void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
+                       std::source_location where) {
+  if (result == hipErrorOutOfMemory) {
+    clear_last_error();
+    throw_out_of_host_memory(bytes, call);
+  }
+  check(result, call, where);
+}
+
+void throw_out_of_host_memory(std::size_t bytes, const char* call) {
+  const auto pages = static_cast<std::size_t>(std::max(::sysconf(_SC_AVPHYS_PAGES), 0L));
+  const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  throw out_of_memory{exhausted::host_memory, -1, bytes, pages * page_bytes,
+                      std::string{call} + " refused"};
+}
+
+std::string address_text(const void* address) {
+  std::array<char, 32> text;
+  // %p writes null as "(nil)".
+  std::snprintf(text.data(), text.size(), "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(address));
+  return text.data();
+}
+
+void warn(const char* subject, const std::string& sentence) noexcept {
+  tell(subject, static_cast<int>(hipErrorUnknown), sentence.c_str());
+}
+
+void check(hipError_t result, const char* call, std::source_location where) {
+  if (result == hipSuccess) return;
+  clear_last_error();
+  log<log_level::debug>([&] { return std::string{call} + " returned " + error_name(result); });
+  throw hip_error{static_cast<int>(result), call, where.file_name(), where.line()};
+}
+
+void report(hipError_t result, const char* call) noexcept {
+  // After the runtime has shut down at process exit, its memory is gone and nothing is lost.
+  if (result == hipSuccess || result == hipErrorDeinitialized) return;
+  clear_last_error();
+  tell(call, static_cast<int>(result), error_name(result));
+}
+
+void report_exceptions_of(void (*body)(void*), void* argument) noexcept {
+  try {
+    body(argument);
+  } catch (const hip_error& error) {
+    report(static_cast<hipError_t>(error.code()), error.call());
+  } catch (const std::exception& error) {
+    tell("hipvmm", static_cast<int>(hipErrorUnknown), error.what());
+  }
+}
+
+}  // namespace hipvmm::detail

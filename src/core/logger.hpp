@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <type_traits>
+
+#include <hipvmm/core/logger.hpp>
+
+// CMake's HIPVMM_LOGGING_LEVEL in lower case: the lowest level that is compiled in.
+#ifndef HIPVMM_LOGGING_LEVEL
+#define HIPVMM_LOGGING_LEVEL info
+#endif
+
+namespace hipvmm::detail {
+
+/// The level of default_logger(). Until that is made, the lowest level: the first call that logs
+/// makes it.
+extern std::atomic<log_level> least_logged;
+
+/// Returns whether lines of the debug log go where the default error handler writes.
+bool logs_to_stderr() noexcept;
+
+/// Writes the result of `make(argument)` if the level is enabled.
+void log_line(log_level level, std::string (*make)(void*), void* argument) noexcept;
+
+/// Writes the text that `make()` returns to the debug log.
+/// - Where `Level` is not compiled in, there is no code.
+/// - Where it is disabled, the cost is one load and no call of `make`.
+/// - Exceptions do not leave the function.
+template <log_level Level, log_level Compiled = log_level::HIPVMM_LOGGING_LEVEL, typename Make>
+void log([[maybe_unused]] Make make) noexcept {
+  // Makes a build with another HIPVMM_LOGGING_LEVEL compile too.
+  static_assert(std::is_constructible_v<std::string, std::invoke_result_t<Make&>>);
+  if constexpr (Level >= Compiled) {
+    if (Level >= least_logged.load(std::memory_order_relaxed))
+      log_line(
+          Level, [](void* argument) { return std::string{(*static_cast<Make*>(argument))()}; },
+          &make);
+  }
+}
+
+}  // namespace hipvmm::detail

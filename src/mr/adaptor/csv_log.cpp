@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+#include "mr/adaptor/csv_log.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <ostream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "core/check.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+constexpr std::size_t held_back_bytes = 64 * 1024;
+constexpr std::size_t longest_row = 160;
+
+[[noreturn]] void fail_to_write(const std::string& what, int error) {
+  throw std::system_error{error, std::generic_category(), "logging_resource_adaptor: " + what};
+}
+
+/// A file that is this log's alone.
+class file_sink final : public csv_log::sink {
+ public:
+  explicit file_sink(const std::string& name) : name_{name} {
+    make_folder();
+    descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) fail("cannot be opened", errno);
+    try {
+      take_over();
+    } catch (...) {
+      ::close(descriptor_);
+      throw;
+    }
+  }
+  ~file_sink() override { ::close(descriptor_); }
+  file_sink(const file_sink&) = delete;
+  file_sink& operator=(const file_sink&) = delete;
+
+  void write(std::string_view rows) override {
+    std::string_view rest = rows;
+    while (!rest.empty()) {
+      const ssize_t put = ::write(descriptor_, rest.data(), rest.size());
+      if (put >= 0) {
+        rest.remove_prefix(static_cast<std::size_t>(put));
+      } else if (errno != EINTR) {
+        const int error = errno;
+        drop_part_of_row(rows.substr(0, rows.size() - rest.size()));
+        fail(
+            "ends here, without what is allocated and freed from now on; make room or name a file "
+            "elsewhere, and begin a new log",
+            error);
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what, int error) const {
+    fail_to_write("the log '" + name_ + "' " + what, error);
+  }
+
+  void make_folder() const {
+    const std::filesystem::path folder = std::filesystem::path{name_}.parent_path();
+    std::error_code error;
+    if (!folder.empty()) std::filesystem::create_directories(folder, error);
+    if (error) fail("has no folder, and it cannot be made", error.value());
+  }
+
+  // Two logs in one file would be none, such as those of processes that share an environment.
+  void take_over() {
+    struct stat about {};
+    if (::fstat(descriptor_, &about) != 0) fail("cannot be looked at", errno);
+    is_regular_ = S_ISREG(about.st_mode);
+    if (!is_regular_) return;
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      fail("is being written by another adaptor, of this process or another; name one for each",
+           errno);
+    if (::ftruncate(descriptor_, 0) != 0) fail("cannot be emptied", errno);
+  }
+
+  void drop_part_of_row(std::string_view written) const noexcept {
+    const std::size_t whole = written.rfind('\n') + 1;  // of npos: nothing
+    const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
+    if (!is_regular_ || end < 0) return;
+    const off_t whole_rows = end - static_cast<off_t>(written.size() - whole);
+    // Where this fails too the file ends with part of a row, which whoever reads it finds.
+    if (::ftruncate(descriptor_, whole_rows) != 0) return;
+  }
+
+  std::string name_;
+  int descriptor_ = -1;
+  bool is_regular_ = false;
+};
+
+class stream_sink final : public csv_log::sink {
+ public:
+  stream_sink(std::ostream& stream, bool auto_flush) : stream_{stream}, auto_flush_{auto_flush} {}
+
+  void write(std::string_view rows) override {
+    stream_.write(rows.data(), static_cast<std::streamsize>(rows.size()));
+    auto_flush_ ? flush() : require_good();
+  }
+  void flush() override {
+    stream_.flush();
+    require_good();
+  }
+
+ private:
+  void require_good() const {
+    if (!stream_)
+      throw std::runtime_error{
+          "logging_resource_adaptor: the log ends here, without what is allocated and freed from "
+          "now on, for its stream takes no more"};
+  }
+
+  std::ostream& stream_;
+  bool auto_flush_;
+};
+
+/// A row in the making.
+class row_text {
+ public:
+  row_text& text(std::string_view column) {
+    end_ = std::copy(column.begin(), column.end(), end_);
+    return *this;
+  }
+  row_text& number(std::size_t column) { return put(column, 10); }
+  row_text& address(const void* column) {
+    return text("0x").put(reinterpret_cast<std::uintptr_t>(column), 16);
+  }
+  [[nodiscard]] std::string_view view() const {
+    return {text_.data(), static_cast<std::size_t>(end_ - text_.data())};
+  }
+
+ private:
+  row_text& put(std::size_t column, int base) {
+    end_ = std::to_chars(end_, text_.data() + text_.size(), column, base).ptr;
+    return *this;
+  }
+
+  std::array<char, longest_row> text_;
+  char* end_ = text_.data();
+};
+
+std::size_t this_thread() {
+  thread_local const auto number = static_cast<std::size_t>(::gettid());
+  return number;
+}
+
+}  // namespace
+
+csv_log::csv_log(std::string_view header, const std::string& filename, bool auto_flush)
+    : csv_log{header, std::make_unique<file_sink>(filename), auto_flush ? 0 : held_back_bytes} {}
+
+csv_log::csv_log(std::string_view header, std::ostream& stream, bool auto_flush)
+    : csv_log{header, std::make_unique<stream_sink>(stream, auto_flush), 0} {}
+
+csv_log::csv_log(std::string_view header, std::unique_ptr<sink> to, std::size_t buffer_limit)
+    : sink_{std::move(to)}, buffer_limit_{buffer_limit} {
+  rows_.reserve(buffer_limit + longest_row);
+  // At once: what cannot be written is found out here rather than by the first allocation.
+  rows_.append(header).append("\n");
+  write_held_back();
+}
+
+csv_log::~csv_log() {
+  detail::report_exceptions([this] {
+    if (!failure_) write_held_back();
+  });
+}
+
+void csv_log::add(std::string_view action, const void* pointer, std::size_t bytes,
+                  stream_ref stream) noexcept {
+  detail::report_exceptions([&] {
+    const std::lock_guard lock{mutex_};
+    if (failure_) return;
+    put_row(action, pointer, bytes, stream);
+    if (rows_.size() > buffer_limit_) write_held_back();
+  });
+}
+
+void csv_log::flush() {
+  const std::lock_guard lock{mutex_};
+  if (failure_) std::rethrow_exception(failure_);
+  write_held_back(true);
+}
+
+void csv_log::put_row(std::string_view action, const void* pointer, std::size_t bytes,
+                      stream_ref stream) {
+  row_text row;
+  row.number(this_thread()).text(",").text(time_of_day()).text(",").text(action).text(",");
+  row.address(pointer).text(",").number(bytes).text(",").address(stream.get()).text("\n");
+  rows_.append(row.view());
+}
+
+// Behind the lock, so that times do not go back from row to row.
+std::string_view csv_log::time_of_day() {
+  std::timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  if (now.tv_sec != second_) {
+    std::tm parts{};
+    ::localtime_r(&now.tv_sec, &parts);
+    std::strftime(time_.data(), time_.size(), "%H:%M:%S.", &parts);
+    second_ = now.tv_sec;
+  }
+  auto rest = now.tv_nsec / 1000;
+  constexpr std::size_t fraction = 9, length = 15;
+  for (std::size_t i = length; i-- > fraction; rest /= 10)
+    time_[i] = static_cast<char>('0' + rest % 10);
+  return {time_.data(), length};
+}
+
+void csv_log::write_held_back(bool through) {
+  try {
+    sink_->write(rows_);
+    if (through) sink_->flush();
+    rows_.clear();
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
+}
+
+}  // namespace hipvmm::mr

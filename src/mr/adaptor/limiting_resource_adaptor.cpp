@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm::mr {
+
+/// What a request takes of the limit; it goes back unless the request is served.
+class limiting_resource_adaptor::share {
+ public:
+  share(limiting_resource_adaptor& of, std::size_t bytes) : of_{of}, bytes_{of.counted(bytes)} {
+    const std::size_t limit = of.allocation_limit_;
+    // In one step: adding first and taking back what was too much would refuse others meanwhile.
+    std::size_t taken = of.allocated_bytes_;
+    do {
+      if (bytes_ > limit - taken)
+        throw out_of_memory{
+            exhausted::limit, of.device().value_or(device_ref{-1}).ordinal(), bytes, limit - taken,
+            "limiting_resource_adaptor gives " + format_bytes(limit) + " at most, of which " +
+                format_bytes(taken) + " are out: give memory back, or raise allocation_limit"};
+    } while (!of.allocated_bytes_.compare_exchange_weak(taken, taken + bytes_));
+  }
+  ~share() { of_.take_off(bytes_); }
+  share(const share&) = delete;
+  share& operator=(const share&) = delete;
+
+  void keep() noexcept { bytes_ = 0; }
+
+ private:
+  limiting_resource_adaptor& of_;
+  std::size_t bytes_;
+};
+
+limiting_resource_adaptor::limiting_resource_adaptor(memory_resource* upstream,
+                                                     std::size_t allocation_limit,
+                                                     std::size_t alignment)
+    : resource_adaptor{"limiting_resource_adaptor", upstream},
+      allocation_limit_{allocation_limit},
+      alignment_{alignment} {
+  if (!is_power_of_two(alignment))
+    throw std::invalid_argument{"limiting_resource_adaptor: the alignment " +
+                                std::to_string(alignment) + " must be a power of two"};
+}
+
+void* limiting_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
+                                             std::size_t alignment) {
+  share taken{*this, bytes};
+  void* const pointer = resource_adaptor::do_allocate(stream, bytes, alignment);
+  taken.keep();
+  return pointer;
+}
+
+void limiting_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                              std::size_t alignment) noexcept {
+  resource_adaptor::do_deallocate(stream, pointer, bytes, alignment);
+  came_back(bytes);
+}
+
+void* limiting_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  share taken{*this, bytes};
+  void* const pointer = resource_adaptor::do_allocate_sync(bytes, alignment);
+  taken.keep();
+  return pointer;
+}
+
+void limiting_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                                   std::size_t alignment) noexcept {
+  resource_adaptor::do_deallocate_sync(pointer, bytes, alignment);
+  came_back(bytes);
+}
+
+// What has no such multiple counts as all that there can be, which the upstream refuses.
+std::size_t limiting_resource_adaptor::counted(std::size_t bytes) const noexcept {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  return bytes > most - (alignment_ - 1) ? most : (bytes + alignment_ - 1) & ~(alignment_ - 1);
+}
+
+// Never below zero, which would be a limit of everything: wrong sizes are the callers'.
+std::size_t limiting_resource_adaptor::take_off(std::size_t bytes) noexcept {
+  std::size_t out = allocated_bytes_;
+  while (!allocated_bytes_.compare_exchange_weak(out, out - std::min(bytes, out))) {
+  }
+  return out;
+}
+
+// Behind the upstream, which would else be asked for more than the limit in between.
+void limiting_resource_adaptor::came_back(std::size_t bytes) noexcept {
+  const std::size_t size = counted(bytes);
+  const std::size_t out = take_off(size);
+  if (size <= out) return;
+  detail::report_exceptions([&] {
+    throw std::logic_error{"limiting_resource_adaptor: " + std::to_string(bytes) +
+                           " bytes came back while " + std::to_string(out) +
+                           " were out: give memory back to where it came from, with the size it "
+                           "was asked for with"};
+  });
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+using level_counter = statistics_resource_adaptor::counter;
+using level_counters = statistics_resource_adaptor::counters;
+
+void count(level_counter& to, std::int64_t amount) noexcept {
+  to.value += amount;
+  to.total += amount;
+  to.peak = std::max(to.peak, to.value);
+}
+
+void take_over(level_counter& outer, const level_counter& inner) noexcept {
+  outer.peak = std::max(outer.peak, outer.value + inner.peak);
+  outer.value += inner.value;
+  outer.total += inner.total;
+}
+
+// What is out: levels begin at zero, so their values add up to it.
+std::int64_t sum_of(const std::vector<level_counters>& levels,
+                    level_counter level_counters::*which) noexcept {
+  std::int64_t sum = 0;
+  for (const level_counters& level : levels) sum += (level.*which).value;
+  return sum;
+}
+
+}  // namespace
+
+statistics_resource_adaptor::statistics_resource_adaptor(memory_resource* upstream)
+    : resource_adaptor{"statistics_resource_adaptor", upstream}, levels_(1) {}
+
+statistics_resource_adaptor::counter statistics_resource_adaptor::get_bytes_counter()
+    const noexcept {
+  const std::lock_guard held{lock_};
+  return levels_.back().first;
+}
+
+statistics_resource_adaptor::counter statistics_resource_adaptor::get_allocations_counter()
+    const noexcept {
+  const std::lock_guard held{lock_};
+  return levels_.back().second;
+}
+
+statistics_resource_adaptor::counters statistics_resource_adaptor::push_counters() {
+  const std::lock_guard held{lock_};
+  const counters around = levels_.back();
+  levels_.emplace_back();
+  return around;
+}
+
+statistics_resource_adaptor::counters statistics_resource_adaptor::pop_counters() {
+  const std::lock_guard held{lock_};
+  if (levels_.size() == 1)
+    throw std::out_of_range{
+        "statistics_resource_adaptor: pop_counters ends a level that push_counters did not begin; "
+        "call them in pairs"};
+  const counters ended = levels_.back();
+  levels_.pop_back();
+  take_over(levels_.back().first, ended.first);
+  take_over(levels_.back().second, ended.second);
+  return ended;
+}
+
+void* statistics_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
+                                               std::size_t alignment) {
+  void* const pointer = resource_adaptor::do_allocate(stream, bytes, alignment);
+  came(bytes);
+  return pointer;
+}
+
+void statistics_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                                std::size_t alignment) noexcept {
+  goes(bytes);
+  resource_adaptor::do_deallocate(stream, pointer, bytes, alignment);
+}
+
+void* statistics_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  void* const pointer = resource_adaptor::do_allocate_sync(bytes, alignment);
+  came(bytes);
+  return pointer;
+}
+
+void statistics_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                                     std::size_t alignment) noexcept {
+  goes(bytes);
+  resource_adaptor::do_deallocate_sync(pointer, bytes, alignment);
+}
+
+void statistics_resource_adaptor::came(std::size_t bytes) noexcept {
+  const std::lock_guard held{lock_};
+  count(levels_.back().first, static_cast<std::int64_t>(bytes));
+  count(levels_.back().second, 1);
+}
+
+// Before the upstream has it back: another thread may be given the memory at once, and what is
+// counted must not be more than what the upstream has out.
+void statistics_resource_adaptor::goes(std::size_t bytes) noexcept {
+  std::int64_t bytes_out = 0;
+  std::int64_t allocations_out = 0;
+  {
+    const std::lock_guard held{lock_};
+    bytes_out = sum_of(levels_, &counters::first);
+    allocations_out = sum_of(levels_, &counters::second);
+    const bool fits = bytes <= static_cast<std::size_t>(bytes_out);
+    levels_.back().first.value -= fits ? static_cast<std::int64_t>(bytes) : bytes_out;
+    levels_.back().second.value -= std::min<std::int64_t>(1, allocations_out);
+    if (fits && allocations_out > 0) return;
+  }
+  detail::report_exceptions([&] {
+    throw std::logic_error{"statistics_resource_adaptor: " + std::to_string(bytes) +
+                           " bytes came back while " + std::to_string(bytes_out) + " in " +
+                           std::to_string(allocations_out) +
+                           " allocations were out: give memory back to where it came from, with "
+                           "the size it was asked for with"};
+  });
+}
+
+}  // namespace hipvmm::mr

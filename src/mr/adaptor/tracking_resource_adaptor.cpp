@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
+
+#include <atomic>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/call_stack.hpp"
+#include "core/check.hpp"
+#include "core/logger.hpp"
+#include "mr/address_table.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+constexpr const char* adaptor_name = "tracking_resource_adaptor";
+
+/// Tells of a use that is wrong. Pre: no lock is held.
+template <typename Sentence>
+void warn_of(Sentence sentence) noexcept {
+  detail::report_exceptions([&] { detail::warn(adaptor_name, sentence()); });
+}
+
+}  // namespace
+
+struct tracking_resource_adaptor::table {
+  detail::address_table<allocation_info> blocks;
+  const bool with_stacks;
+  std::atomic<std::size_t> bytes{0};
+
+  template <typename Allocate, typename GiveBack>
+  void* allocation(std::size_t size, Allocate allocate, GiveBack give_back) {
+    auto made =
+        blocks.prepare({size, with_stacks ? detail::call_stack() : std::vector<const void*>{}});
+    void* const pointer = allocate();
+    std::size_t forgotten = 0;
+    try {
+      if (const auto before = blocks.put(std::move(made), pointer); !before.empty())
+        forgotten = before.mapped().allocation_size;
+    } catch (...) {
+      give_back(pointer);
+      throw;
+    }
+    bytes += size;
+    bytes -= forgotten;
+    if (forgotten != 0)
+      warn_of([&] {
+        return "the upstream gave " + detail::address_text(pointer) + " again, of which " +
+               format_bytes(forgotten) +
+               " are out: they went back past the adaptor; free what it gave by it";
+      });
+    return pointer;
+  }
+
+  /// The bytes to give back to the upstream for what comes back as `size`.
+  std::size_t take(const void* pointer, std::size_t size) noexcept {
+    const auto known = blocks.take(pointer);
+    if (known.empty()) {
+      warn_of([&] {
+        return std::to_string(size) + " bytes at " + detail::address_text(pointer) +
+               " come back that are not out: they came back before, or are from elsewhere";
+      });
+      return size;
+    }
+    const std::size_t right = known.mapped().allocation_size;
+    bytes -= right;
+    if (right != size)
+      warn_of([&] {
+        return std::to_string(size) + " bytes come back at " + detail::address_text(pointer) +
+               ", where " + std::to_string(right) + " were allocated; these are given back";
+      });
+    return right;
+  }
+};
+
+tracking_resource_adaptor::tracking_resource_adaptor(memory_resource* upstream, bool capture_stacks)
+    : resource_adaptor{adaptor_name, upstream}, table_{new table{{}, capture_stacks}} {}
+
+tracking_resource_adaptor::~tracking_resource_adaptor() {
+  std::size_t count = 0;
+  table_->blocks.for_each([&](const void*, const allocation_info&) { ++count; });
+  if (count == 0) return;
+  warn_of([&] {
+    return "it ends with " + format_bytes(get_allocated_bytes()) + " still out, in " +
+           std::to_string(count) + (count == 1 ? " allocation:\n" : " allocations:\n") +
+           get_outstanding_allocations_str();
+  });
+}
+
+std::map<const void*, tracking_resource_adaptor::allocation_info>
+tracking_resource_adaptor::get_outstanding_allocations() const {
+  std::map<const void*, allocation_info> result;
+  table_->blocks.for_each(
+      [&](const void* pointer, const allocation_info& block) { result.emplace(pointer, block); });
+  return result;
+}
+
+std::string tracking_resource_adaptor::get_outstanding_allocations_str() const {
+  std::string text;
+  for (const auto& [pointer, block] : get_outstanding_allocations())
+    text += detail::address_text(pointer) + ": " + std::to_string(block.allocation_size) + " B\n" +
+            detail::text_of_stack(block.strace, {"hipvmm::mr::tracking_resource_adaptor::",
+                                                 "hipvmm::mr::memory_resource::"});
+  return text;
+}
+
+std::size_t tracking_resource_adaptor::get_allocated_bytes() const noexcept {
+  return table_->bytes;
+}
+
+void tracking_resource_adaptor::log_outstanding_allocations() const {
+  detail::log<log_level::info>(
+      [this] { return "outstanding allocations:\n" + get_outstanding_allocations_str(); });
+}
+
+void* tracking_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
+                                             std::size_t alignment) {
+  return table_->allocation(
+      bytes, [&] { return resource_adaptor::do_allocate(stream, bytes, alignment); },
+      [&](void* pointer) { resource_adaptor::do_deallocate(stream, pointer, bytes, alignment); });
+}
+
+void tracking_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                              std::size_t alignment) noexcept {
+  resource_adaptor::do_deallocate(stream, pointer, table_->take(pointer, bytes), alignment);
+}
+
+void* tracking_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  return table_->allocation(
+      bytes, [&] { return resource_adaptor::do_allocate_sync(bytes, alignment); },
+      [&](void* pointer) { resource_adaptor::do_deallocate_sync(pointer, bytes, alignment); });
+}
+
+void tracking_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                                   std::size_t alignment) noexcept {
+  resource_adaptor::do_deallocate_sync(pointer, table_->take(pointer, bytes), alignment);
+}
+
+}  // namespace hipvmm::mr

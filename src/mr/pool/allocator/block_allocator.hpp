@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <hipvmm/mr/pool_reuse.hpp>
+#include "mr/pool/allocator/allocator_state.hpp"
+#include "mr/pool/allocator/maintenance.hpp"
+#include "mr/pool/allocator/usage.hpp"
+
+namespace hipvmm::mr::pool {
+
+struct pool_counters {
+  std::array<std::uint64_t, pool_source_count> served{};
+  std::uint64_t chunks_created = 0;
+  std::uint64_t chunks_moved = 0;
+  std::size_t physical_bytes = 0;
+  std::size_t physical_high = 0;
+  std::size_t used_bytes = 0;  ///< including memory in caches
+  std::size_t used_high = 0;
+};
+
+/// Text for the refusal to deallocate in a stream that is being captured.
+inline constexpr const char* captured_stream =
+    "the stream is being captured into a graph, which may run again and again: give the memory "
+    "back when the last launch is submitted";
+
+/// Allocates ranges of a pool's addresses: chooses the addresses of a request, the chunks that back
+/// them, and the streams that may use them. Offsets count from the start of the pool's addresses.
+/// Thread-safe:
+///
+/// - a thread's cache serves most requests without a lock;
+/// - the state lock serves most others;
+/// - the slow path serves the rest.
+class block_allocator {
+ public:
+  static constexpr std::size_t unit = block_index::unit;
+
+  /// `base`: where the addresses begin.
+  block_allocator(memory_backend& memory, fence_source& fences, std::uintptr_t base)
+      : all_{memory, fences, base} {}
+
+  /// The address of offset 0. It changes only while no block is used.
+  [[nodiscard]] std::uintptr_t base() const noexcept {
+    return all_.start.load(std::memory_order_relaxed);
+  }
+  /// The state of `stream`, made at first use. It belongs to the stream until the stream is
+  /// forgotten.
+  [[nodiscard]] stream_state& state_of(stream_ref stream) { return *small_user_of(stream).state; }
+  /// The state of a stream handle that means another stream in each thread.
+  [[nodiscard]] stream_state& state_of_thread(stream_ref stream) {
+    return all_.streams.state_of(stream, this_thread_number());
+  }
+  /// The owner of memory that nothing uses.
+  [[nodiscard]] stream_state& idle() noexcept { return all_.streams.idle(); }
+  /// The owner of memory freed without a stream: work of any stream may still use it.
+  [[nodiscard]] stream_state& all_streams() noexcept { return all_.streams.all_streams(); }
+
+  /// Allocates `bytes` bytes, a multiple of the unit, for `user` and returns their offset; nullopt
+  /// when memory is lacking.
+  /// Throws: out_of_memory, hip_error of the backend and of fences.
+  [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, std::size_t bytes,
+                                                    std::size_t alignment) {
+    return allocate(user, {bytes, alignment});
+  }
+  /// Allocates for a stream that is being captured: the graph may use the memory in any stream, so
+  /// only memory that nothing uses qualifies.
+  [[nodiscard]] std::optional<std::size_t> allocate_for_graph(std::size_t bytes,
+                                                              std::size_t alignment) {
+    return allocate(idle(), {bytes, alignment, true});
+  }
+  /// Frees the block at `offset`. Returns false, with nothing done, unless `bytes` are in use
+  /// there.
+  bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
+
+  /// The state and cache by which one thread serves requests of a stream from its cache.
+  struct small_user {
+    stream_state* state;
+    thread_cache* cache;
+  };
+  [[nodiscard]] small_user small_user_of(stream_ref stream);
+  /// Takes a block of that class, or of that size, from the cache and returns its offset; npos when
+  /// it has none. Not a std::optional, which stalls each hit when it is returned in registers.
+  [[nodiscard]] std::size_t cached_small_block(const small_user& user,
+                                               std::size_t class_index) noexcept;
+  [[nodiscard]] std::size_t cached_block(const small_user& user, std::size_t bytes) noexcept;
+  /// As allocate and deallocate for a size class, when the cache has no block. Deallocation also
+  /// returns false for memory that is no such block.
+  [[nodiscard]] std::optional<std::size_t> allocate_small_block(const small_user& user,
+                                                                std::size_t class_index);
+  bool deallocate_small_block(const small_user& user, std::size_t class_index,
+                              std::size_t offset) noexcept;
+  /// The same for larger blocks; a cache keeps the last few of them.
+  [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user,
+                                                          std::size_t bytes);
+  bool deallocate_block(const small_user& user, std::size_t offset, std::size_t bytes) noexcept;
+  /// Frees all memory in caches. Throws: std::bad_alloc.
+  void empty_all_caches();
+
+  /// Deallocates and makes a fence at once, for a stream in which other threads cannot make one,
+  /// above all a per-thread stream. Throws: std::invalid_argument while it is captured.
+  bool deallocate_and_record(stream_state& user, std::size_t offset, std::size_t bytes);
+  struct allocation {
+    std::size_t bytes;
+    stream_state* user;  ///< nullptr: a stream that was forgotten, or another thread's own
+  };
+  /// Returns the allocation at `offset`, and the stream that it was allocated in; nullopt when none
+  /// begins there.
+  [[nodiscard]] std::optional<allocation> find(std::size_t offset);
+
+  /// Declares that work of `waiter` from now on is ordered after all memory freed in `other`.
+  void add_dependency(stream_state& waiter, stream_state& other);
+  /// An epoch of a state that has ended.
+  struct stream_epoch {
+    stream_state* state = nullptr;
+    std::uint64_t epoch = 0;
+  };
+  /// Ends the epoch of memory freed in `stream` until now and returns it. Empty when nothing was
+  /// freed, or all of it has passed. Memory in caches is left out unless `with_caches` empties
+  /// them.
+  [[nodiscard]] stream_epoch current_epoch(stream_ref stream, bool with_caches = true);
+  /// Declares that work of `waiter` from now on is ordered after all memory freed up to that
+  /// epoch.
+  void add_dependency(stream_ref waiter, const stream_epoch& reached);
+  /// Declares that the work on all memory freed up to that epoch has passed.
+  void note_passed(const stream_epoch& reached);
+  /// Makes a fence cover all memory freed in `stream`, which may be destroyed after this call.
+  /// Throws: std::invalid_argument while it is captured.
+  void forget(stream_ref stream);
+  /// Forgets a stream that is destroyed in any case. Where no fence can be made, memory freed in it
+  /// becomes free only after a wait for all work. Throws: as forget, after that.
+  void forget_ended(stream_ref stream);
+
+  /// Releases idle chunks until `bytes_to_keep` are left or `deadline` has come, and returns the
+  /// number of bytes released. Other threads get their turns after every few chunks.
+  std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline);
+  /// Does one turn of a trim without waiting, for callers that come again.
+  maintenance::trimmed trim_some(std::size_t bytes_to_keep);
+  /// Whether chunks have old addresses that are still mapped. Takes no lock.
+  [[nodiscard]] bool has_old_addresses() const noexcept {
+    return all_.left_mapped.load(std::memory_order_relaxed) != 0;
+  }
+  /// Whether there are such addresses that HIP has not refused to unmap. Refused ones are tried
+  /// again with others; a caller that retried them alone again and again would report each refusal.
+  [[nodiscard]] bool has_addresses_to_unmap() const noexcept {
+    return all_.to_unmap.load(std::memory_order_relaxed) != 0;
+  }
+  /// Unmaps the old addresses that nothing uses any more.
+  void unmap_old_addresses();
+  /// Waits until no work uses freed memory, except work that a capture hides.
+  void drain();
+  /// Makes a fence for each stream that lacks one.
+  void record_fences();
+  /// Backs at least `bytes` in all, for later requests.
+  void reserve(std::size_t bytes);
+  /// Runs `work` while no other thread uses the backend.
+  template <typename Work>
+  auto with_backend(Work work) {
+    const slow_path_turn turn{all_};
+    return work();
+  }
+
+  void set_reuse(pool_reuse reuse);
+  void set_limit(std::size_t physical_bytes);
+  [[nodiscard]] pool_counters counters();
+  /// Bytes of all chunks. Takes no lock.
+  [[nodiscard]] std::size_t physical_bytes() const noexcept { return all_.index.physical_bytes(); }
+  void reset_highs();
+  [[nodiscard]] usage usage_snapshot() { return pool::usage_snapshot(all_); }
+  [[nodiscard]] std::string name() const;
+
+ private:
+  using state_lock = allocator_state::state_lock;
+
+  [[nodiscard]] static std::uint64_t next_serial() noexcept;
+  [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
+  /// Creates anew the memory that a pool which releases all or nothing should have kept.
+  /// `returned`: the bytes that it released. Returns how many of them remain released.
+  std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
+  /// Splits up to `count` used blocks of `bytes` bytes off free memory, and returns how many.
+  std::size_t take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,
+                         std::size_t count);
+  void add_small_block(stream_state& user, std::size_t offset, std::size_t class_index,
+                       std::size_t bytes);
+  /// Turns the small block at `offset` into an ordinary block; `bytes` becomes its size. Returns
+  /// false for a small block that is of another size, or in a cache.
+  [[nodiscard]] bool remove_small_block(std::size_t offset, std::size_t& bytes) noexcept;
+
+  // Distinguishes what a thread remembers of this allocator from what it remembers of others, and
+  // of times before a stream was forgotten.
+  std::atomic<std::uint64_t> serial_{next_serial()};
+  allocator_state all_;
+};
+
+}  // namespace hipvmm::mr::pool

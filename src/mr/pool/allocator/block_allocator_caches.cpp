@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// What a block allocator serves by way of threads' caches.
+#include <array>
+
+#include "mr/pool/allocator/block_allocator.hpp"
+#include "mr/pool/allocator/thread_caches.hpp"
+
+namespace hipvmm::mr::pool {
+namespace {
+
+/// What a thread used last, of each of some streams and pools.
+struct remembered {
+  std::uint64_t serial = 0;
+  ihipStream_t* stream = nullptr;
+  block_allocator::small_user user{};
+};
+constexpr unsigned remembered_bits = 3;
+thread_local constinit std::array<remembered, 1 << remembered_bits> last_used;
+
+remembered& place_for(std::uint64_t serial, const ihipStream_t* stream) noexcept {
+  const std::uint64_t key = reinterpret_cast<std::uintptr_t>(stream) + serial;
+  return last_used[key * 0x9E3779B97F4A7C15U >> (64 - remembered_bits)];
+}
+
+}  // namespace
+
+std::uint64_t block_allocator::next_serial() noexcept {
+  static std::atomic<std::uint64_t> last_made{0};
+  return ++last_made;
+}
+
+block_allocator::small_user block_allocator::small_user_of(stream_ref stream) {
+  const std::uint64_t serial = serial_.load(std::memory_order_acquire);
+  remembered& last = place_for(serial, stream.get());
+  if (last.serial != serial || last.stream != stream.get()) {
+    stream_state& state = all_.streams.state_of(stream, 0);
+    last = {serial, stream.get(), {&state, &state.cache_of(this_thread_number())}};
+  }
+  return last.user;
+}
+
+std::size_t block_allocator::cached_small_block(const small_user& user,
+                                                std::size_t class_index) noexcept {
+  const std::size_t cached = user.cache->pop(class_index);
+  if (cached != thread_cache::npos)
+    static_cast<void>(all_.small_blocks.to_caller(cached, class_index, user.state->id()));
+  return cached;
+}
+
+std::size_t block_allocator::cached_block(const small_user& user, std::size_t bytes) noexcept {
+  const std::size_t cached = user.cache->pop_block(bytes);
+  if (cached != thread_cache::npos)
+    static_cast<void>(all_.small_blocks.to_caller(cached, block_class, user.state->id()));
+  return cached;
+}
+
+std::optional<std::size_t> block_allocator::allocate_small_block(const small_user& user,
+                                                                 std::size_t class_index) {
+  stream_state& state = *user.state;
+  const std::size_t bytes = classes.bytes[class_index];
+  std::array<std::size_t, thread_cache::most> batch{};
+  const std::size_t wanted = thread_cache::capacity(class_index) / 2;
+  std::optional<block_carrier> carrier{std::in_place, all_};
+  const auto batch_size = [&] { return all_.last_resorts.load() != 0 ? 1 : wanted; };
+  std::size_t count = take_batch(state, bytes, batch.data(), batch_size());
+  if (count == 0) {
+    carrier.reset();
+    const auto one = allocate(state, bytes, unit);
+    if (!one) return one;
+    add_small_block(state, *one, class_index, bytes);
+    carrier.emplace(all_);
+    // What served it has mostly left more.
+    count = take_batch(state, bytes, batch.data(), batch_size());
+    if (count == 0) return one;
+    static_cast<void>(deallocate_small_block(user, class_index, *one));
+  }
+  // The lowest address for the caller; the others follow in the order of addresses.
+  for (std::size_t i = count; i-- > 0;) {
+    try {
+      all_.small_blocks.add(batch[i], class_index, state.id(), i != 0);
+    } catch (...) {
+      for (std::size_t rest = 0; rest <= i; ++rest)
+        static_cast<void>(deallocate(state, batch[rest], bytes));
+      throw;
+    }
+    if (i != 0 && !user.cache->push(class_index, batch[i]))
+      free_small_blocks(all_, state, class_index, &batch[i], 1);
+  }
+  if (all_.last_resorts.load() != 0) empty_caches(all_, state);
+  return batch[0];
+}
+
+void block_allocator::add_small_block(stream_state& user, std::size_t offset,
+                                      std::size_t class_index, std::size_t bytes) {
+  try {
+    all_.small_blocks.add(offset, class_index, user.id(), false);
+  } catch (...) {
+    static_cast<void>(deallocate(user, offset, bytes));
+    throw;
+  }
+}
+
+std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,
+                                        std::size_t count) {
+  const state_lock lock{all_.state_mutex};
+  // What is left of small holes is no loss: small blocks that are freed join again.
+  block* found = nullptr;
+  for (; count != 0; count /= 2) {
+    found = all_.index.best_fit(user, count * bytes, unit);
+    if (found == nullptr) found = all_.index.best_fit(all_.streams.idle(), count * bytes, unit);
+    if (found != nullptr) break;
+  }
+  if (found == nullptr) return 0;
+  all_.index.prepare_for(count + 2);
+  block* one = &all_.index.take(*found, found->offset, count * bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    block* const rest = i + 1 < count ? &all_.index.cut(*one, bytes) : nullptr;
+    all_.index.make_used(*one, one->end(), user, user.epoch());
+    offsets[i] = one->offset;
+    one = rest;
+  }
+  all_.count_served(pool_source::own_stream);
+  return count;
+}
+
+bool block_allocator::deallocate_small_block(const small_user& user, std::size_t class_index,
+                                             std::size_t offset) noexcept {
+  if (!all_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
+  while (!user.cache->push(class_index, offset)) {
+    const block_carrier carrier{all_};
+    std::array<std::size_t, thread_cache::most> oldest{};
+    const std::size_t count =
+        user.cache->take(class_index, oldest.data(), thread_cache::capacity(class_index) / 2);
+    free_small_blocks(all_, *user.state, class_index, oldest.data(), count);
+  }
+  // A request that was looking for memory before may have emptied this cache already.
+  if (all_.last_resorts.load() != 0) empty_caches(all_, *user.state);
+  return true;
+}
+
+std::optional<std::size_t> block_allocator::allocate_block(const small_user& user,
+                                                           std::size_t bytes) {
+  // The best fit is looked for among all that is free.
+  {
+    const block_carrier carrier{all_};
+    const thread_cache::block_at other = user.cache->take_block();
+    if (other.bytes != 0) free_cached_block(all_, *user.state, other);
+  }
+  const auto made = allocate(*user.state, bytes, unit);
+  if (!made) return made;
+  add_small_block(*user.state, *made, block_class, bytes);
+  user.cache->remember({*made, bytes});
+  return made;
+}
+
+bool block_allocator::deallocate_block(const small_user& user, std::size_t offset,
+                                       std::size_t bytes) noexcept {
+  const std::size_t before = all_.small_blocks.user_of(offset);
+  if (!all_.small_blocks.to_cache(offset, block_class, user.state->id())) return false;
+  thread_cache::block_at evicted;
+  if (!user.cache->push_block({offset, bytes}, evicted, &all_.carriers)) {
+    static_cast<void>(all_.small_blocks.to_caller(offset, block_class, before));
+    return false;
+  }
+  if (evicted.bytes != 0) {
+    free_cached_block(all_, *user.state, evicted);
+    --all_.carriers;
+  }
+  if (all_.last_resorts.load() != 0) empty_caches(all_, *user.state);
+  return true;
+}
+
+bool block_allocator::remove_small_block(std::size_t offset, std::size_t& bytes) noexcept {
+  block_map& known = all_.small_blocks;
+  if (!known.is_small_block(offset)) return true;
+  const std::size_t class_index = bytes > largest_small_block ? block_class : classes.of(bytes);
+  const std::size_t before = known.user_of(offset);
+  if (!known.to_cache(offset, class_index, before)) return false;
+  if (class_index != block_class) {
+    bytes = classes.bytes[class_index];
+  } else {
+    const state_lock lock{all_.state_mutex};
+    const block* const found = all_.index.find(offset);
+    if (found == nullptr || found->bytes != bytes) {
+      static_cast<void>(known.to_caller(offset, class_index, before));
+      return false;
+    }
+  }
+  known.remove(offset);
+  return true;
+}
+
+void block_allocator::empty_all_caches() {
+  for (stream_state* const each : all_.streams.all()) empty_caches(all_, *each);
+}
+
+}  // namespace hipvmm::mr::pool

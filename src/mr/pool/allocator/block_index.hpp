@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "mr/pool/allocator/address_space.hpp"
+#include "mr/pool/allocator/block.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// Index of a pool's addresses: which are free, used or unmapped, and which chunks back them.
+/// Independent of streams: an owner is just a tree of free blocks. Offsets count from the start of
+/// the pool's addresses. Not thread-safe.
+class block_index {
+ public:
+  /// Unit of all sizes and offsets.
+  static constexpr std::size_t unit = 256;
+
+  struct chunk {
+    std::size_t bytes;
+    std::uint64_t order;  ///< of creation
+  };
+  using chunk_map = std::map<std::size_t, chunk>;  ///< by offset
+  using blocks = std::vector<block*>;
+
+  /// `base`: the address of offset 0, for alignments. Blocks of `idle` merge with those of any
+  /// owner.
+  block_index(std::size_t address_bytes, std::uintptr_t base, block_owner& idle);
+
+  [[nodiscard]] std::size_t address_bytes() const noexcept { return address_bytes_; }
+  [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
+  /// Pre: no block is used.
+  void set_base(std::uintptr_t base) noexcept { base_ = base; }
+  /// The first offset from `offset` on whose address is a multiple of `alignment`.
+  [[nodiscard]] std::size_t aligned(std::size_t offset, std::size_t alignment) const noexcept {
+    return ((base_ + offset + alignment - 1) & ~(alignment - 1)) - base_;
+  }
+  /// Makes the next `count` cuts and the next make_used() unable to fail. Throws: std::bad_alloc.
+  void prepare_for(std::size_t count) { space_.prepare_for(count); }
+  [[nodiscard]] block& front() const noexcept { return space_.front(); }
+  [[nodiscard]] std::size_t block_count() const noexcept { return space_.blocks(); }
+  [[nodiscard]] std::size_t used_blocks() const noexcept { return space_.used_blocks(); }
+  [[nodiscard]] block* find(std::size_t offset) noexcept { return space_.find(offset); }
+
+  // Finding free blocks.
+  /// The smallest block of `from` that holds `bytes` bytes with that alignment; nullptr when there
+  /// is none.
+  [[nodiscard]] block* best_fit(block_owner& from, std::size_t bytes,
+                                std::size_t alignment) const noexcept;
+  /// As best_fit(), in `from` and in idle memory.
+  [[nodiscard]] block* best_fit_or_idle(block_owner& from, std::size_t bytes,
+                                        std::size_t alignment) const noexcept;
+
+  // Free to busy. Pre: prepared for two cuts.
+  /// Makes [at, at + bytes) of a free block busy; the rest stays free.
+  block& take(block& from, std::size_t at, std::size_t bytes) noexcept;
+  void take_whole(block& from) noexcept;
+  /// Makes the free blocks of [begin, end) busy, from `first` on, cut to that range, and adds them
+  /// to `claimed`. Throws: std::bad_alloc; then nothing changed.
+  void claim(block& first, std::size_t begin, std::size_t end, blocks& claimed);
+  // Busy to free, in the tree of its owner, merged with neighbours.
+  void make_free(block& loose) noexcept;
+  void unclaim(const blocks& claimed) noexcept;
+
+  // Busy to used and back.
+  /// Merges the busy blocks from `first` up to `end` into one used block of `owner`.
+  block& make_used(block& first, std::size_t end, block_owner& owner, std::uint64_t epoch) noexcept;
+  /// The used block of that size at `offset`, busy; nullptr, nothing done, when there is none.
+  [[nodiscard]] block* take_used(std::size_t offset, std::size_t bytes) noexcept;
+
+  // Scanning. The cost does not grow with used blocks, nor with isolated free blocks that are
+  // smaller than the requested size.
+  /// Calls visit(first, last) for each stretch of adjacent free blocks that is two or more blocks,
+  /// or one of at least `bytes` bytes, in no order.
+  template <typename Visit>
+  void for_each_stretch(std::size_t bytes, Visit visit) const;
+  /// By size, then by address.
+  [[nodiscard]] free_tree& unmapped() const noexcept { return unmapped_; }
+  [[nodiscard]] free_tree& leaving() const noexcept { return leaving_; }
+  [[nodiscard]] std::size_t unmapped_bytes() const noexcept { return unmapped_bytes_; }
+  /// Calls visit for each owner that has or had free blocks.
+  template <typename Visit>
+  void for_each_owner(Visit visit) const {
+    for (block_owner& each : owners_) visit(each);
+  }
+
+  // Busy to leaving, an old address of a chunk that `owner` uses until `epoch`, and back.
+  void make_leaving(block& old, block_owner& owner, std::uint64_t epoch) noexcept;
+  void take_leaving(block& old) noexcept;
+
+  // Unmapped to busy and back.
+  /// Makes [at, at + bytes), or up to its end, of an unmapped block busy. Pre: prepared.
+  block& take_unmapped(block& gap, std::size_t at, std::size_t bytes) noexcept;
+  /// Splits a busy block; both parts are busy.
+  block& cut(block& busy, std::size_t bytes) noexcept { return space_.cut(busy, bytes); }
+  /// Merges the busy blocks from `first` up to `end`.
+  void merge(block& first, std::size_t end) noexcept;
+  void make_unmapped(block& loose) noexcept;
+
+  // Chunks. A chunk is counted where it is mapped now; old addresses of it are busy blocks.
+  [[nodiscard]] const chunk_map& chunks() const noexcept { return chunks_; }
+  /// Bytes of the smallest chunk; the largest possible value where there is none.
+  [[nodiscard]] std::size_t smallest_chunk() const noexcept;
+  /// Adds the chunk in node `made` at `offset`, with a new creation number.
+  void add_chunk(chunk_map::node_type made, std::size_t offset) noexcept;
+  /// Removes the chunk and returns it, for put_chunk() or to be dropped.
+  [[nodiscard]] chunk_map::node_type take_chunk(std::size_t offset) noexcept;
+  void put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept;
+
+  /// Bytes of chunks, and their highest value. Any thread may read the first at any time.
+  [[nodiscard]] std::size_t physical_bytes() const noexcept {
+    return physical_bytes_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::size_t physical_high() const noexcept { return physical_high_; }
+  /// Bytes of used blocks, and their highest value.
+  [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
+  [[nodiscard]] std::size_t used_high() const noexcept { return used_high_; }
+  void reset_highs() noexcept;
+  /// Excludes `bytes` of the memory used since the high was `before` from the high.
+  void lower_used_high(std::size_t before, std::size_t bytes) noexcept;
+
+ private:
+  using owner_list =
+      boost::intrusive::list<block_owner, boost::intrusive::constant_time_size<false>>;
+
+  void enter_tree(block& one) noexcept;
+  void leave_tree(block& one) noexcept;
+  void enter_unmapped(block& one) noexcept;
+  void leave_unmapped(block& one) noexcept;
+  [[nodiscard]] static bool is_free(const block* one) noexcept {
+    return one != nullptr && one->state == block_state::free;
+  }
+
+  std::uintptr_t base_;
+  std::size_t address_bytes_;
+  block_owner& idle_;
+  address_space space_;
+  mutable free_tree unmapped_;
+  mutable free_tree leaving_;
+  std::size_t unmapped_bytes_ = 0;
+  mutable owner_list owners_;
+  // Free blocks that had a free neighbour when they became free: the later one of each two.
+  mutable block_list beside_others_;
+  chunk_map chunks_;
+  std::uint64_t next_chunk_ = 0;
+  std::atomic<std::size_t> physical_bytes_{0};
+  std::size_t physical_high_ = 0;
+  std::size_t used_bytes_ = 0;
+  std::size_t used_high_ = 0;
+};
+
+template <typename Visit>
+void block_index::for_each_stretch(std::size_t bytes, Visit visit) const {
+  const auto is_alone = [](const block& one) {
+    return !is_free(one.previous) && !is_free(one.next);
+  };
+  for (auto next = beside_others_.begin(); next != beside_others_.end();) {
+    block& one = *next++;
+    if (is_alone(one)) {
+      one.block_list_hook::unlink();
+      continue;
+    }
+    // Visit a stretch only from its first block that is in the list.
+    block* first = &one;
+    bool is_first = true;
+    while (is_first && is_free(first->previous)) {
+      first = first->previous;
+      is_first = !first->block_list_hook::is_linked();
+    }
+    if (!is_first) continue;
+    block* last = &one;
+    while (is_free(last->next)) last = last->next;
+    visit(*first, *last);
+  }
+  for (block_owner& owner : owners_) {
+    free_tree& tree = owner.free();
+    for (auto at = tree.lower_bound(fit_key{bytes, 0}); at != tree.end(); ++at)
+      if (is_alone(*at)) visit(*at, *at);
+  }
+}
+
+}  // namespace hipvmm::mr::pool

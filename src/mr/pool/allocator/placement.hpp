@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "mr/pool/allocator/block_index.hpp"
+
+// Search for places of a request, and for the steps that each place needs: functions of the index
+// and of numbers, which change nothing.
+namespace hipvmm::mr::pool {
+
+/// The bytes and the address alignment that a caller requests.
+struct request {
+  std::size_t bytes;
+  std::size_t alignment;
+  /// For a graph, whose stream is being captured: it waits only where there is no other memory.
+  bool is_for_graph = false;
+};
+
+/// Selects the blocks that a request may use.
+class block_filter {
+ public:
+  /// Whether the request may have this block's memory.
+  [[nodiscard]] virtual bool is_usable(const block& one) const = 0;
+  /// Whether the memory of a usable block may be mapped elsewhere for it.
+  [[nodiscard]] virtual bool may_move(const block& one) const = 0;
+  /// Whether the block is an old address that could be unmapped now.
+  [[nodiscard]] virtual bool may_unmap(const block& one) const = 0;
+
+ protected:
+  ~block_filter() = default;
+};
+
+/// Constraints on chunks, in bytes.
+struct chunk_rules {
+  std::size_t granularity;
+  std::size_t least_slab;   ///< minimum where chunks are apart; 0: no rule
+  std::size_t most_chunks;  ///< 0: any number
+  bool moves_chunks;
+  bool has_equal_chunks;
+  std::size_t limit;              ///< of all chunks
+  std::size_t planned;            ///< bytes of it that others are about to create
+  unsigned growths_in_a_row = 0;  ///< before this one
+};
+
+/// A chunk without used memory.
+struct idle_chunk {
+  std::size_t offset;
+  std::size_t bytes;
+  std::uint64_t order;    ///< of creation
+  std::size_t run_bytes;  ///< of the adjacent free blocks that contain it
+  block* first;           ///< the block that it begins in, or one before
+};
+
+/// A possible place for a request.
+struct place {
+  block* first = nullptr;     ///< block that it begins in; nullptr: there is no such place
+  std::size_t at = 0;         ///< offset that it begins at
+  block* unmapped = nullptr;  ///< addresses to be backed for it; nullptr where all of it is free
+  bool unmaps = false;        ///< old addresses among these must be unmapped first
+  std::size_t map_at = 0;     ///< offset where the backing begins in these
+  std::size_t map_bytes = 0;  ///< least that must be backed
+  std::size_t map_room = 0;   ///< most that can be backed
+};
+
+/// Result of a scan for a request.
+struct placement_scan {
+  place free_run;                   ///< smallest run of adjacent usable blocks that holds it
+  place least;                      ///< place for it that needs the least backing
+  place widest;                     ///< place for it where the most can be backed
+  std::vector<idle_chunk> sources;  ///< chunks that could be moved
+};
+/// Throws: std::bad_alloc.
+[[nodiscard]] placement_scan scan_placements(const block_index& index, const request& wanted,
+                                             const block_filter& filter, const chunk_rules& rules);
+/// Scans only for the places that need backing.
+void scan_gaps(const block_index& index, const request& wanted, const block_filter& filter,
+               const chunk_rules& rules, placement_scan& found);
+
+/// Plan to serve a request at a place that needs backing.
+struct growth_plan {
+  place target;
+  std::vector<idle_chunk> sources;  ///< to be moved there, in the order of their creation
+  std::size_t least = 0;            ///< bytes to be backed that the request needs
+  std::size_t wanted = 0;           ///< bytes to be backed
+};
+/// Plans a growth; nullopt where there is no place, or the limit forbids it. Throws:
+/// std::bad_alloc.
+[[nodiscard]] std::optional<growth_plan> plan_growth(const block_index& index,
+                                                     const request& wanted,
+                                                     const placement_scan& found,
+                                                     const chunk_rules& rules);
+/// Returns the size of the next new chunk where `missing` bytes are to be backed. `wanted`: all
+/// bytes that the plan backs; `moves`: whether it moves chunks.
+[[nodiscard]] std::size_t next_chunk_bytes(const block_index& index, std::size_t missing,
+                                           std::size_t wanted, bool moves,
+                                           const chunk_rules& rules);
+
+/// Calls visit(first block, end) for each run of blocks in [first, last] that `joins` accepts.
+template <typename Joins, typename Visit>
+void for_each_run(block& first, const block& last, Joins joins, Visit visit) {
+  block* run = nullptr;
+  for (block* at = &first;; at = at->next) {
+    const bool is_in = joins(*at);
+    if (is_in && run == nullptr) run = at;
+    if (!is_in && run != nullptr) visit(*std::exchange(run, nullptr), at->offset);
+    if (at == &last) break;
+  }
+  if (run != nullptr) visit(*run, last.end());
+}
+
+/// Adds to `found` the chunks that are wholly in [first.offset, end), which is free.
+void add_idle_chunks(const block_index& index, block& first, std::size_t end,
+                     std::vector<idle_chunk>& found);
+
+}  // namespace hipvmm::mr::pool

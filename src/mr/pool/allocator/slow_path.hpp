@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "mr/pool/allocator/allocator_state.hpp"
+#include "mr/pool/allocator/maintenance.hpp"
+#include "mr/pool/allocator/placement.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// Serves a request that its own stream's free memory cannot serve: it tries the sources of
+/// pool_source in turn until one succeeds.
+/// - During its turn its thread is the only one that makes HIP calls for the pool. It releases the
+///   turn while it waits.
+/// - Blocks that it uses without the state lock are busy; no other thread touches busy blocks.
+class slow_path final : block_filter {
+ public:
+  slow_path(allocator_state& all, stream_state& user, const request& wanted);
+  ~slow_path();
+  slow_path(const slow_path&) = delete;
+  slow_path& operator=(const slow_path&) = delete;
+
+  /// Serves the request and returns the offset of the memory; nullopt when no source has any.
+  [[nodiscard]] std::optional<std::size_t> serve();
+
+ private:
+  using state_lock = allocator_state::state_lock;
+  using blocks = block_index::blocks;
+  struct growth;
+
+  // The sources, one function each.
+  [[nodiscard]] std::optional<std::size_t> take_own(pool_source counted);
+  /// Takes the smallest block of other streams that the user's work is ordered after.
+  [[nodiscard]] std::optional<std::size_t> take_followed();
+  /// Takes the smallest free block of any stream, or else the smallest run of several.
+  [[nodiscard]] std::optional<std::size_t> take_run();
+  [[nodiscard]] std::optional<std::size_t> grow();
+
+  /// Begins the last resort, after all waits: from now on free memory is claimed before it is
+  /// waited for, and caches keep nothing, so that no other request takes the memory this one waits
+  /// for.
+  void begin_last_resort() noexcept;
+  /// Makes all free memory visible to a scan, except memory that others use without the lock.
+  void uncover_free_memory();
+
+  /// Whether it may wait although other memory may exist: true for a request without a stream,
+  /// because both calls of such a pair may wait.
+  [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !wanted_.is_for_graph; }
+  /// Waits for memory freed without a stream, where that serves the request. Returns false when
+  /// there is none.
+  bool wait_for_all_streams();
+  /// Waits until nothing uses the memory freed in `taken`. Returns false where a capture forbids
+  /// that: the stream is recorded, and the next scan finds less.
+  [[nodiscard]] bool wait_for(const blocks& taken);
+  /// Makes the user's work from now on wait for the work on the memory in `taken`. Returns false as
+  /// wait_for().
+  [[nodiscard]] bool make_user_wait(const blocks& taken);
+
+  /// Claims the blocks of a growth, ordered before the user's work; returns false where there is no
+  /// place.
+  [[nodiscard]] bool begin(growth& work);
+  void claim_all(growth& work);
+  /// Removes `bytes` from the planned bytes: they have been created, or will not be.
+  void end_plan(growth& work, std::size_t bytes) noexcept;
+  /// Whether the claimed sources may be moved: their memory is ordered before the user's work, or
+  /// no longer in use.
+  [[nodiscard]] bool may_move_sources(growth& work);
+  void move_by_alias(growth& work);
+  void move_by_remap(growth& work);
+  /// Backs the next bytes of the place with a new chunk.
+  void create(growth& work, std::size_t bytes);
+  /// Ends a failed growth:
+  /// - backed memory stays, as free memory of the user's stream;
+  /// - chunks that have left their address and have no new one are released to the device;
+  /// - the rest is free as before.
+  void undo(growth& work) noexcept;
+  /// Turns memory that HIP refused to unmap after a failure into an entry to be unmapped later. It
+  /// is counted until then, so that other requests go elsewhere. Returns whether there was any.
+  [[nodiscard]] bool leave_refused(block& left) noexcept;
+  std::size_t finish(growth& work) noexcept;
+
+  // Called with the state lock.
+  [[nodiscard]] bool is_usable(const block& one) const override;
+  [[nodiscard]] bool may_move(const block& one) const override;
+  [[nodiscard]] bool may_unmap(const block& one) const override;
+  /// Whether the user's work can be ordered after that stream's.
+  [[nodiscard]] bool may_be_ordered(const stream_state& owner) const;
+  /// Whether the user's work is ordered after the work on a free block.
+  [[nodiscard]] bool is_in_order(const block& one) const;
+  [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
+  [[nodiscard]] place one_free_block();
+  /// Merges the busy blocks from `first` up to `end` into one that the user owns.
+  std::size_t hand_to_user(block& first, std::size_t end, pool_source counted) noexcept;
+  [[nodiscard]] chunk_rules rules() const;
+  /// Frees a busy block that got backing: it becomes the user's, but not as memory freed by the
+  /// user.
+  void free_gain(block& gained) noexcept;
+
+  allocator_state& all_;
+  stream_state& user_;
+  request wanted_;
+  stream_timeline::state_list states_;  // the states that existed when it began
+  // Streams that were found in a capture, or that ended without a fence: their work cannot be
+  // tracked.
+  std::vector<const stream_state*> without_fence_;
+  bool waited_ = false;        // the last resort has begun
+  bool missed_a_run_ = false;  // others freed memory between two scans
+  bool may_unmap_ = true;      // false after HIP has refused
+  slow_path_turn turn_;
+  maintenance maintenance_;
+};
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/allocator/small_blocks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hipvmm::mr::pool {
+
+void block_map::add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
+  std::atomic<entry*>& stretch_at = stretches_[offset / stretch];
+  if (class_index != block_class && stretch_at.load(std::memory_order_acquire) == nullptr) {
+    sparse_array<entry> made{entries_per_stretch};
+    entry* none = nullptr;
+    if (stretch_at.compare_exchange_strong(none, made.get())) static_cast<void>(made.release());
+  }
+  place_for(offset, class_index)
+      ->store(word(offset, {class_index, user, cached}), std::memory_order_relaxed);
+}
+
+thread_cache::thread_cache() {
+  std::uint32_t total = 0;
+  for (std::size_t i = 0; i < size_class_count; ++i) {
+    first_[i] = total;
+    total += static_cast<std::uint32_t>(capacity(i));
+  }
+  slots_.resize(total);
+}
+
+std::size_t thread_cache::pop(std::size_t class_index) noexcept {
+  const std::lock_guard lock{lock_};
+  std::uint32_t& size = sizes_[class_index];
+  return size == 0 ? npos : slots_[first_[class_index] + --size];
+}
+
+bool thread_cache::push(std::size_t class_index, std::size_t offset) noexcept {
+  const std::lock_guard lock{lock_};
+  std::uint32_t& size = sizes_[class_index];
+  if (size == capacity(class_index)) return false;
+  slots_[first_[class_index] + size++] = offset;
+  return true;
+}
+
+std::size_t thread_cache::take(std::size_t class_index, std::size_t* offsets,
+                               std::size_t count) noexcept {
+  const std::lock_guard lock{lock_};
+  std::uint32_t& size = sizes_[class_index];
+  const std::size_t taken = std::min<std::size_t>(count, size);
+  std::size_t* const begin = slots_.data() + first_[class_index];
+  std::copy_n(begin, taken, offsets);
+  std::copy(begin + taken, begin + size, begin);
+  size -= static_cast<std::uint32_t>(taken);
+  return taken;
+}
+
+std::size_t thread_cache::take_next(std::size_t& class_index, std::size_t* offsets) noexcept {
+  const std::lock_guard lock{lock_};
+  while (class_index < size_class_count && sizes_[class_index] == 0) ++class_index;
+  if (class_index == size_class_count) return 0;
+  const std::size_t taken = std::exchange(sizes_[class_index], 0);
+  std::copy_n(slots_.data() + first_[class_index], taken, offsets);
+  return taken;
+}
+
+std::size_t thread_cache::pop_block(std::size_t bytes) noexcept {
+  const std::lock_guard lock{lock_};
+  if (here_.bytes != bytes) return npos;
+  const std::size_t offset = here_.offset;
+  blocks_[oldest_block_] = here_;
+  oldest_block_ = (oldest_block_ + 1) % blocks_.size();
+  here_ = {};
+  return offset;
+}
+
+void thread_cache::remember(block_at one) noexcept {
+  const std::lock_guard lock{lock_};
+  blocks_[oldest_block_] = one;
+  oldest_block_ = (oldest_block_ + 1) % blocks_.size();
+}
+
+bool thread_cache::push_block(block_at one, block_at& evicted,
+                              std::atomic<int>* carriers) noexcept {
+  const std::lock_guard lock{lock_};
+  for (block_at& each : blocks_) {
+    if (each.offset != one.offset || each.bytes != one.bytes) continue;
+    each = {};
+    evicted = here_;
+    if (evicted.bytes != 0 && carriers != nullptr) ++*carriers;
+    here_ = one;
+    return true;
+  }
+  return false;
+}
+
+thread_cache::block_at thread_cache::take_block() noexcept {
+  const std::lock_guard lock{lock_};
+  return std::exchange(here_, {});
+}
+
+}  // namespace hipvmm::mr::pool

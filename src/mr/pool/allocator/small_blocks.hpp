@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// Caches of small blocks, which serve small requests, half of all requests in most programs. There
+// is one cache for each stream and thread, so that an allocation and its deallocation touch nothing
+// that others touch. To the block index a small block is a used block, cached or not.
+namespace hipvmm::mr::pool {
+
+inline constexpr std::size_t small_block_unit = 256;
+/// Largest small block in bytes.
+inline constexpr std::size_t largest_small_block = 32768;
+/// Sizes of small blocks: every multiple of the unit up to 16 units, then eight for each doubling,
+/// so that a small block is at most an eighth larger than what it holds.
+inline constexpr std::size_t size_class_count = 40;
+
+struct size_classes {
+  std::array<std::uint8_t, largest_small_block / small_block_unit + 1>
+      by_units{};  // smallest that holds them
+  std::array<std::uint32_t, size_class_count> bytes{};
+
+  constexpr size_classes() {
+    std::size_t count = 0;
+    std::size_t units = 0;
+    std::size_t step = 1;
+    while (units < by_units.size() - 1) {
+      if (units >= 16 && (units & (units - 1)) == 0) step = units / 8;
+      for (std::size_t i = 1; i <= step; ++i)
+        by_units[units + i] = static_cast<std::uint8_t>(count);
+      units += step;
+      bytes[count++] = static_cast<std::uint32_t>(units * small_block_unit);
+    }
+  }
+  /// Pre: 0 < `wanted` <= largest_small_block.
+  [[nodiscard]] constexpr std::size_t of(std::size_t wanted) const noexcept {
+    return by_units[(wanted + small_block_unit - 1) / small_block_unit];
+  }
+};
+inline constexpr size_classes classes;
+static_assert(classes.bytes.back() == largest_small_block);
+
+/// Class of blocks in the map that are larger than small blocks.
+inline constexpr std::size_t block_class = 126;
+
+/// Zeroed memory of which only written pages cost anything.
+template <typename Element>
+class sparse_array {
+ public:
+  sparse_array() = default;
+  /// Throws: std::bad_alloc.
+  explicit sparse_array(std::size_t count) : count_{count} {
+    void* const made = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED) throw std::bad_alloc{};
+    // Otherwise the first write clears 2 MiB.
+    static_cast<void>(::madvise(made, bytes(), MADV_NOHUGEPAGE));
+    elements_ = static_cast<Element*>(made);
+  }
+  ~sparse_array() {
+    if (elements_ != nullptr) ::munmap(elements_, bytes());
+  }
+  sparse_array(const sparse_array&) = delete;
+  sparse_array& operator=(const sparse_array&) = delete;
+
+  [[nodiscard]] Element* get() const noexcept { return elements_; }
+  [[nodiscard]] Element& operator[](std::size_t i) const noexcept { return elements_[i]; }
+  /// Releases the memory to the caller, which frees it as a sparse_array of as many elements does.
+  [[nodiscard]] Element* release() noexcept { return std::exchange(elements_, nullptr); }
+  static void free(Element* elements, std::size_t count) noexcept {
+    if (elements != nullptr) ::munmap(elements, count * sizeof(Element));
+  }
+
+ private:
+  [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(Element); }
+  Element* elements_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+/// Map from offset to the state of small blocks, and of larger blocks that caches may have; uses no
+/// lock. An entry holds the class, whether a caller or a cache has the block, and the user: the id
+/// of the stream that allocated or freed it last. Detects wrong sizes and double frees.
+class block_map {
+ public:
+  /// No user: the stream is gone. More states than this cannot be distinguished.
+  static constexpr std::size_t nobody = (std::size_t{1} << 23) - 1;
+
+  /// Throws: std::bad_alloc.
+  explicit block_map(std::size_t address_bytes)
+      : count_{address_bytes / stretch + 1},
+        stretches_{count_},
+        blocks_{address_bytes / largest_small_block + 1} {}
+  ~block_map() {
+    for (std::size_t i = 0; i < count_; ++i)
+      sparse_array<entry>::free(stretches_[i].load(), entries_per_stretch);
+  }
+  block_map(const block_map&) = delete;
+  block_map& operator=(const block_map&) = delete;
+
+  /// Adds an entry for a new block. Throws: std::bad_alloc.
+  void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached);
+  /// Assigns the block to the caller, or to a cache. Returns false, with nothing changed, when the
+  /// other side did not have it.
+  [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index,
+                               std::size_t user) noexcept {
+    return change(offset, class_index, true, {class_index, user, false});
+  }
+  [[nodiscard]] bool to_cache(std::size_t offset, std::size_t class_index,
+                              std::size_t user) noexcept {
+    return change(offset, class_index, false, {class_index, user, true});
+  }
+  void remove(std::size_t offset) noexcept {
+    entry* const one = entry_at(offset);
+    if (one != nullptr) one->store(0, std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] bool is_small_block(std::size_t offset) const noexcept {
+    return entry_at(offset) != nullptr;
+  }
+  [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
+    return known_at(offset).is_cached;
+  }
+  /// The user in whose stream a caller took the block. Pre: it is a small block.
+  [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
+    return known_at(offset).user;
+  }
+  /// The user whose cache has the block; `nobody` when none has.
+  [[nodiscard]] std::size_t cached_by(std::size_t offset) const noexcept {
+    const known found = known_at(offset);
+    return found.is_cached ? found.user : nobody;
+  }
+  /// Removes `user`, whose id is no longer valid: when it has the small block, `nobody` becomes the
+  /// user.
+  void disown(std::size_t offset, std::size_t user) noexcept {
+    entry* const one = entry_at(offset);
+    if (one == nullptr) return;
+    // A thread that frees it at this moment writes last.
+    std::uint32_t now = one->load(std::memory_order_relaxed);
+    if (now >> user_shift == user)
+      one->compare_exchange_strong(
+          now, static_cast<std::uint32_t>(nobody << user_shift) | (now & ((1U << user_shift) - 1)));
+  }
+
+ private:
+  using entry = std::atomic<std::uint32_t>;
+  /// An entry: the user, whether it is cached, whether there is one, and the class of a small block
+  /// or the offset of a block in its unit of `largest_small_block` bytes, of which at most one can
+  /// begin there.
+  static constexpr unsigned user_shift = 9;
+  static constexpr std::uint32_t is_cached = 0x100;
+  static constexpr std::uint32_t is_there = 0x80;
+  static constexpr std::size_t stretch = std::size_t{1} << 28;
+  static constexpr std::size_t entries_per_stretch = stretch / small_block_unit;
+  static_assert(largest_small_block / small_block_unit <= is_there && size_class_count <= is_there);
+
+  struct known {
+    std::size_t class_index;
+    std::size_t user = nobody;
+    bool is_cached = false;
+  };
+  [[nodiscard]] static std::uint32_t low_bits(std::size_t offset,
+                                              std::size_t class_index) noexcept {
+    return is_there |
+           static_cast<std::uint32_t>(class_index == block_class
+                                          ? offset % largest_small_block / small_block_unit
+                                          : class_index);
+  }
+  [[nodiscard]] static std::uint32_t word(std::size_t offset, const known& of) noexcept {
+    return static_cast<std::uint32_t>(of.user << user_shift) | (of.is_cached ? is_cached : 0) |
+           low_bits(offset, of.class_index);
+  }
+  [[nodiscard]] entry* small_block_at(std::size_t offset) const noexcept {
+    entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
+    return entries == nullptr ? nullptr : entries + place_of(offset % stretch / small_block_unit);
+  }
+  /// Returns the place for an entry of that class; nullptr where there never was one.
+  [[nodiscard]] entry* place_for(std::size_t offset, std::size_t class_index) const noexcept {
+    return class_index == block_class ? &blocks_[offset / largest_small_block]
+                                      : small_block_at(offset);
+  }
+  /// The entry of the block that begins there; nullptr when none does.
+  [[nodiscard]] entry* entry_at(std::size_t offset) const noexcept {
+    if (offset % small_block_unit != 0) return nullptr;
+    entry& block = blocks_[offset / largest_small_block];
+    if ((block.load(std::memory_order_relaxed) & 0xFF) == low_bits(offset, block_class))
+      return &block;
+    entry* const small = small_block_at(offset);
+    return small != nullptr && small->load(std::memory_order_relaxed) != 0 ? small : nullptr;
+  }
+  /// The entry without its class.
+  [[nodiscard]] known known_at(std::size_t offset) const noexcept {
+    const entry* const one = entry_at(offset);
+    if (one == nullptr) return {0};
+    const std::uint32_t now = one->load(std::memory_order_relaxed);
+    return {0, now >> user_shift, (now & is_cached) != 0};
+  }
+  /// Index of a small block's entry within those of its stretch. Threads work on adjacent small
+  /// blocks, whose entries must not share a cache line, but should share a page, because the first
+  /// use of a page costs more than the rest of a request.
+  [[nodiscard]] static constexpr std::size_t place_of(std::size_t index) noexcept {
+    constexpr std::size_t entries_per_line = 64 / sizeof(entry);
+    constexpr std::size_t entries_per_page = 4096 / sizeof(entry);
+    const std::size_t in_page = index * (entries_per_line + 1) % entries_per_page;
+    return index / entries_per_page * entries_per_page + in_page;
+  }
+  // Two threads that free the same small block concurrently break a rule; no later state hides it.
+  bool change(std::size_t offset, std::size_t class_index, bool was_cached,
+              const known& to) noexcept {
+    if (offset % small_block_unit != 0) return false;
+    entry* const one = place_for(offset, class_index);
+    if (one == nullptr) return false;
+    const std::uint32_t expected = low_bits(offset, class_index) | (was_cached ? is_cached : 0);
+    if ((one->load(std::memory_order_relaxed) & ((1U << user_shift) - 1)) != expected) return false;
+    one->store(word(offset, to), std::memory_order_relaxed);
+    return true;
+  }
+
+  std::size_t count_;
+  // Most addresses have no small blocks: the entries of a stretch are made with its first small
+  // block.
+  sparse_array<std::atomic<entry*>> stretches_;
+  // Dense, because blocks of two threads are rarely adjacent.
+  sparse_array<entry> blocks_;
+};
+
+/// Cache of the small blocks that one stream freed in one thread, or in the threads that share a
+/// place. Also keeps one larger block: of those allocated there last, the one that was freed last.
+class thread_cache {
+ public:
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+
+  thread_cache();
+
+  /// Removes the newest small block and returns its offset; npos when there is none.
+  [[nodiscard]] std::size_t pop(std::size_t class_index) noexcept;
+  /// Adds a small block; returns false when there is no room.
+  [[nodiscard]] bool push(std::size_t class_index, std::size_t offset) noexcept;
+  /// Removes up to `count` small blocks, the oldest first, and returns how many.
+  std::size_t take(std::size_t class_index, std::size_t* offsets, std::size_t count) noexcept;
+  /// Removes all small blocks, at most `most`, of the first class at or after `class_index` that
+  /// has any. Sets `class_index` to that class and returns how many; 0 when there is none.
+  std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept;
+
+  /// A larger block.
+  struct block_at {
+    std::size_t offset = npos;
+    std::size_t bytes = 0;
+  };
+  /// Removes the cached larger block if it has exactly `bytes` bytes and returns its offset;
+  /// otherwise npos.
+  [[nodiscard]] std::size_t pop_block(std::size_t bytes) noexcept;
+  /// Records an allocated larger block: it may be freed here.
+  void remember(block_at one) noexcept;
+  /// Caches `one` if it was recorded, and returns whether it was. `evicted` is the block cached
+  /// before; to cache more of them would hide them from the best fit. When a block is evicted,
+  /// `carriers` is incremented.
+  [[nodiscard]] bool push_block(block_at one, block_at& evicted,
+                                std::atomic<int>* carriers = nullptr) noexcept;
+  /// Calls visit(offset) for each cached block.
+  template <typename Visit>
+  void for_each(Visit visit) noexcept {
+    const std::lock_guard lock{lock_};
+    for (std::size_t i = 0; i < size_class_count; ++i)
+      for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[first_[i] + at]);
+    if (here_.bytes != 0) visit(here_.offset);
+  }
+  /// Removes and returns the cached larger block; its offset is npos when there is none.
+  [[nodiscard]] block_at take_block() noexcept;
+  /// Maximum number of cached small blocks of a class: 64 KiB of them, but at least 4 and at most
+  /// 64.
+  static constexpr std::size_t capacity(std::size_t class_index) noexcept {
+    const std::size_t fit = 65536 / classes.bytes[class_index];
+    return fit < 4 ? 4 : fit > most ? most : fit;
+  }
+  static constexpr std::size_t most = 64;
+
+ private:
+  /// A lock held for a few instructions and almost never contended.
+  class spin_lock {
+   public:
+    void lock() noexcept {
+      while (taken_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+    }
+    void unlock() noexcept { taken_.clear(std::memory_order_release); }
+
+   private:
+    std::atomic_flag taken_{};
+  };
+
+  spin_lock lock_;
+  std::array<std::uint32_t, size_class_count> first_{};  // of a class, in `slots_`
+  std::array<std::uint32_t, size_class_count> sizes_{};
+  std::vector<std::size_t> slots_;
+  std::array<block_at, 4> blocks_;  // allocated
+  std::size_t oldest_block_ = 0;
+  block_at here_;
+};
+
+}  // namespace hipvmm::mr::pool

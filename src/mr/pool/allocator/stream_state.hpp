@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "mr/pool/allocator/block.hpp"
+#include "mr/pool/allocator/small_blocks.hpp"
+#include "mr/pool/backend/backend.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// The pool's state of one stream: the memory freed in it, and how far it has come.
+/// - Time in a stream is counted in epochs. Freed memory carries the current epoch, and each fence
+///   ends one. A fence that is done covers all memory with its epoch or an older one.
+/// - No HIP call is made, and no event exists, before another stream needs the memory.
+/// - Guarded by the state lock, except the fences, which the slow-path lock guards.
+class stream_state : public block_owner {
+ public:
+  enum class kind {
+    stream,
+    idle,        ///< memory that nothing uses: its epoch is 0, which has passed
+    all_streams  ///< memory freed without a stream: work of any stream may use it
+  };
+
+  /// `thread` distinguishes the per-thread default streams, which share one handle; 0 for others.
+  /// `id` distinguishes the streams that use this state one after the other.
+  stream_state(kind what, stream_ref stream, std::size_t index, std::size_t id,
+               std::uint64_t thread = 0)
+      : block_owner{what == kind::stream},
+        kind_{what},
+        stream_{stream},
+        index_{index},
+        id_{id},
+        thread_{thread} {}
+  ~stream_state() {
+    for_each_cache([](thread_cache& cache) { delete &cache; });
+  }
+
+  [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
+  [[nodiscard]] std::uint64_t thread() const noexcept { return thread_; }
+  [[nodiscard]] std::size_t index() const noexcept { return index_; }
+  [[nodiscard]] std::size_t id() const noexcept { return id_; }
+  [[nodiscard]] bool is_idle() const noexcept { return kind_ == kind::idle; }
+  [[nodiscard]] bool is_all_streams() const noexcept { return kind_ == kind::all_streams; }
+  [[nodiscard]] bool is_stream() const noexcept { return kind_ == kind::stream; }
+
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+  /// Ends the current epoch and returns it.
+  std::uint64_t advance_epoch() noexcept { return epoch_++; }
+  /// Records a free and returns its epoch.
+  std::uint64_t note_free() noexcept { return newest_ = is_idle() ? 0 : epoch_; }
+  /// The epoch of the newest free; 0 when there was none.
+  [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
+  /// Whether memory was freed that no fence covers yet.
+  [[nodiscard]] bool lacks_fence() const noexcept {
+    return newest_ > (fences_.empty() ? passed_ : fences_.back().epoch);
+  }
+
+  /// Whether all memory freed up to `epoch` is known to be no longer in use.
+  [[nodiscard]] bool has_passed(std::uint64_t epoch) const noexcept { return passed_ >= epoch; }
+  void note_passed(std::uint64_t epoch) noexcept { passed_ = std::max(passed_, epoch); }
+  /// Whether more epochs have passed since memory of the passed ones became idle.
+  [[nodiscard]] bool has_news() const noexcept { return passed_ != collected_; }
+  void note_collected() noexcept { collected_ = passed_; }
+
+  /// Whether this stream's work is ordered after all memory freed in `other` up to `epoch`.
+  [[nodiscard]] bool depends_on(const stream_state& other, std::uint64_t epoch) const noexcept {
+    return other.index_ < dependencies_.size() && dependencies_[other.index_] >= epoch;
+  }
+  void add_dependency(const stream_state& other, std::uint64_t epoch) {
+    if (dependencies_.size() <= other.index_) dependencies_.resize(other.index_ + 1);
+    dependencies_[other.index_] = std::max(dependencies_[other.index_], epoch);
+  }
+  struct recorded_fence {
+    std::shared_ptr<const fence> point;
+    std::uint64_t epoch;
+  };
+  /// Oldest first.
+  [[nodiscard]] std::deque<recorded_fence>& fences() noexcept { return fences_; }
+
+  /// The cache of this thread, shared with threads whose number maps to the same place.
+  /// Thread-safe.
+  /// Throws: std::bad_alloc.
+  [[nodiscard]] thread_cache& cache_of(std::uint64_t thread) {
+    std::atomic<thread_cache*>& place = caches_[thread % caches_.size()];
+    thread_cache* present = place.load(std::memory_order_acquire);
+    if (present != nullptr) return *present;
+    auto made = std::make_unique<thread_cache>();
+    if (!place.compare_exchange_strong(present, made.get())) return *present;
+    return *made.release();
+  }
+  /// Thread-safe.
+  template <typename Visit>
+  void for_each_cache(Visit visit) {
+    for (const auto& place : caches_) {
+      if (thread_cache* const cache = place.load(std::memory_order_acquire)) visit(*cache);
+    }
+  }
+
+  /// Whether memory was allocated for a graph into which the stream is or was captured. Only then
+  /// does a free query HIP for a capture. Thread-safe.
+  [[nodiscard]] bool may_be_captured() const noexcept {
+    return may_be_captured_.load(std::memory_order_relaxed);
+  }
+  void set_may_be_captured(bool may_be) noexcept {
+    may_be_captured_.store(may_be, std::memory_order_relaxed);
+  }
+
+  // A state is in use, then forgotten, then vacant, then in use by another stream.
+  enum class stage {
+    in_use,
+    forgotten,  ///< the stream may no longer exist: no fence can be made in it
+    vacant,     ///< nothing of the stream is left in it
+  };
+  [[nodiscard]] bool is_in_use() const noexcept { return stage_ == stage::in_use; }
+  [[nodiscard]] bool is_vacant() const noexcept { return stage_ == stage::vacant; }
+  [[nodiscard]] bool is_forgotten() const noexcept { return stage_ == stage::forgotten; }
+  void forget() noexcept { stage_ = stage::forgotten; }
+  void vacate() noexcept { stage_ = stage::vacant; }
+  /// Reinitialises the state for another stream. Epochs continue: dependencies on old epochs cover
+  /// nothing of the new stream.
+  void begin_anew(stream_ref stream, std::size_t id, std::uint64_t thread) noexcept {
+    stream_ = stream;
+    id_ = id;
+    thread_ = thread;
+    dependencies_.clear();
+    set_may_be_captured(false);
+    first_epoch_ = ++epoch_;
+    stage_ = stage::in_use;
+  }
+  /// Whether memory allocated in `epoch` was allocated in the current stream of this state.
+  [[nodiscard]] bool is_of_this_stream(std::uint64_t epoch) const noexcept {
+    return epoch >= first_epoch_;
+  }
+
+ private:
+  kind kind_;
+  stream_ref stream_;
+  std::size_t index_;
+  std::size_t id_;
+  std::uint64_t thread_;
+  std::atomic<bool> may_be_captured_{false};
+  std::uint64_t epoch_ = 1;
+  std::uint64_t first_epoch_ = 0;
+  std::uint64_t newest_ = 0;
+  std::uint64_t passed_ = 0;
+  std::uint64_t collected_ = 0;
+  std::vector<std::uint64_t> dependencies_;  // by index
+  std::deque<recorded_fence> fences_;
+  stage stage_ = stage::in_use;
+  std::array<std::atomic<thread_cache*>, 16> caches_{};
+};
+
+/// The stream state that owns a block. Pre: it has an owner, as all free and used blocks have.
+[[nodiscard]] inline stream_state& owner_of(const block& one) noexcept {
+  return static_cast<stream_state&>(*one.owner);
+}
+
+}  // namespace hipvmm::mr::pool

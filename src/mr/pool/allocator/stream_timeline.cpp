@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/allocator/stream_timeline.hpp"
+
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+
+namespace hipvmm::mr::pool {
+
+namespace {
+
+/// Whether an event was refused because it lies in a capture, or in one that was lost.
+bool means_capture(int code) noexcept {
+  return code == hipErrorCapturedEvent || code == hipErrorStreamCaptureUnsupported ||
+         code == hipErrorStreamCaptureInvalidated || code == hipErrorInvalidValue;
+}
+
+}  // namespace
+
+std::uint64_t this_thread_number() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t number = ++last;
+  return number;
+}
+
+stream_timeline::stream_timeline(fence_source& source, detail::ranked_mutex& state_mutex)
+    : source_{source},
+      state_mutex_{state_mutex},
+      idle_{states_.emplace_back(stream_state::kind::idle, stream_ref::legacy_default(), 0,
+                                 next_id())},
+      all_streams_{states_.emplace_back(stream_state::kind::all_streams,
+                                        stream_ref::legacy_default(), 1, next_id())} {}
+
+std::size_t stream_timeline::next_id() noexcept {
+  // Streams beyond the last number cannot be told apart, and are nobody.
+  if (last_id_ != block_map::nobody) ++last_id_;
+  return last_id_;
+}
+
+stream_state& stream_timeline::state_of(stream_ref stream, std::uint64_t thread) {
+  const state_lock lock{state_mutex_};
+  stream_state* vacant = nullptr;
+  for (stream_state& each : states_) {
+    if (each.is_vacant()) vacant = &each;
+    if (each.is_stream() && each.is_in_use() && each.stream() == stream && each.thread() == thread)
+      return each;
+  }
+  if (vacant != nullptr) {
+    vacant->begin_anew(stream, next_id(), thread);
+    return *vacant;
+  }
+  return states_.emplace_back(stream_state::kind::stream, stream, states_.size(), next_id(),
+                              thread);
+}
+
+stream_state* stream_timeline::find(stream_ref stream) {
+  const state_lock lock{state_mutex_};
+  for (stream_state& each : states_) {
+    if (each.is_stream() && each.is_in_use() && each.stream() == stream &&
+        (each.thread() == 0 || each.thread() == this_thread_number()))
+      return &each;
+  }
+  return nullptr;
+}
+
+stream_timeline::state_list stream_timeline::all() {
+  const state_lock lock{state_mutex_};
+  state_list found;
+  for (stream_state& each : states_) {
+    if (!each.is_vacant()) found.push_back(&each);
+  }
+  return found;
+}
+
+stream_state* stream_timeline::with_id(std::size_t id) noexcept {
+  if (id == block_map::nobody) return nullptr;
+  const auto found = std::find_if(states_.begin(), states_.end(), [id](const stream_state& each) {
+    return each.id() == id && !each.is_vacant();
+  });
+  return found == states_.end() ? nullptr : &*found;
+}
+
+std::optional<stream_state::recorded_fence> stream_timeline::fence_for(stream_state& whose,
+                                                                       std::uint64_t epoch) {
+  auto& fences = whose.fences();
+  const auto covers = std::find_if(fences.begin(), fences.end(),
+                                   [epoch](const auto& one) { return one.epoch >= epoch; });
+  if (covers != fences.end()) return *covers;
+  std::uint64_t ended = 0;
+  {
+    const state_lock lock{state_mutex_};
+    // The name of a stream that is gone may be another stream's by now.
+    if (whose.is_forgotten()) return std::nullopt;
+    ended = whose.advance_epoch();
+  }
+  std::shared_ptr<const fence> made =
+      whose.is_all_streams() ? source_.fence_for_all() : source_.fence_for(whose.stream());
+  if (made == nullptr) return std::nullopt;
+  fences.push_back({std::move(made), ended});
+  return fences.back();
+}
+
+void stream_timeline::record_missing_fences(const state_list& states,
+                                            std::vector<const stream_state*>& without) {
+  // More of them tell more exactly how far a stream has come; each costs an event.
+  constexpr std::size_t most_fences = 16;
+  for (stream_state* const each : states) {
+    std::uint64_t newest = 0;
+    {
+      const state_lock lock{state_mutex_};
+      if (!each->lacks_fence()) continue;
+      newest = each->epoch();
+    }
+    if (each->fences().size() < most_fences && !fence_for(*each, newest)) without.push_back(each);
+  }
+}
+
+void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence> made,
+                                std::uint64_t epoch) {
+  constexpr std::size_t most = 32;
+  poll(whose);
+  auto& fences = whose.fences();
+  fences.push_back({std::move(made), epoch});
+  if (fences.size() <= most) return;
+  // The last one covers all, and those before it only tell earlier.
+  const bool is_even = fences.size() % 2 == 0;
+  std::size_t kept = 0;
+  for (std::size_t i = is_even ? 1 : 0; i < fences.size(); i += 2)
+    fences[kept++] = std::move(fences[i]);
+  fences.resize(kept);
+}
+
+void stream_timeline::poll(stream_state& whose) {
+  auto& fences = whose.fences();
+  while (!fences.empty()) {
+    bool is_lost = false;
+    try {
+      if (!fences.front().point->is_done()) return;
+    } catch (const hip_error& error) {
+      if (!means_capture(error.code())) throw;
+      is_lost = true;
+    }
+    // Ends without the state lock, for its event may.
+    const stream_state::recorded_fence ended = std::move(fences.front());
+    fences.pop_front();
+    if (is_lost) continue;
+    const state_lock lock{state_mutex_};
+    whose.note_passed(ended.epoch);
+  }
+}
+
+bool stream_timeline::wait_for(const fence& point) {
+  try {
+    point.synchronize();
+    return true;
+  } catch (const hip_error& error) {
+    // A wait for a whole device is refused while any of its streams is captured.
+    if (error.code() != hipErrorStreamCaptureUnsupported) throw;
+    return false;
+  }
+}
+
+void stream_timeline::forget(stream_state& whose, std::shared_ptr<const fence> recorded) {
+  const state_lock lock{state_mutex_};
+  if (recorded != nullptr) whose.fences().push_back({std::move(recorded), whose.advance_epoch()});
+  whose.forget();
+}
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "core/ranked_mutex.hpp"
+#include "mr/pool/allocator/stream_state.hpp"
+#include "mr/pool/backend/backend.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// Returns a number that identifies the calling thread, never 0.
+[[nodiscard]] std::uint64_t this_thread_number() noexcept;
+
+/// The states of all streams that a pool serves, and the fences that show how far they have come.
+class stream_timeline {
+ public:
+  using state_lock = std::unique_lock<detail::ranked_mutex>;
+  using state_list = std::vector<stream_state*>;
+
+  /// `state_mutex` guards the states.
+  stream_timeline(fence_source& source, detail::ranked_mutex& state_mutex);
+
+  /// The owner of memory that nothing uses.
+  [[nodiscard]] stream_state& idle() noexcept { return idle_; }
+  /// The owner of memory that work of any stream may use, if that was submitted before the free.
+  [[nodiscard]] stream_state& all_streams() noexcept { return all_streams_; }
+
+  // Called without the state lock.
+  /// The state of `stream`, made at first use; `thread` as for stream_state.
+  /// Throws: std::bad_alloc, std::length_error.
+  [[nodiscard]] stream_state& state_of(stream_ref stream, std::uint64_t thread);
+  /// The state of `stream` for the calling thread; nullptr when there is none.
+  [[nodiscard]] stream_state* find(stream_ref stream);
+  /// All states that are in use or forgotten. Throws: std::bad_alloc.
+  [[nodiscard]] state_list all();
+
+  // Called with the slow-path lock and without the state lock.
+  /// Returns a fence that covers `epoch` of `whose`; nullopt while the stream is captured, or when
+  /// it ended without a fence.
+  [[nodiscard]] std::optional<stream_state::recorded_fence> fence_for(stream_state& whose,
+                                                                      std::uint64_t epoch);
+  /// Makes a fence for each state that lacks one. Streams that cannot have one are added to
+  /// `without`.
+  void record_missing_fences(const state_list& states, std::vector<const stream_state*>& without);
+  /// Records which epochs have passed. A fence that turns out to be in a capture is dropped, which
+  /// leaves its epoch without one.
+  void poll(stream_state& whose);
+  /// Adds a fence that covers everything up to `epoch`. Records what has passed. When there are
+  /// many fences, drops every other one, so that they stay few.
+  void add_fence(stream_state& whose, std::shared_ptr<const fence> made, std::uint64_t epoch);
+  /// Forgets the stream of `whose`: no more fences are made in it. `recorded`, if any, covers all
+  /// memory freed in it.
+  void forget(stream_state& whose, std::shared_ptr<const fence> recorded);
+  [[nodiscard]] fence_source& source() noexcept { return source_; }
+  /// Waits for the fence; false where a capture forbids that. Called without a lock.
+  [[nodiscard]] static bool wait_for(const fence& point);
+
+  // Called with the state lock.
+  [[nodiscard]] std::deque<stream_state>& states() noexcept { return states_; }
+  /// The state of the stream with that id; nullptr when it is gone.
+  [[nodiscard]] stream_state* with_id(std::size_t id) noexcept;
+
+ private:
+  [[nodiscard]] std::size_t next_id() noexcept;
+
+  fence_source& source_;
+  detail::ranked_mutex& state_mutex_;
+  std::deque<stream_state> states_;
+  std::size_t last_id_ = 0;
+  stream_state& idle_;
+  stream_state& all_streams_;
+};
+
+}  // namespace hipvmm::mr::pool

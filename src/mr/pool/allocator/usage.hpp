@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <hipvmm/runtime/stream.hpp>
+#include "mr/pool/allocator/allocator_state.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// Usage of a pool's memory, in bytes.
+struct usage {
+  std::size_t address_bytes = 0;   ///< reserved
+  std::size_t physical_bytes = 0;  ///< held from the device
+  std::size_t mapped_bytes = 0;    ///< that, and old addresses of moved chunks
+  std::size_t used_bytes = 0;      ///< allocated by callers
+  std::size_t largest_run = 0;     ///< longest run of free memory, including caches
+  std::size_t largest_moved = 0;   ///< that, if all idle chunks move to the addresses after it
+  /// Longest run to which new memory can be added: free memory before unmapped addresses, and the
+  /// chunks that can move there.
+  std::size_t largest_before_new = 0;
+  std::size_t blocks = 0;
+  std::size_t states = 0;
+  struct stream_share {
+    stream_ref stream;
+    std::size_t free_bytes;
+  };
+  std::vector<stream_share> streams;  ///< the first: idle memory
+};
+
+/// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
+/// next to others or may hold a chunk, and addresses without memory. Throws: std::bad_alloc.
+[[nodiscard]] usage usage_snapshot(allocator_state& all);
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pool/arena_resource.hpp>
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+#include "mr/pool/backend/upstream_backend.hpp"
+#include "mr/pool/pool_state.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+device_ref device_of_arena(const memory_resource& upstream) {
+  return upstream.device().value_or(device_ref::current());
+}
+
+std::size_t limit_of_arena(std::optional<std::size_t> arena_size, device_ref device) {
+  const std::size_t chosen = arena_size ? *arena_size : device.free_memory() / 2;
+  const std::size_t limit =
+      align_down(std::min(chosen, pool::most_upstream_addresses), pool::block_allocator::unit);
+  if (limit == 0)
+    throw std::invalid_argument{"arena_resource: an arena_size of " + std::to_string(chosen) +
+                                " bytes holds nothing; it comes in units of " +
+                                std::to_string(pool::block_allocator::unit)};
+  return limit;
+}
+
+std::string why_arena_is_short(const pool_statistics& now, std::size_t bytes, std::size_t maximum) {
+  std::string text = "the arena holds " + format_bytes(now.reserved_current) + " of at most " +
+                     format_bytes(maximum) + ", of which " + format_bytes(now.used_current) +
+                     " are handed out, and could serve " + format_bytes(now.largest_now) +
+                     " as they lie. ";
+  if (bytes > maximum)
+    return text + "The request is larger than the arena may become: raise arena_size";
+  if (now.used_current + bytes > maximum)
+    return text + "What is handed out leaves no room: give memory back, or raise arena_size";
+  return text +
+         "What is free lies in superblocks that others still use, and the limit or the upstream "
+         "allows no new one: give memory back, or raise arena_size";
+}
+
+template <typename Allocate>
+void* allocate_or_dump(pool_state& state, bool dumps, std::size_t bytes, Allocate allocate) {
+  try {
+    return allocate();
+  } catch (const std::bad_alloc&) {
+    if (dumps)
+      detail::report_exceptions([&] {
+        detail::warn("arena_resource",
+                     "a request of " + format_bytes(bytes) + " was refused: " + state.report());
+      });
+    throw;
+  }
+}
+
+}  // namespace
+
+arena_resource::arena_resource(memory_resource* upstream, std::optional<std::size_t> arena_size,
+                               bool dump_log_on_failure)
+    : resource_adaptor{"arena_resource", upstream}, dumps_{dump_log_on_failure} {
+  const device_ref owner = device_of_arena(*upstream);
+  const std::size_t limit = limit_of_arena(arena_size, owner);
+  // Superblocks that come and go leave holes between the others.
+  const std::size_t addresses = std::min(8 * limit, pool::most_upstream_addresses);
+  state_ = std::make_unique<pool_state>(
+      pool_messages{"arena_resource", why_arena_is_short}, owner,
+      std::make_unique<pool::upstream_backend>(*upstream, addresses, 0), limit, pool_options{});
+  state_->expect_all_devices();
+}
+
+arena_resource::~arena_resource() {
+  if (state_->is_of_parent())
+    static_cast<void>(state_.release());
+  else
+    state_->finish();
+}
+
+void* arena_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  return allocate_or_dump(*state_, dumps_, bytes,
+                          [&] { return state_->allocate(stream, bytes, alignment); });
+}
+
+void arena_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                   std::size_t) noexcept {
+  detail::report_exceptions([&] { state_->deallocate(stream, pointer, bytes); });
+}
+
+void* arena_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  return allocate_or_dump(*state_, dumps_, bytes, [&] {
+    return state_->allocate(state_->allocator.idle(), bytes, alignment);
+  });
+}
+
+void arena_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
+  detail::report_exceptions(
+      [&] { state_->deallocate(state_->allocator.all_streams(), pointer, bytes); });
+}
+
+std::size_t arena_resource::trim_to(std::size_t bytes_to_keep,
+                                    std::chrono::steady_clock::time_point deadline) {
+  return state_->allocator.trim(bytes_to_keep, deadline);
+}
+
+void arena_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
+  state_->note_stream_wait(waiter, other);
+}
+
+void arena_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
+
+pool_statistics arena_resource::statistics() const { return state_->statistics(); }
+
+std::string arena_resource::report() const { return state_->report(); }
+
+std::size_t arena_resource::arena_size() const noexcept { return state_->maximum; }
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+// Interfaces below a pool's bookkeeping: memory behind addresses, and order between streams. Tests
+// replace both.
+namespace hipvmm::mr::pool {
+
+/// A chunk, or an old address of one, that was detached from a backend and is still mapped.
+class detached {
+ public:
+  detached() = default;
+  virtual ~detached() = default;
+  detached(const detached&) = delete;
+  detached& operator=(const detached&) = delete;
+
+  /// Unmaps it, and releases the chunk to its source. May wait for work of any stream, so it is
+  /// called without a lock. Returns false when HIP refused: that is reported, and may be tried
+  /// again.
+  [[nodiscard]] virtual bool release() noexcept = 0;
+};
+
+/// Provides chunks of memory behind a pool's addresses. One thread at a time uses it, under the
+/// slow-path lock, except reclaim() and the result of detach().
+class memory_backend {
+ public:
+  virtual ~memory_backend() = default;
+
+  [[nodiscard]] virtual std::size_t address_bytes() const = 0;
+  /// Unit of all offsets and sizes below.
+  [[nodiscard]] virtual std::size_t granularity() const = 0;
+  /// Whether a chunk can move to another address. Otherwise each chunk stays apart from all others,
+  /// with unbacked addresses between them, and is released from the address where it was created.
+  [[nodiscard]] virtual bool moves_chunks() const { return true; }
+  /// Minimum bytes of a new chunk where chunks are apart; 0: the pool chooses.
+  [[nodiscard]] virtual std::size_t least_slab() const { return 0; }
+  /// Maximum number of chunks; 0: any number.
+  [[nodiscard]] virtual std::size_t most_chunks() const { return 0; }
+  /// Whether all chunks must have one size.
+  [[nodiscard]] virtual bool has_equal_chunks() const { return false; }
+  /// Whether one chunk can be mapped at two addresses at the same time.
+  [[nodiscard]] virtual bool has_aliases() const = 0;
+  /// Whether an unmap waits for work of other streams.
+  [[nodiscard]] virtual bool unmap_waits() const { return false; }
+  /// Whether releasing a chunk returns its memory to the device while the pool keeps its addresses.
+  [[nodiscard]] virtual bool returns_memory() const { return true; }
+
+  /// Backs [offset, offset + bytes) with one chunk: a set-aside chunk of that size, in the order of
+  /// creation, or else a new one. Does not wait for retired memory.
+  /// Throws: out_of_memory, hip_error; then nothing changed.
+  virtual void create(std::size_t offset, std::size_t bytes) = 0;
+  /// Waits until memory being released to the device may relieve `shortage`. `seen`: the value of
+  /// reclaimed_so_far() before the request. Returns false when no memory is being released.
+  /// Thread-safe.
+  [[nodiscard]] virtual bool reclaim(const out_of_memory& shortage, std::uint64_t seen) {
+    static_cast<void>(shortage);
+    static_cast<void>(seen);
+    return false;
+  }
+  [[nodiscard]] virtual std::uint64_t reclaimed_so_far() const { return 0; }
+
+  /// Unmaps the chunk at `offset` and sets it aside for create().
+  /// Pre: nothing in flight uses it, it has no other address, and moves_chunks().
+  /// Throws: hip_error; then nothing changed.
+  virtual void set_aside(std::size_t offset, std::size_t bytes) = 0;
+  /// Releases all set-aside chunks to the device.
+  virtual void release_set_aside() noexcept {}
+  /// Detaches the chunk at `offset`, to be released without a lock. Its addresses must not be
+  /// backed again until that release has succeeded. Pre: nothing in flight uses it.
+  /// Throws: std::bad_alloc; then nothing changed.
+  [[nodiscard]] virtual std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) = 0;
+
+  /// Backs [to, to + bytes) with the chunk at `from`, which keeps that address too until
+  /// detach_old_address(from). Pre: has_aliases(). Throws: hip_error; then nothing changed.
+  virtual void alias(std::size_t from, std::size_t to, std::size_t bytes) = 0;
+  /// Memory that create() or alias() left mapped on failure, because HIP refused to undo it.
+  struct left_mapped {
+    std::unique_ptr<detached> what;  ///< nullptr: nothing
+    std::size_t bytes = 0;           ///< of memory that only these mappings hold
+  };
+  /// Detaches such mappings in [offset, offset + bytes), to be released as the result of detach().
+  /// Throws: std::bad_alloc; then nothing changed.
+  [[nodiscard]] virtual left_mapped detach_refused(std::size_t offset, std::size_t bytes) {
+    static_cast<void>(offset);
+    static_cast<void>(bytes);
+    return {};
+  }
+
+  /// Detaches the old address that alias() left at `from`, as detach() does; the chunk stays at its
+  /// new address.
+  [[nodiscard]] virtual std::unique_ptr<detached> detach_old_address(std::size_t from) = 0;
+
+  /// Reserves new addresses, with a different start, and detaches the old ones with all their
+  /// chunks, to be released without a lock. Pre: not returns_memory(); nothing in flight uses them.
+  /// Throws: out_of_memory; then nothing changed.
+  [[nodiscard]] virtual std::unique_ptr<detached> re_reserve() { return nullptr; }
+  /// The address of offset 0; 0 where addresses do not follow from offsets.
+  [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
+};
+
+/// A point in one or more streams; is_done() queries whether it has passed.
+class fence {
+ public:
+  virtual ~fence() = default;
+  [[nodiscard]] virtual bool is_done() const = 0;
+  /// Blocks the caller until the point has passed.
+  virtual void synchronize() const = 0;
+  /// Whether streams can wait for it; otherwise only the host can.
+  [[nodiscard]] virtual bool orders_streams() const { return true; }
+  /// Makes work submitted to `waiter` from now on wait for the fence. Returns false, with nothing
+  /// done, while `waiter` is being captured into a graph. Pre: orders_streams().
+  [[nodiscard]] virtual bool make_stream_wait(stream_ref waiter) const = 0;
+};
+
+/// Makes fences. Thread-safe.
+class fence_source {
+ public:
+  virtual ~fence_source() = default;
+  /// Makes a fence that covers all work submitted to `stream` so far. Returns nullptr while the
+  /// stream is being captured into a graph, whose work no fence can cover.
+  [[nodiscard]] virtual std::shared_ptr<const fence> fence_for(stream_ref stream) = 0;
+  /// Makes a fence that covers all work submitted so far to any stream of the devices that may use
+  /// the memory. Only the host can wait for it.
+  [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_all() = 0;
+  /// Waits for all work that may use the memory, including work of destroyed streams.
+  virtual void synchronize() = 0;
+};
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include "mr/pool/backend/backend.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// A memory backend with addresses that callers can use.
+class addressed_backend : public memory_backend {
+ public:
+  [[nodiscard]] virtual std::string explain() const = 0;
+  /// Maximum bytes that could be allocated from the source now, as far as that is known.
+  [[nodiscard]] virtual std::size_t available_bytes() const = 0;
+
+  /// The address of `offset`. Pre: it is backed. Thread-safe.
+  [[nodiscard]] virtual std::uintptr_t address_of(std::size_t offset) const noexcept = 0;
+  /// The offset of `address`; at least address_bytes() when it is not one of the backend's
+  /// addresses. Thread-safe.
+  [[nodiscard]] virtual std::size_t offset_of(std::uintptr_t address) const noexcept = 0;
+};
+
+/// A pool's memory on a device: chunks in one range of addresses or, where virtual memory is
+/// missing, slabs.
+class device_backend : public addressed_backend {
+ public:
+  /// As region::grant.
+  virtual void grant(device_ref device, access_right right) = 0;
+  [[nodiscard]] virtual access_right access(device_ref device) const = 0;
+};
+
+}  // namespace hipvmm::mr::pool

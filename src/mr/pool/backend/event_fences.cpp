@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/backend/event_fences.hpp"
+
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+#include "region/retirement.hpp"
+#include "runtime/device.hpp"
+#include "runtime/device_wait.hpp"
+#include "runtime/event.hpp"
+#include "runtime/stream.hpp"
+
+namespace hipvmm::mr::pool {
+
+struct event_fences::spare_events {
+  explicit spare_events(device_ref of) : owner{of} {}
+
+  std::optional<event> take(device_ref device) {
+    const std::lock_guard lock{mutex};
+    const auto found = std::find_if(events.begin(), events.end(),
+                                    [device](const event& one) { return one.device() == device; });
+    if (found == events.end()) return std::nullopt;
+    std::swap(*found, events.back());
+    event taken = std::move(events.back());
+    events.pop_back();
+    return taken;
+  }
+  void give(event one) {
+    constexpr std::size_t most = 64;
+    const std::lock_guard lock{mutex};
+    if (events.size() < most) events.push_back(std::move(one));
+  }
+
+  const device_ref owner;
+  std::mutex mutex;
+  std::vector<event> events;
+};
+
+class event_fences::event_fence final : public fence {
+ public:
+  event_fence(event recorded, std::shared_ptr<spare_events> home)
+      : event_{std::move(recorded)}, home_{std::move(home)} {}
+  ~event_fence() override {
+    // An event that finds no room for want of memory is destroyed.
+    detail::report_exceptions([this] { home_->give(std::move(event_)); });
+  }
+  event_fence(const event_fence&) = delete;
+  event_fence& operator=(const event_fence&) = delete;
+
+  [[nodiscard]] bool is_done() const override {
+    const detail::relaxed_captures relaxed;
+    return event_.is_done();
+  }
+  void synchronize() const override {
+    const detail::relaxed_captures relaxed;
+    event_.synchronize();
+  }
+  [[nodiscard]] bool make_stream_wait(stream_ref waiter) const override {
+    const detail::relaxed_captures relaxed;
+    // A default stream is that of the pool's device, whichever the event is of.
+    const scoped_device scope{home_->owner};
+    if (detail::is_captured(waiter)) return false;
+    waiter.wait(event_);
+    return true;
+  }
+
+ private:
+  event event_;
+  std::shared_ptr<spare_events> home_;
+};
+
+namespace {
+
+struct passed_fence final : fence {
+  [[nodiscard]] bool is_done() const override { return true; }
+  void synchronize() const override {}
+  [[nodiscard]] bool make_stream_wait(stream_ref) const override { return true; }
+};
+
+/// Whether the stream is asked before an event is recorded in it. AMD's runtime crashes where an
+/// event is asked while its record completes (docs/guides/rocm.md), as that of an idle stream does
+/// at once. On NVIDIA's the question would cost a capture that another thread begins meanwhile.
+bool is_stream_asked_first() {
+  static const bool is_asked = !hip_compat::is_cuda_version(detail::runtime_version());
+  return is_asked;
+}
+
+}  // namespace
+
+/// Done when the devices have finished what they had when it was made: a thread of the library
+/// waits for them.
+class event_fences::device_fence final : public fence {
+ public:
+  explicit device_fence(detail::device_list devices) : devices_{std::move(devices)} {
+    auto token = std::make_shared<char>();
+    std::weak_ptr<char> left = token;
+    std::shared_ptr<void> given = std::move(token);
+    if (detail::retire_token(given, devices_)) waited_for_ = std::move(left);
+  }
+  [[nodiscard]] bool is_done() const override { return waited_for_ && waited_for_->expired(); }
+  void synchronize() const override {
+    const detail::relaxed_captures relaxed;
+    for (const device_ref each : devices_) detail::wait_for_device(each);
+  }
+  [[nodiscard]] bool orders_streams() const override { return false; }
+  [[nodiscard]] bool make_stream_wait(stream_ref) const override { return false; }
+
+ private:
+  detail::device_list devices_;
+  std::optional<std::weak_ptr<char>> waited_for_;  // none: no thread waits
+};
+
+event_fences::event_fences(device_ref owner)
+    : devices_{owner}, spare_{std::make_shared<spare_events>(owner)} {}
+
+void event_fences::add(device_ref device) {
+  const std::lock_guard lock{mutex_};
+  if (std::find(devices_.begin(), devices_.end(), device) == devices_.end())
+    devices_.push_back(device);
+}
+
+void event_fences::note_user(device_ref device) {
+  const std::lock_guard lock{mutex_};
+  for (const detail::device_list* const known : {&devices_, &strangers_})
+    if (std::find(known->begin(), known->end(), device) != known->end()) return;
+  strangers_.push_back(device);
+}
+
+detail::device_list event_fences::devices() {
+  const std::lock_guard lock{mutex_};
+  detail::device_list all = devices_;
+  all.insert(all.end(), strangers_.begin(), strangers_.end());
+  return all;
+}
+
+void event_fences::synchronize() {
+  const detail::relaxed_captures relaxed;
+  for (const device_ref each : devices()) detail::wait_for_device(each);
+}
+
+void event_fences::synchronize_strangers() {
+  detail::device_list strangers;
+  {
+    const std::lock_guard lock{mutex_};
+    strangers = strangers_;
+  }
+  const detail::relaxed_captures relaxed;
+  for (const device_ref each : strangers) detail::wait_for_device(each);
+}
+
+std::shared_ptr<const fence> event_fences::fence_for_all() {
+  return std::make_shared<device_fence>(devices());
+}
+
+namespace {
+
+/// What a call about a stream says by failing.
+enum class refusal { captured, gone };
+
+/// Throws again what says something else.
+refusal meaning_of(const hip_error& error) {
+  switch (error.code()) {
+    // A capture that another thread has begun in between.
+    case hipErrorStreamCaptureUnsupported:
+    case hipErrorStreamCaptureInvalidated:
+      return refusal::captured;
+    // The stream is gone and nobody said so before: the host provider and CUDA say InvalidHandle,
+    // ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
+    case hipErrorInvalidHandle:
+    case hipErrorContextIsDestroyed:
+    case hipErrorInvalidValue:
+      return refusal::gone;
+    default:
+      throw hip_error{error};
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
+  const detail::relaxed_captures relaxed;
+  detail::device_list tried = devices();
+  {
+    // A default stream is that of the device that is current.
+    const scoped_device scope{tried.front()};
+    try {
+      if (detail::is_captured(stream)) return nullptr;
+      if (is_stream_asked_first() && detail::is_done_without_notify(stream))
+        return std::make_shared<passed_fence>();
+    } catch (const hip_error& error) {
+      return meaning_of(error) == refusal::captured ? nullptr : fence_for_all();
+    }
+  }
+  const int count = device_count();
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    const device_ref other{ordinal};
+    if (std::find(tried.begin(), tried.end(), other) == tried.end()) tried.push_back(other);
+  }
+  // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
+  for (const device_ref device : tried) {
+    const scoped_device scope{device};
+    std::optional<event> one = spare_->take(device);
+    if (!one) one.emplace(device);
+    try {
+      detail::record_without_notify(*one, stream);
+    } catch (const hip_error& error) {
+      if (meaning_of(error) == refusal::captured) return nullptr;
+      continue;
+    }
+    note_user(device);
+    try {
+      // Another thread may have begun a capture, into which the record has gone then.
+      if (detail::is_captured(stream)) return nullptr;
+    } catch (const hip_error& error) {
+      // Or it has destroyed the stream: whether the record tells of its work is not known.
+      return meaning_of(error) == refusal::captured ? nullptr : fence_for_all();
+    }
+    return std::make_shared<event_fence>(std::move(*one), spare_);
+  }
+  return fence_for_all();
+}
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include "mr/pool/backend/backend.hpp"
+#include "region/device_work.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// Makes fences from HIP events. Events are reused; fences may outlive this.
+class event_fences final : public fence_source {
+ public:
+  explicit event_fences(device_ref owner);
+
+  /// Makes a fence as fence_source::fence_for. The stream may belong to any device, because copies
+  /// through the host need no access. For a stream that HIP does not know because it was destroyed,
+  /// this is fence_for_all().
+  [[nodiscard]] std::shared_ptr<const fence> fence_for(stream_ref stream) override;
+  [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override;
+  /// Waits for all work of all devices that may use the memory.
+  void synchronize() override;
+  /// Declares that streams of `device` may use the memory too.
+  void add(device_ref device);
+  /// Waits for the devices without access whose streams have freed memory.
+  void synchronize_strangers();
+
+ private:
+  struct spare_events;
+  class event_fence;
+  class device_fence;
+
+  [[nodiscard]] detail::device_list devices();
+  /// Records that memory was freed in a stream of `device`.
+  void note_user(device_ref device);
+
+  std::mutex mutex_;
+  detail::device_list devices_;    // with access, the owner first
+  detail::device_list strangers_;  // without
+  std::shared_ptr<spare_events> spare_;
+};
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/backend/region_backend.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+#include "core/descriptors.hpp"
+#include "core/hip_compat.hpp"
+#include "region/detached_chunk.hpp"
+#include "region/retirement.hpp"
+#include "runtime/device.hpp"
+
+namespace hipvmm::mr::pool {
+namespace {
+
+// Blocks are known by their addresses, which neither copies nor renewal by the region may change.
+region_options options_for(handle_type shareable, chunk_cache& cache) {
+  region_options options;
+  options.shareable = shareable;
+  options.cache = &cache;
+  options.when_empty = empty_policy::keeps_addresses;
+  return options;
+}
+
+/// As many chunks as take half of the descriptors that the process may have; 0 where chunks cost
+/// none.
+std::size_t chunks_for_descriptors(device_ref device) {
+  const int each = capability_of(device).descriptors_per_chunk();
+  if (each <= 0) return 0;
+  return std::max<std::size_t>(1, detail::descriptor_limit() / 2 / static_cast<std::size_t>(each));
+}
+
+class detached_mapping final : public detached {
+ public:
+  explicit detached_mapping(detail::detached_chunk one) : one_{std::move(one)} {}
+  [[nodiscard]] bool release() noexcept override {
+    bool released = false;
+    detail::report_exceptions([&] {
+      one_.release();
+      released = true;
+    });
+    return released;
+  }
+
+ private:
+  detail::detached_chunk one_;
+};
+
+class detached_refused final : public detached {
+ public:
+  explicit detached_refused(detail::refused_mappings taken) : taken_{std::move(taken)} {}
+  [[nodiscard]] bool release() noexcept override {
+    bool released = false;
+    detail::report_exceptions([&] {
+      taken_.release();
+      released = true;
+    });
+    return released;
+  }
+
+ private:
+  detail::refused_mappings taken_;
+};
+
+}  // namespace
+
+region_backend::held_memory::held_memory(device_ref device, std::size_t address_bytes,
+                                         handle_type shareable)
+    : set_aside{std::numeric_limits<std::size_t>::max()},
+      addresses{device, address_bytes, options_for(shareable, set_aside)} {}
+
+struct region_backend::detached_memory final : detached {
+  [[nodiscard]] bool release() noexcept override {
+    all.reset();
+    return true;
+  }
+  std::unique_ptr<held_memory> all;
+};
+
+region_backend::region_backend(device_ref device, std::size_t address_bytes, handle_type shareable)
+    : device_{device},
+      shareable_{shareable},
+      held_{std::make_unique<held_memory>(device, address_bytes, shareable)},
+      granularity_{held_->addresses.granularity()},
+      address_bytes_{held_->addresses.max_bytes()},
+      most_chunks_{chunks_for_descriptors(device)},
+      has_equal_chunks_{capability_of(device).needs(quirk::access_from_base)},
+      has_aliases_{held_->addresses.can_move_chunks()},
+      unmap_waits_{hip_compat::unmap_waits_for_streams(detail::runtime_version())},
+      returns_memory_{!capability_of(device).needs(quirk::re_reserve)} {}
+
+region_backend::~region_backend() { held_->addresses.retire(); }
+
+std::string region_backend::explain() const {
+  return std::string{
+             "chunks of virtual memory in one range of addresses; chunks that work in flight "
+             "uses "} +
+         (has_aliases_ ? "move without a wait" : "move when it has passed") +
+         (returns_memory_ ? ""
+                          : "; memory goes back to the device only when all of the pool is idle, "
+                            "for it comes back only with its addresses (quirk re_reserve)");
+}
+
+void region_backend::create(std::size_t offset, std::size_t bytes) {
+  // The caller waits for retired memory, without a lock.
+  const detail::without_reclaim now;
+  held_->addresses.commit(offset, bytes);
+}
+
+bool region_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
+  return detail::reclaim_retired(shortage, seen);
+}
+
+std::uint64_t region_backend::reclaimed_so_far() const { return detail::retired_so_far(); }
+
+void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
+  held_->addresses.decommit(offset, bytes);
+}
+
+std::unique_ptr<detached> region_backend::detach(std::size_t offset, std::size_t) {
+  return std::make_unique<detached_mapping>(detail::detach_chunk(held_->addresses, offset));
+}
+
+memory_backend::left_mapped region_backend::detach_refused(std::size_t offset, std::size_t bytes) {
+  detail::refused_mappings taken = detail::take_refused(held_->addresses, offset, bytes);
+  if (taken.empty()) return {};
+  const std::size_t held = taken.chunk_bytes();
+  return {std::make_unique<detached_refused>(std::move(taken)), held};
+}
+
+void region_backend::alias(std::size_t from, std::size_t to, std::size_t) {
+  held_->addresses.move_chunk(from, to);
+}
+
+std::unique_ptr<detached> region_backend::detach_old_address(std::size_t from) {
+  return std::make_unique<detached_mapping>(detail::detach_left_behind(held_->addresses, from));
+}
+
+std::unique_ptr<detached> region_backend::re_reserve() {
+  const detail::without_reclaim now;
+  auto fresh = std::make_unique<held_memory>(device_, address_bytes_, shareable_);
+  if (fresh->addresses.max_bytes() < address_bytes_)
+    throw out_of_memory{exhausted::addresses, device_.ordinal(), address_bytes_,
+                        fresh->addresses.max_bytes(), "the pool keeps its memory"};
+  for (const access_desc& each : held_->addresses.rights().entries())
+    fresh->addresses.grant(each.device, each.right);
+  auto old = std::make_unique<detached_memory>();
+  old->all = std::exchange(held_, std::move(fresh));
+  return old;
+}
+
+}  // namespace hipvmm::mr::pool

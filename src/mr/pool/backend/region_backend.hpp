@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "mr/pool/backend/device_backend.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// A pool's memory in a region, with its own cache of set-aside chunks.
+class region_backend final : public device_backend {
+ public:
+  region_backend(device_ref device, std::size_t address_bytes, handle_type shareable);
+  /// Releases everything when all work that the devices with access have now is done.
+  ~region_backend() override;
+
+  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
+  [[nodiscard]] std::size_t granularity() const override { return granularity_; }
+  [[nodiscard]] std::size_t most_chunks() const override { return most_chunks_; }
+  [[nodiscard]] bool has_equal_chunks() const override { return has_equal_chunks_; }
+  [[nodiscard]] bool has_aliases() const override { return has_aliases_; }
+  [[nodiscard]] bool unmap_waits() const override { return unmap_waits_; }
+  [[nodiscard]] bool returns_memory() const override { return returns_memory_; }
+  void create(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
+  [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
+  void set_aside(std::size_t offset, std::size_t bytes) override;
+  void release_set_aside() noexcept override { held_->set_aside.trim(); }
+  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] left_mapped detach_refused(std::size_t offset, std::size_t bytes) override;
+  void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
+  [[nodiscard]] std::unique_ptr<detached> re_reserve() override;
+
+  void grant(device_ref device, access_right right) override {
+    held_->addresses.grant(device, right);
+  }
+  [[nodiscard]] access_right access(device_ref device) const override {
+    return held_->addresses.access(device);
+  }
+  [[nodiscard]] std::string explain() const override;
+  [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
+  [[nodiscard]] std::uintptr_t base() const noexcept override {
+    return reinterpret_cast<std::uintptr_t>(held_->addresses.base());
+  }
+  [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
+    return base() + offset;
+  }
+  [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override {
+    return address - base();
+  }
+
+ private:
+  struct held_memory {
+    held_memory(device_ref device, std::size_t address_bytes, handle_type shareable);
+
+    chunk_cache set_aside;
+    region addresses;
+  };
+  struct detached_memory;
+
+  device_ref device_;
+  handle_type shareable_;
+  std::unique_ptr<held_memory> held_;
+  std::size_t granularity_;
+  std::size_t address_bytes_;
+  std::size_t most_chunks_;
+  // Needed by some regions with holes.
+  bool has_equal_chunks_;
+  bool has_aliases_;
+  bool unmap_waits_;
+  bool returns_memory_;
+};
+
+}  // namespace hipvmm::mr::pool

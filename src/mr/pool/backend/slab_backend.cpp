@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/backend/slab_backend.hpp"
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "region/device_work.hpp"
+#include "region/retirement.hpp"
+#include "runtime/device_wait.hpp"
+
+namespace hipvmm::mr::pool {
+namespace {
+
+struct detached_slab final : detached {
+  [[nodiscard]] bool release() noexcept override {
+    detail::give_back(std::move(memory));
+    return true;
+  }
+  device_allocation memory;
+};
+
+}  // namespace
+
+slab_backend::slab_backend(device_ref device, std::size_t address_bytes, handle_type shareable)
+    : device_{device}, address_bytes_{align_up(address_bytes, granularity())}, rights_{device} {
+  if (shareable != handle_type::none)
+    throw unsupported{
+        "pool_options::shareable: the memory of device " + std::to_string(device.ordinal()) +
+        " comes from hipMalloc and has no chunks to export, for " +
+        capability_of(device).why_fallback() + "; set it to handle_type::none and share copies"};
+}
+
+slab_backend::~slab_backend() {
+  try {
+    for (auto& entry : slabs_.all()) {
+      detail::device_list users = detail::devices_of(rights_.all());
+      detail::give_back(std::move(entry.second.memory), std::move(users));
+    }
+  } catch (const std::bad_alloc&) {
+    // The rest ends with its owner, which waits for its own device only.
+    for (const access_desc& each : rights_.all().entries())
+      detail::report_exceptions([&each] { detail::wait_for_device(each.device); });
+  }
+}
+
+device_allocation slab_backend::allocate(std::size_t bytes) {
+  // Captures elsewhere in the program go on: hipMalloc has no part in them.
+  const detail::relaxed_captures relaxed;
+  // The caller waits for retired memory, without a lock.
+  const detail::without_reclaim now;
+  const auto take = [this](std::size_t size) {
+    return detail::make_with_reclaim([&] { return device_allocation{device_, size}; });
+  };
+  if (is_aligned_) {
+    device_allocation memory = take(bytes);
+    if (reinterpret_cast<std::uintptr_t>(memory.get()) % granularity() == 0) return memory;
+    is_aligned_ = false;
+    detail::give_back(std::move(memory));
+  }
+  return take(bytes + granularity());
+}
+
+void slab_backend::create(std::size_t offset, std::size_t bytes) {
+  device_allocation memory = allocate(bytes);
+  const std::uintptr_t start =
+      align_up(reinterpret_cast<std::uintptr_t>(memory.get()), granularity());
+  slabs_.add(offset, memory, start, bytes);
+}
+
+bool slab_backend::reclaim(const out_of_memory& shortage, std::uint64_t seen) {
+  return detail::reclaim_retired(shortage, seen);
+}
+
+std::uint64_t slab_backend::reclaimed_so_far() const { return detail::retired_so_far(); }
+
+void slab_backend::set_aside(std::size_t, std::size_t) {
+  throw unsupported{"a slab of hipMalloc stays where it is"};
+}
+
+std::unique_ptr<detached> slab_backend::detach(std::size_t offset, std::size_t) {
+  auto one = std::make_unique<detached_slab>();
+  one->memory = std::move(slabs_.take(offset).mapped().memory);
+  return one;
+}
+
+void slab_backend::alias(std::size_t, std::size_t, std::size_t) {
+  throw unsupported{"a slab of hipMalloc has one address"};
+}
+
+std::unique_ptr<detached> slab_backend::detach_old_address(std::size_t) {
+  throw unsupported{"a slab of hipMalloc has one address"};
+}
+
+std::string slab_backend::explain() const {
+  return "slabs of hipMalloc, for " + capability_of(device_).why_fallback() +
+         ": free memory of different slabs serves no request together, and only whole slabs go "
+         "back to the device";
+}
+
+}  // namespace hipvmm::mr::pool

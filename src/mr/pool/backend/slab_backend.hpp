@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "mr/pool/backend/device_backend.hpp"
+#include "mr/pool/backend/slab_table.hpp"
+#include "region/malloc_rights.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// A pool's memory without virtual memory: each chunk is a slab, an allocation of hipMalloc. Slabs
+/// can be at any address, so a table translates offsets to addresses; both have the same remainder
+/// by the granularity.
+class slab_backend final : public device_backend {
+ public:
+  slab_backend(device_ref device, std::size_t address_bytes, handle_type shareable);
+  /// Releases everything when all work that the devices with access have now is done.
+  ~slab_backend() override;
+
+  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
+  [[nodiscard]] std::size_t granularity() const override { return 2 * MiB; }
+  [[nodiscard]] bool moves_chunks() const override { return false; }
+  [[nodiscard]] bool has_aliases() const override { return false; }
+  void create(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] bool reclaim(const out_of_memory& shortage, std::uint64_t seen) override;
+  [[nodiscard]] std::uint64_t reclaimed_so_far() const override;
+  void set_aside(std::size_t offset, std::size_t bytes) override;
+  /// Detaches a slab; a thread of the library releases it to the device, because hipFree waits.
+  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
+  void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
+
+  void grant(device_ref device, access_right right) override { rights_.grant(device, right); }
+  [[nodiscard]] access_right access(device_ref device) const override {
+    return rights_.all().get(device);
+  }
+  [[nodiscard]] std::string explain() const override;
+  [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
+  [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
+    return slabs_.address_of(offset);
+  }
+  [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override {
+    return slabs_.offset_of(address, address_bytes_);
+  }
+
+ private:
+  /// Allocates memory that contains `bytes` bytes starting at a multiple of the granularity.
+  [[nodiscard]] device_allocation allocate(std::size_t bytes);
+
+  device_ref device_;
+  std::size_t address_bytes_;
+  detail::malloc_rights rights_;
+  // True until hipMalloc was seen to align to less, which then costs a granule for each slab.
+  bool is_aligned_ = true;
+  slab_table<device_allocation> slabs_;
+};
+
+}  // namespace hipvmm::mr::pool

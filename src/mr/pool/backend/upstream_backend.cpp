@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/backend/upstream_backend.hpp"
+
+#include <new>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+
+namespace hipvmm::mr::pool {
+namespace {
+
+struct detached_upstream_slab final : detached {
+  [[nodiscard]] bool release() noexcept override {
+    memory.reset();
+    return true;
+  }
+  upstream_slab memory;
+};
+
+}  // namespace
+
+// Captures go on while the upstream is called, for slabs are no part of them.
+
+void upstream_deleter::operator()(void* memory) const noexcept {
+  std::optional<detail::relaxed_captures> relaxed;
+  detail::report_exceptions([&] { relaxed.emplace(); });
+  upstream->deallocate_sync(memory, bytes);
+}
+
+slab_supply*& slab_supply::current() noexcept {
+  thread_local constinit slab_supply* innermost = nullptr;
+  return innermost;
+}
+
+void slab_supply::bring(const slab_wanted& wanted, device_ref device) {
+  // One of another size, for others changed the pool meanwhile, is of no use.
+  slab_.reset();
+  const detail::relaxed_captures relaxed;
+  try {
+    void* const memory = wanted.upstream->allocate_sync(wanted.bytes);
+    slab_ = upstream_slab{memory, {wanted.upstream, wanted.bytes}};
+    return;
+  } catch (const out_of_memory& error) {
+    refused_.emplace(error);
+  } catch (const std::bad_alloc& error) {
+    refused_.emplace(exhausted::device_memory, device.ordinal(), wanted.bytes, device.free_memory(),
+                     std::string{"the upstream resource says "} + error.what());
+  }
+  refused_bytes_ = wanted.bytes;
+}
+
+upstream_slab* slab_supply::find(std::size_t bytes) {
+  slab_supply& here = *current();
+  if (here.slab_ != nullptr && here.slab_.get_deleter().bytes == bytes) return &here.slab_;
+  if (here.refused_ && bytes >= here.refused_bytes_) throw out_of_memory{*here.refused_};
+  return nullptr;
+}
+
+upstream_backend::upstream_backend(memory_resource& upstream, std::size_t address_bytes,
+                                   std::size_t least_slab)
+    : upstream_{upstream},
+      address_bytes_{align_up(address_bytes, memory_resource::default_alignment)},
+      least_slab_{least_slab} {}
+
+void upstream_backend::create(std::size_t offset, std::size_t bytes) {
+  upstream_slab* const brought = slab_supply::find(bytes);
+  if (brought == nullptr) throw slab_wanted{&upstream_, bytes};
+  slabs_.add(offset, *brought, reinterpret_cast<std::uintptr_t>(brought->get()), bytes);
+}
+
+void upstream_backend::set_aside(std::size_t, std::size_t) {
+  throw unsupported{"a slab of an upstream resource stays where it is"};
+}
+
+std::unique_ptr<detached> upstream_backend::detach(std::size_t offset, std::size_t) {
+  auto one = std::make_unique<detached_upstream_slab>();
+  one->memory = std::move(slabs_.take(offset).mapped().memory);
+  return one;
+}
+
+void upstream_backend::alias(std::size_t, std::size_t, std::size_t) {
+  throw unsupported{"a slab of an upstream resource has one address"};
+}
+
+std::unique_ptr<detached> upstream_backend::detach_old_address(std::size_t) {
+  throw unsupported{"a slab of an upstream resource has one address"};
+}
+
+std::string upstream_backend::explain() const {
+  return "slabs of an upstream resource: free memory of different slabs serves no request "
+         "together, and only whole slabs go back";
+}
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include "mr/pool/backend/device_backend.hpp"
+#include "mr/pool/backend/slab_table.hpp"
+
+namespace hipvmm::mr::pool {
+
+/// Deallocates memory of allocate_sync() to its upstream.
+struct upstream_deleter {
+  memory_resource* upstream = nullptr;
+  std::size_t bytes = 0;
+  void operator()(void* memory) const noexcept;
+};
+using upstream_slab = std::unique_ptr<void, upstream_deleter>;
+
+/// Thrown by upstream_backend::create() when it needs a slab that its thread has not allocated. The
+/// request ends, so that the upstream is called without a lock, and then restarts. Not an exception
+/// of the library, because only the user of slab_supply catches it.
+struct slab_wanted {
+  memory_resource* upstream;
+  std::size_t bytes;
+};
+
+/// The slab that the calling thread allocated from an upstream for its current request. An upstream
+/// may take long, and may call back into the same pool.
+class slab_supply {
+ public:
+  slab_supply() noexcept : around_{current()} { current() = this; }
+  ~slab_supply() { current() = around_; }
+  slab_supply(const slab_supply&) = delete;
+  slab_supply& operator=(const slab_supply&) = delete;
+
+  /// Allocates from the upstream. A refusal by std::bad_alloc is recorded; other exceptions
+  /// propagate.
+  void bring(const slab_wanted& wanted, device_ref device);
+  /// Clears the recorded refusal, so that the upstream is called again.
+  void forget_refusal() noexcept { refused_.reset(); }
+
+  /// Returns the slab of `bytes` bytes that this thread allocated, to be taken; nullptr when it
+  /// must be allocated first. Throws: out_of_memory when the upstream refused that size.
+  [[nodiscard]] static upstream_slab* find(std::size_t bytes);
+
+ private:
+  [[nodiscard]] static slab_supply*& current() noexcept;
+
+  slab_supply* around_;  // of the outer request whose upstream call made this one
+  upstream_slab slab_;
+  std::optional<out_of_memory> refused_;
+  std::size_t refused_bytes_ = 0;
+};
+
+/// Maximum address bytes of a pool in memory of another resource: its tables by offset take a few
+/// bytes of addresses for each 32 MiB.
+inline constexpr std::size_t most_upstream_addresses = std::size_t{1} << 42;
+
+/// A pool's memory from another resource: each chunk is a slab, an allocation of the upstream. The
+/// upstream is never called while the pool's locks are held.
+class upstream_backend final : public addressed_backend {
+ public:
+  /// Uses slabs of at least `least_slab` bytes; 0: the pool chooses the size.
+  upstream_backend(memory_resource& upstream, std::size_t address_bytes, std::size_t least_slab);
+
+  [[nodiscard]] std::size_t address_bytes() const override { return address_bytes_; }
+  /// The only guarantee about the upstream's addresses.
+  [[nodiscard]] std::size_t granularity() const override {
+    return memory_resource::default_alignment;
+  }
+  [[nodiscard]] bool moves_chunks() const override { return false; }
+  [[nodiscard]] std::size_t least_slab() const override { return least_slab_; }
+  [[nodiscard]] bool has_aliases() const override { return false; }
+  /// Throws: slab_wanted.
+  void create(std::size_t offset, std::size_t bytes) override;
+  void set_aside(std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;
+  void alias(std::size_t from, std::size_t to, std::size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
+
+  [[nodiscard]] std::string explain() const override;
+  /// The free memory of an upstream cannot be queried.
+  [[nodiscard]] std::size_t available_bytes() const override { return address_bytes_; }
+  [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
+    return slabs_.address_of(offset);
+  }
+  [[nodiscard]] std::size_t offset_of(std::uintptr_t address) const noexcept override {
+    return slabs_.offset_of(address, address_bytes_);
+  }
+
+ private:
+  memory_resource& upstream_;
+  std::size_t address_bytes_;
+  std::size_t least_slab_;
+  slab_table<upstream_slab> slabs_;
+};
+
+}  // namespace hipvmm::mr::pool

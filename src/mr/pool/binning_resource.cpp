@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pool/binning_resource.hpp>
+
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+#include "mr/address_table.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+void require_same_device(const memory_resource& upstream, const memory_resource& bin) {
+  const std::optional<device_ref> ours = upstream.device();
+  const std::optional<device_ref> theirs = bin.device();
+  if (ours && theirs && *ours != *theirs)
+    throw std::invalid_argument{"binning_resource::add_bin: the bin's memory is of device " +
+                                std::to_string(theirs->ordinal()) + ", the upstream's of device " +
+                                std::to_string(ours->ordinal()) + "; use one device for both"};
+}
+
+}  // namespace
+
+/// Which resource gave each block that is handed out.
+struct binning_resource::owner_table : detail::address_table<memory_resource*> {};
+
+binning_resource::binning_resource(memory_resource* upstream)
+    : resource_adaptor{"binning_resource", upstream}, owners_{new owner_table} {}
+
+binning_resource::binning_resource(memory_resource* upstream, std::int8_t min_size_exponent,
+                                   std::int8_t max_size_exponent)
+    : binning_resource{upstream} {
+  constexpr int largest = 40;
+  if (min_size_exponent < 0 || min_size_exponent > max_size_exponent || max_size_exponent > largest)
+    throw std::invalid_argument{
+        "binning_resource: bins of 2^" + std::to_string(min_size_exponent) + " to 2^" +
+        std::to_string(max_size_exponent) +
+        " bytes; the exponents must be 0 <= min <= max <= " + std::to_string(largest)};
+  for (int exponent = min_size_exponent; exponent <= max_size_exponent; ++exponent)
+    add_bin(std::size_t{1} << exponent);
+}
+
+binning_resource::~binning_resource() = default;
+
+void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin_resource) {
+  if (allocation_size == 0 || allocation_size > TiB)
+    throw std::invalid_argument{"binning_resource::add_bin: a bin for requests of up to " +
+                                std::to_string(allocation_size) +
+                                " bytes; it must be some, and at most 1 TiB"};
+  if (bin_resource != nullptr) require_same_device(*get_upstream_resource(), *bin_resource);
+  const std::size_t bytes = align_up(allocation_size, default_alignment);
+  {
+    const std::shared_lock lock{mutex_};
+    if (bins_.count(bytes) != 0) return;
+  }
+  // Made and, where another thread was first, ended without the lock, for both call the upstream.
+  std::unique_ptr<fixed_size_resource> made;
+  if (bin_resource == nullptr) {
+    made = std::make_unique<fixed_size_resource>(get_upstream_resource(), bytes);
+    bin_resource = made.get();
+  }
+  const std::unique_lock lock{mutex_};
+  if (bins_.count(bytes) != 0) return;
+  owned_.reserve(owned_.size() + 1);
+  bins_.emplace(bytes, bin_resource);
+  if (made) owned_.push_back(std::move(made));
+}
+
+// Bins stay, so that the result does too.
+memory_resource& binning_resource::resource_for(std::size_t bytes, std::size_t alignment) const {
+  const std::shared_lock lock{mutex_};
+  const auto bin = alignment <= default_alignment ? bins_.lower_bound(bytes) : bins_.end();
+  return bin != bins_.end() ? *bin->second : *get_upstream_resource();
+}
+
+template <typename Allocate, typename GiveBack>
+void* binning_resource::hand_out(std::size_t bytes, std::size_t alignment, Allocate allocate,
+                                 GiveBack give_back) {
+  memory_resource& owner = resource_for(bytes, alignment);
+  auto noted = owners_->prepare(&owner);
+  void* const pointer = allocate(owner);
+  bool was_out = false;
+  try {
+    was_out = !owners_->put(std::move(noted), pointer).empty();
+  } catch (...) {
+    give_back(owner, pointer);
+    throw;
+  }
+  if (was_out)
+    detail::report_exceptions([&] {
+      throw std::logic_error{"binning_resource: memory at " + detail::address_text(pointer) +
+                             " is given again that is handed out: it went back to its bin or the "
+                             "upstream; give back to the binning_resource what that gave"};
+    });
+  return pointer;
+}
+
+memory_resource* binning_resource::take_back(const void* pointer, std::size_t bytes) noexcept {
+  const auto owner = owners_->take(pointer);
+  if (!owner.empty()) return owner.mapped();
+  detail::report_exceptions([&] {
+    throw std::logic_error{"binning_resource: " + std::to_string(bytes) + " bytes at " +
+                           detail::address_text(pointer) +
+                           " came back that are not handed out: they came back before, or are from "
+                           "elsewhere; give memory back once, where it came from"};
+  });
+  return nullptr;
+}
+
+void* binning_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  return hand_out(
+      bytes, alignment,
+      [&](memory_resource& owner) { return owner.allocate(stream, bytes, alignment); },
+      [&](memory_resource& owner, void* pointer) {
+        owner.deallocate(stream, pointer, bytes, alignment);
+      });
+}
+
+void binning_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                     std::size_t alignment) noexcept {
+  if (memory_resource* const owner = take_back(pointer, bytes))
+    owner->deallocate(stream, pointer, bytes, alignment);
+}
+
+void* binning_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  return hand_out(
+      bytes, alignment,
+      [&](memory_resource& owner) { return owner.allocate_sync(bytes, alignment); },
+      [&](memory_resource& owner, void* pointer) {
+        owner.deallocate_sync(pointer, bytes, alignment);
+      });
+}
+
+void binning_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                          std::size_t alignment) noexcept {
+  if (memory_resource* const owner = take_back(pointer, bytes))
+    owner->deallocate_sync(pointer, bytes, alignment);
+}
+
+}  // namespace hipvmm::mr

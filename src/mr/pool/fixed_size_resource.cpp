@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pool/fixed_size_resource.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "mr/pool/allocator/small_blocks.hpp"
+#include "mr/pool/backend/upstream_backend.hpp"
+#include "mr/pool/pool_state.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+std::size_t size_of_blocks(std::size_t block_size, std::size_t count) {
+  if (block_size == 0 || count == 0 || block_size > pool::most_upstream_addresses / count)
+    throw std::invalid_argument{"fixed_size_resource: " + std::to_string(count) + " blocks of " +
+                                std::to_string(block_size) +
+                                " bytes; there must be some, and not more than " +
+                                format_bytes(pool::most_upstream_addresses)};
+  return align_up(block_size, pool::block_allocator::unit);
+}
+
+std::string why_blocks_are_short(const pool_statistics& now, std::size_t, std::size_t) {
+  return "the blocks of this size hold " + format_bytes(now.reserved_current) + ", of which " +
+         format_bytes(now.used_current) +
+         " are handed out: give blocks back, or let the upstream have more";
+}
+
+}  // namespace
+
+fixed_size_resource::fixed_size_resource(memory_resource* upstream, std::size_t block_size,
+                                         std::size_t blocks_to_preallocate)
+    : resource_adaptor{"fixed_size_resource", upstream},
+      block_size_{size_of_blocks(block_size, blocks_to_preallocate)},
+      // Small ones are pieces, which each thread has a cache of.
+      held_bytes_{block_size_ <= pool::largest_small_block
+                      ? pool::classes.bytes[pool::classes.of(block_size_)]
+                      : block_size_} {
+  const std::size_t slab = held_bytes_ * blocks_to_preallocate;
+  state_ = std::make_unique<pool_state>(
+      pool_messages{"fixed_size_resource", why_blocks_are_short},
+      upstream->device().value_or(device_ref::current()),
+      std::make_unique<pool::upstream_backend>(*upstream, pool::most_upstream_addresses, slab),
+      pool::most_upstream_addresses, pool_options{});
+  state_->expect_all_devices();
+  pool::stream_state& idle = state_->allocator.idle();
+  state_->deallocate(idle, state_->allocate(idle, slab, default_alignment), slab);
+}
+
+fixed_size_resource::~fixed_size_resource() {
+  if (state_->is_of_parent())
+    static_cast<void>(state_.release());
+  else
+    state_->finish();
+}
+
+void fixed_size_resource::require_fit(std::size_t bytes) const {
+  if (bytes <= block_size_) return;
+  throw out_of_memory{exhausted::device_memory, state_->device.ordinal(), bytes,
+                      state_->device.free_memory(),
+                      "fixed_size_resource: its blocks have " + std::to_string(block_size_) +
+                          " bytes; take larger requests to another resource, as "
+                          "binning_resource does"};
+}
+
+void* fixed_size_resource::do_allocate(stream_ref stream, std::size_t bytes,
+                                       std::size_t alignment) {
+  require_fit(bytes);
+  return state_->allocate(stream, held_bytes_, alignment);
+}
+
+void fixed_size_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                        std::size_t) noexcept {
+  if (bytes > block_size_) return state_->refuse(pointer, bytes, "its blocks are smaller");
+  detail::report_exceptions([&] { state_->deallocate(stream, pointer, held_bytes_); });
+}
+
+void* fixed_size_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  require_fit(bytes);
+  return state_->allocate(state_->allocator.idle(), held_bytes_, alignment);
+}
+
+void fixed_size_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                             std::size_t) noexcept {
+  if (bytes > block_size_) return state_->refuse(pointer, bytes, "its blocks are smaller");
+  detail::report_exceptions(
+      [&] { state_->deallocate(state_->allocator.all_streams(), pointer, held_bytes_); });
+}
+
+fixed_size_resource::block_counts fixed_size_resource::statistics() const {
+  const pool::usage seen = state_->allocator.usage_snapshot();
+  return {seen.physical_bytes / held_bytes_, seen.used_bytes / held_bytes_};
+}
+
+std::size_t fixed_size_resource::trim_to(std::size_t blocks_to_keep,
+                                         std::chrono::steady_clock::time_point deadline) {
+  const std::size_t most = pool::most_upstream_addresses / held_bytes_;
+  return state_->allocator.trim(std::min(blocks_to_keep, most) * held_bytes_, deadline);
+}
+
+void fixed_size_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
+  state_->note_stream_wait(waiter, other);
+}
+
+void fixed_size_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
+
+}  // namespace hipvmm::mr

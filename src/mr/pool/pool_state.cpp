@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/pool_state.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+#include "core/logger.hpp"
+#include "mr/pool/backend/upstream_backend.hpp"
+#include "mr/pool/pool_report.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+/// Pre: less than any device's memory.
+constexpr std::size_t in_units(std::size_t bytes) noexcept {
+  return (bytes + pool::block_allocator::unit - 1) & ~(pool::block_allocator::unit - 1);
+}
+
+}  // namespace
+
+pool_state::pool_state(const pool_messages& names, device_ref owner,
+                       std::unique_ptr<pool::addressed_backend> from, std::size_t maximum_bytes,
+                       const pool_options& options)
+    : texts{names},
+      device{owner},
+      memory{std::move(from)},
+      maximum{maximum_bytes},
+      fences{owner},
+      address_bytes{memory->address_bytes()},
+      on_slabs{!memory->moves_chunks()},
+      allocator{*memory, fences, memory->base()},
+      threshold{options.release_threshold},
+      reuse{options.reuse} {
+  allocator.set_limit(maximum);
+  allocator.set_reuse(reuse);
+  detail::log<log_level::info>([&] {
+    return allocator.name() + " has at most " + format_bytes(maximum) + " of device " +
+           std::to_string(device.ordinal()) + ": " + memory->explain();
+  });
+}
+
+template <typename Allocate>
+void* pool_state::serve(std::size_t bytes, Allocate allocate) {
+  pool::slab_supply supply;
+  for (;;) {
+    std::optional<out_of_memory> cause;
+    try {
+      if (const std::optional<std::size_t> at = allocate()) {
+        if (allocator.has_addresses_to_unmap()) unmap_in_background();
+        return address_of(*at);
+      }
+    } catch (const pool::slab_wanted& wanted) {
+      supply.bring(wanted, device);
+      continue;
+    } catch (const out_of_memory& error) {
+      cause.emplace(error);
+    }
+    // Idle slabs of other sizes are of no use to it.
+    if (on_slabs && bytes <= maximum && allocator.trim(0, {}) != 0) {
+      supply.forget_refusal();
+      continue;
+    }
+    std::shared_ptr<const std::function<bool(std::size_t bytes)>> asked;
+    {
+      const std::lock_guard lock{settings};
+      asked = callback;
+    }
+    if (!asked) fail(bytes, cause);
+    ++callbacks;
+    if (!(*asked)(bytes)) fail(bytes, cause);
+    supply.forget_refusal();
+  }
+}
+
+template <typename Allocate>
+void* pool_state::allocate_block(std::size_t bytes, std::size_t alignment, Allocate allocate) {
+  constexpr std::size_t unit = pool::block_allocator::unit;
+  if (on_slabs && alignment > memory->granularity())
+    throw unsupported{
+        texts.name + (": an alignment of " + std::to_string(alignment)) +
+        " bytes, more than the slabs have that its memory consists of: ask for at most " +
+        std::to_string(memory->granularity())};
+  return serve(bytes, [&]() -> std::optional<std::size_t> {
+    // More than the addresses hold is not asked of the allocator, whose sums would overflow.
+    if (bytes > maximum || alignment > address_bytes) return std::nullopt;
+    return allocate(align_up(bytes, unit), std::max(alignment, unit));
+  });
+}
+
+void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment) {
+  return allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
+    return allocator.allocate(user, held, aligned);
+  });
+}
+
+void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
+                                     std::size_t alignment) {
+  state_of(captured).set_may_be_captured(true);
+  return allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
+    return allocator.allocate_for_graph(held, aligned);
+  });
+}
+
+void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
+  const std::string why = texts.why_short(statistics(), bytes, maximum);
+  const out_of_memory failure = cause ? out_of_memory{*cause, why}
+                                      : out_of_memory{exhausted::device_memory, device.ordinal(),
+                                                      bytes, device.free_memory(), why};
+  detail::log<log_level::error>([&] { return allocator.name() + ": " + failure.what(); });
+  throw failure;
+}
+
+pool_statistics pool_state::statistics() {
+  const pool::pool_counters counted = allocator.counters();
+  const pool::usage seen = allocator.usage_snapshot();
+  pool_statistics result{};
+  result.reserved_current = seen.physical_bytes;
+  result.reserved_high = counted.physical_high;
+  result.used_current = seen.used_bytes;
+  result.used_high = counted.used_high;
+  result.address_bytes = seen.address_bytes;
+  result.mapped_bytes = seen.mapped_bytes;
+  result.largest_now = seen.largest_run;
+  result.largest_moved = seen.largest_moved;
+  const std::size_t allowed = maximum - std::min(maximum, seen.physical_bytes);
+  const std::size_t fresh =
+      align_down(std::min(allowed, memory->available_bytes()), memory->granularity());
+  result.largest_possible = std::max(seen.largest_moved, seen.largest_before_new + fresh);
+  result.chunks_created = counted.chunks_created;
+  result.chunks_moved = counted.chunks_moved;
+  result.callbacks = callbacks;
+  result.served = counted.served;
+  for (const auto& each : seen.streams) result.streams.push_back({each.stream, each.free_bytes});
+  return result;
+}
+
+void pool_state::refuse(const void* pointer, std::size_t bytes,
+                        const std::string& why) const noexcept {
+  detail::report_exceptions([&] {
+    throw std::invalid_argument{texts.name + (": " + std::to_string(bytes)) + " bytes at " +
+                                detail::address_text(pointer) + " were not taken back: " + why};
+  });
+}
+
+bool pool_state::is_captured(pool::stream_state& user) noexcept {
+  if (!user.may_be_captured()) return false;
+  try {
+    if (detail::is_captured(user.stream())) return true;
+  } catch (const hip_error&) {
+    // The stream is gone, and so is the capture.
+  }
+  user.set_may_be_captured(false);
+  return false;
+}
+
+std::string pool_state::report() {
+  return report_of(statistics(), device, maximum) + "memory: " + memory->explain() + "\n";
+}
+
+void pool_state::expect_all_devices() {
+  const int count = device_count();
+  for (int ordinal = 0; ordinal < count; ++ordinal) fences.add(device_ref{ordinal});
+}
+
+bool pool_state::ends_unused() noexcept {
+  std::size_t used = 0;
+  detail::report_exceptions([&] { used = allocator.usage_snapshot().used_bytes; });
+  if (used != 0)
+    detail::report_exceptions([&] {
+      throw std::logic_error{texts.name + (": it ends with " + format_bytes(used)) +
+                             " still handed out, which go with it: give all back before"};
+    });
+  return used == 0;
+}
+
+void pool_state::wait_for_strangers() noexcept {
+  bool known = false;
+  detail::report_exceptions([&] {
+    // Shows whose the streams are.
+    if (device_count() > 1) allocator.record_fences();
+    known = true;
+  });
+  detail::report_exceptions([&] {
+    if (known) return fences.synchronize_strangers();
+    expect_all_devices();
+    fences.synchronize();
+  });
+}
+
+void pool_state::finish() noexcept {
+  bool drained = false;
+  if (ends_unused())
+    detail::report_exceptions([&] {
+      allocator.drain();
+      drained = true;
+    });
+  // What callers have left behind may be in use anywhere.
+  if (!drained) detail::report_exceptions([this] { fences.synchronize(); });
+}
+
+void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t bytes) {
+  const std::optional<std::size_t> offset = offset_of(pointer);
+  if (!offset) return refuse(pointer, bytes, "the address is none of this pool's");
+  // No allocation has another size; the sums of sizes beyond would overflow.
+  const bool is_possible = bytes != 0 && bytes <= maximum;
+  const std::size_t held = is_possible ? in_units(bytes) : 0;
+  bool taken = false;
+  if (!is_possible) {
+    // Refused below.
+  } else if (user.thread() == 0) {
+    if (is_captured(user)) return refuse(pointer, bytes, pool::captured_stream);
+    taken = allocator.deallocate(user, *offset, held);
+  } else {
+    try {
+      taken = allocator.deallocate_and_record(user, *offset, held);
+    } catch (const std::invalid_argument& captured) {
+      return refuse(pointer, bytes, captured.what());
+    } catch (const std::exception&) {
+      // Without a fence nobody could tell when the stream has passed.
+      taken = allocator.deallocate(allocator.all_streams(), *offset, held);
+    }
+  }
+  if (!taken) {
+    const auto found = allocator.find(*offset);
+    return refuse(pointer, bytes,
+                  found ? "the allocation there has " + std::to_string(found->bytes) + " bytes"
+                        : "no allocation begins there; it may have been given back before");
+  }
+  if (threshold.load(std::memory_order_relaxed) != std::numeric_limits<std::size_t>::max())
+    release_excess();
+}
+
+void pool_state::deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
+  pool::stream_state* user = nullptr;
+  try {
+    if (!deallocate_cached(stream, pointer, bytes)) user = &state_of(stream);
+  } catch (const std::exception&) {
+    // Without a state nobody could tell when the stream has passed.
+    user = &allocator.all_streams();
+  }
+  if (user == nullptr) return release_cached_excess();
+  deallocate(*user, pointer, bytes);
+}
+
+void pool_state::deallocate(void* pointer) {
+  const std::optional<std::size_t> offset = offset_of(pointer);
+  if (!offset) return refuse(pointer, 0, "the address is none of this pool's");
+  const auto found = allocator.find(*offset);
+  if (!found)
+    return refuse(pointer, 0, "no allocation begins there; it may have been given back before");
+  // Nobody says which streams have used it: all work comes first, as it does for hipFree.
+  if (found->user == nullptr || found->user->is_idle())
+    return deallocate(allocator.all_streams(), pointer, found->bytes);
+  if (found->user->thread() != 0) return deallocate(*found->user, pointer, found->bytes);
+  deallocate(found->user->stream(), pointer, found->bytes);
+}
+
+void* pool_state::allocate_cached(stream_ref stream, std::size_t bytes) {
+  const pool::block_allocator::small_user user = allocator.small_user_of(stream);
+  if (bytes <= pool::largest_small_block) {
+    const std::size_t index = pool::classes.of(bytes);
+    const std::size_t cached = allocator.cached_small_block(user, index);
+    if (cached != pool::thread_cache::npos) return address_of(cached);
+    return serve(bytes, [&] { return allocator.allocate_small_block(user, index); });
+  }
+  if (bytes <= maximum) {
+    const std::size_t cached = allocator.cached_block(user, in_units(bytes));
+    if (cached != pool::thread_cache::npos) return address_of(cached);
+  }
+  return serve(bytes, [&]() -> std::optional<std::size_t> {
+    if (bytes > maximum) return std::nullopt;
+    return allocator.allocate_block(user, in_units(bytes));
+  });
+}
+
+bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes) {
+  const std::optional<std::size_t> offset = offset_of(pointer);
+  if (bytes == 0 || bytes > maximum || !offset || is_per_thread(stream)) return false;
+  const pool::block_allocator::small_user user = allocator.small_user_of(stream);
+  if (user.state->may_be_captured()) return false;
+  if (bytes <= pool::largest_small_block)
+    return allocator.deallocate_small_block(user, pool::classes.of(bytes), *offset);
+  // What a cache keeps is not released: with a threshold large memory goes past it.
+  return threshold.load(std::memory_order_relaxed) == std::numeric_limits<std::size_t>::max() &&
+         allocator.deallocate_block(user, *offset, in_units(bytes));
+}
+
+void pool_state::release_excess() {
+  const std::size_t keep = threshold.load(std::memory_order_relaxed);
+  const pool::pool_counters now = allocator.counters();
+  if (now.physical_bytes <= std::max(keep, now.used_bytes)) return;
+  if (!releasing.request()) allocator.trim(keep, std::chrono::steady_clock::time_point{});
+}
+
+void pool_state::release_cached_excess() {
+  const std::size_t keep = threshold.load(std::memory_order_relaxed);
+  if (keep == std::numeric_limits<std::size_t>::max() || allocator.physical_bytes() <= keep) return;
+  if (!releasing.request_in(std::chrono::milliseconds{10}))
+    allocator.trim(keep, std::chrono::steady_clock::time_point{});
+}
+
+void pool_state::unmap_in_background() noexcept {
+  // The request that asks has been served: its memory must not be lost by what fails here.
+  detail::report_exceptions([this] {
+    if (!releasing.request()) allocator.unmap_old_addresses();
+  });
+}
+
+void pool_state::release_some() noexcept {
+  using namespace std::chrono_literals;
+  constexpr std::chrono::microseconds shortest = 20us;
+  constexpr std::chrono::microseconds longest = 1000us;
+  detail::report_exceptions([&] {
+    const std::size_t keep = threshold.load(std::memory_order_relaxed);
+    pool::maintenance::trimmed done{0, false};
+    if (keep == std::numeric_limits<std::size_t>::max())
+      allocator.unmap_old_addresses();
+    else
+      done = allocator.trim_some(keep);
+    if (!done.may_go_on && !allocator.has_addresses_to_unmap()) {
+      pause = 0us;
+      return;
+    }
+    pause = done.bytes != 0 ? shortest : std::clamp(2 * pause, shortest, longest);
+    releasing.run_again_in(pause);
+  });
+}
+
+}  // namespace hipvmm::mr

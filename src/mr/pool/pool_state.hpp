@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
+#include "core/background_task.hpp"
+#include "core/capture_mode.hpp"
+#include "mr/pool/allocator/block_allocator.hpp"
+#include "mr/pool/backend/device_backend.hpp"
+#include "mr/pool/backend/event_fences.hpp"
+#include "mr/pool/order_watch.hpp"
+#include "runtime/stream.hpp"
+
+namespace hipvmm::mr {
+
+/// The name of a pool in messages, and the text of its refusals.
+struct pool_messages {
+  const char* name;
+  std::string (*why_short)(const pool_statistics& now, std::size_t bytes, std::size_t maximum);
+};
+
+/// The parts of a pool: memory, fences, their allocator, and the user's settings.
+struct pool_state {
+  pool_state(const pool_messages& texts, device_ref owner,
+             std::unique_ptr<pool::addressed_backend> from, std::size_t maximum_bytes,
+             const pool_options& options);
+
+  [[nodiscard]] bool is_per_thread(stream_ref stream) const noexcept {
+    return stream == per_thread;
+  }
+  [[nodiscard]] pool::stream_state& state_of(stream_ref stream) {
+    return is_per_thread(stream) ? allocator.state_of_thread(stream) : allocator.state_of(stream);
+  }
+  void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+    // Only HIP knows of a capture, so each request queries it: only memory that nothing uses may go
+    // into a graph. The legacy stream is never captured.
+    if (!stream.is_default() && detail::is_captured(stream))
+      return allocate_for_graph(stream, bytes, alignment);
+    if (alignment <= pool::block_allocator::unit && !is_per_thread(stream))
+      return allocate_cached(stream, bytes);
+    return allocate(state_of(stream), bytes, alignment);
+  }
+  void* allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment);
+  void* allocate_for_graph(stream_ref captured, std::size_t bytes, std::size_t alignment);
+  /// Allocates by `allocate` for a request of whole units.
+  template <typename Allocate>
+  void* allocate_block(std::size_t bytes, std::size_t alignment, Allocate allocate);
+  /// Allocates by the threads' caches.
+  void* allocate_cached(stream_ref stream, std::size_t bytes);
+  /// Deallocates by the threads' caches. Returns false, with nothing done, for memory that does not
+  /// go into a cache.
+  bool deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes);
+  /// Allocates by `allocate`, and retries as long as the out-of-memory callback requests it.
+  template <typename Allocate>
+  void* serve(std::size_t bytes, Allocate allocate);
+  [[noreturn]] void fail(std::size_t bytes, const std::optional<out_of_memory>& cause);
+  /// Whether memory freed there belongs to a graph, as far as that is known.
+  [[nodiscard]] static bool is_captured(pool::stream_state& user) noexcept;
+  /// Reports to the error handler memory that was not deallocated.
+  void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
+  [[nodiscard]] pool_statistics statistics();
+  [[nodiscard]] std::string report();
+  /// Offset of `pointer` in the pool's addresses; nullopt when it is not in them.
+  [[nodiscard]] std::optional<std::size_t> offset_of(const void* pointer) const noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    const std::size_t offset = on_slabs ? memory->offset_of(address) : address - allocator.base();
+    return offset < address_bytes ? std::optional{offset} : std::nullopt;
+  }
+  [[nodiscard]] void* address_of(std::size_t offset) const noexcept {
+    return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
+                                            : allocator.base() + offset);
+  }
+  void deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
+  void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
+  /// Deallocates by address alone.
+  void deallocate(void* pointer);
+  void note_stream_wait(stream_ref waiter, stream_ref other) {
+    if (waiter != other) allocator.add_dependency(state_of(waiter), state_of(other));
+  }
+  /// Makes the library's background worker release memory held beyond the threshold when its last
+  /// use is over. Without a worker, releases what it can now.
+  void release_excess();
+  /// Does the same after a cache took the freed memory: soon, not at once, because a cache that is
+  /// emptied after each deallocation would be useless.
+  void release_cached_excess();
+  /// Does the same for old addresses of chunks that have moved.
+  void unmap_in_background() noexcept;
+  /// The worker's part of both, a few chunks at a time.
+  void release_some() noexcept;
+  /// From now on streams of any device may use the memory, as far as the program allows them.
+  void expect_all_devices();
+  /// Whether this process is a child of a fork() after construction. Then HIP does not know the
+  /// pool's memory here, and no thread of the library runs. The pool must not be destroyed then,
+  /// but left as it is.
+  [[nodiscard]] bool is_of_parent() const noexcept { return ::getpid() != process; }
+  /// Reports memory that is still allocated to the error handler; returns false when there is some.
+  bool ends_unused() noexcept;
+  /// Waits for the devices without access whose streams have freed memory. The end of the backend
+  /// waits for the others.
+  void wait_for_strangers() noexcept;
+  /// Reports as ends_unused(), and waits for all work that may still use the memory, which may then
+  /// be released.
+  void finish() noexcept;
+
+  const ::pid_t process = ::getpid();
+  const pool_messages texts;
+  device_ref device;
+  const stream_ref per_thread = stream_ref::per_thread_default();
+  std::unique_ptr<pool::addressed_backend> memory;
+  std::size_t maximum;
+  pool::event_fences fences;
+  std::size_t address_bytes;
+  bool on_slabs;
+  pool::block_allocator allocator;
+  std::atomic<std::size_t> threshold;
+  std::atomic<std::uint64_t> callbacks{0};
+
+  std::mutex settings;
+  pool_reuse reuse;
+  std::shared_ptr<const std::function<bool(std::size_t bytes)>> callback;
+
+  std::chrono::microseconds pause{0};  // of the worker, before its next check
+  // Cancelled or waited for before anything that it uses is destroyed.
+  detail::background_task releasing{[this] { release_some(); }};
+  pool::order_watch watch{allocator, device};
+};
+
+}  // namespace hipvmm::mr

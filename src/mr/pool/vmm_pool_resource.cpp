@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/check.hpp"
+#include "mr/pool/backend/make_device_backend.hpp"
+#include "mr/pool/pool_report.hpp"
+#include "mr/pool/pool_state.hpp"
+#include "region/device_work.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+// Moving chunks leaves holes of addresses behind, which are used again; with several times the
+// addresses they are long enough.
+constexpr std::size_t addresses_for_memory = 8;
+
+std::size_t wanted_maximum(device_ref device, const pool_options& options) {
+  require_device(device);
+  const std::size_t total = device.total_memory();
+  return options.maximum_bytes == 0 ? total : std::min(options.maximum_bytes, total);
+}
+
+/// What a pool may hold and begins with goes by whole granules.
+std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
+  const std::size_t maximum = align_down(wanted, granularity);
+  if (maximum == 0)
+    throw std::invalid_argument{"a pool that may hold " + format_bytes(wanted) +
+                                " holds nothing: memory comes in granules of " +
+                                format_bytes(granularity) + "; raise maximum_bytes"};
+  if (options.initial_bytes > maximum)
+    throw std::invalid_argument{"a pool that begins with " + format_bytes(options.initial_bytes) +
+                                " and may hold " + format_bytes(maximum) +
+                                ": initial_bytes must not exceed that"};
+  return maximum;
+}
+
+}  // namespace
+
+struct vmm_pool_resource::state : pool_state {
+  state(device_ref owner, std::unique_ptr<pool::device_backend> from, std::size_t allowed,
+        const pool_options& options)
+      : pool_state{{"vmm_pool_resource", shortage_of}, owner, std::move(from), allowed, options} {}
+
+  [[nodiscard]] static std::unique_ptr<state> make(device_ref owner, const pool_options& options) {
+    const std::size_t wanted = wanted_maximum(owner, options);
+    auto from = pool::make_device_backend(owner, addresses_for_memory * wanted, options.shareable,
+                                          options.fallback);
+    const std::size_t allowed = maximum_of(options, wanted, from->granularity());
+    return std::make_unique<state>(owner, std::move(from), allowed, options);
+  }
+
+  /// What make_device_backend() gave.
+  [[nodiscard]] pool::device_backend& rights() const noexcept {
+    return static_cast<pool::device_backend&>(*memory);
+  }
+};
+
+vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)
+    : state_{state::make(device, options)} {
+  state_->allocator.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
+  if (state_->allocator.counters().physical_bytes < options.initial_bytes)
+    state_->fail(options.initial_bytes, std::nullopt);
+}
+
+vmm_pool_resource::~vmm_pool_resource() {
+  if (state_->is_of_parent()) {
+    static_cast<void>(state_.release());
+    return;
+  }
+  static_cast<void>(state_->ends_unused());
+  state_->wait_for_strangers();
+}
+
+void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  return state_->allocate(stream, bytes, alignment);
+}
+
+void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                      std::size_t) noexcept {
+  detail::report_exceptions([&] { state_->deallocate(stream, pointer, bytes); });
+}
+
+void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  return state_->allocate(state_->allocator.idle(), bytes, alignment);
+}
+
+void vmm_pool_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
+  detail::report_exceptions(
+      [&] { state_->deallocate(state_->allocator.all_streams(), pointer, bytes); });
+}
+
+void vmm_pool_resource::deallocate(void* pointer) noexcept {
+  if (pointer != nullptr) detail::report_exceptions([&] { state_->deallocate(pointer); });
+}
+
+void vmm_pool_resource::note_stream_wait(stream_ref waiter, stream_ref other) {
+  state_->note_stream_wait(waiter, other);
+}
+
+void vmm_pool_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
+
+pool_reuse vmm_pool_resource::reuse() const {
+  const std::lock_guard lock{state_->settings};
+  return state_->reuse;
+}
+
+void vmm_pool_resource::set_reuse(pool_reuse reuse) {
+  const std::lock_guard lock{state_->settings};
+  state_->reuse = reuse;
+  state_->allocator.set_reuse(reuse);
+}
+
+std::size_t vmm_pool_resource::release_threshold() const noexcept { return state_->threshold; }
+
+void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
+  state_->threshold = bytes;
+  state_->allocator.empty_all_caches();
+  detail::report_exceptions([this] { state_->release_excess(); });
+}
+
+std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
+
+void vmm_pool_resource::grant(device_ref device, access_right right) {
+  // Without the lock, which other requests need.
+  if (detail::grants_move_pages()) state_->fences.synchronize();
+  const detail::waited_before_grant no_wait;
+  state_->allocator.with_backend([&] {
+    if (right != access_right::none) state_->fences.add(device);
+    state_->rights().grant(device, right);
+  });
+}
+
+access_right vmm_pool_resource::access(device_ref device) const {
+  return state_->allocator.with_backend([&] { return state_->rights().access(device); });
+}
+
+std::size_t vmm_pool_resource::trim_to(std::size_t bytes_to_keep,
+                                       std::chrono::steady_clock::time_point deadline) {
+  return state_->allocator.trim(bytes_to_keep, deadline);
+}
+
+void vmm_pool_resource::set_out_of_memory_callback(out_of_memory_callback callback) {
+  auto next =
+      callback ? std::make_shared<const out_of_memory_callback>(std::move(callback)) : nullptr;
+  const std::lock_guard lock{state_->settings};
+  state_->callback = std::move(next);
+}
+
+void vmm_pool_resource::reset_peaks() { state_->allocator.reset_highs(); }
+
+std::string vmm_pool_resource::explain() const { return state_->memory->explain(); }
+
+device_ref vmm_pool_resource::device() const noexcept { return state_->device; }
+
+std::optional<device_ref> vmm_pool_resource::do_device() const noexcept { return state_->device; }
+
+pool_statistics vmm_pool_resource::statistics() const { return state_->statistics(); }
+
+std::string vmm_pool_resource::report() const { return state_->report(); }
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+#include "mr/resource/hip_pool.hpp"
+#include "mr/resource/misaligned.hpp"
+#include "mr/resource/pending_frees.hpp"
+#include "mr/stream_wait.hpp"
+#include "region/retirement.hpp"
+#include "runtime/check_resources.hpp"
+#include "runtime/device.hpp"
+#include "runtime/peer_copies.hpp"
+#include "runtime/stream.hpp"
+
+namespace hipvmm::mr {
+
+using detail::check;
+
+namespace {
+
+struct reuse_switch {
+  hipMemPoolAttr attribute;
+  bool pool_reuse::*member;
+};
+
+constexpr std::array reuse_switches{
+    reuse_switch{hipMemPoolReuseFollowEventDependencies, &pool_reuse::follow_event_dependencies},
+    reuse_switch{hipMemPoolReuseAllowOpportunistic, &pool_reuse::allow_opportunistic},
+    reuse_switch{hipMemPoolReuseAllowInternalDependencies,
+                 &pool_reuse::allow_internal_dependencies}};
+
+std::size_t bytes_of(hipMemPool_t pool, hipMemPoolAttr which) {
+  std::uint64_t value = 0;
+  check(hipMemPoolGetAttribute(pool, which, &value), "hipMemPoolGetAttribute");
+  return value;
+}
+
+// HIP keeps switches as int and bytes as 64 bits.
+template <typename Value>
+hipError_t set_attribute(hipMemPool_t pool, hipMemPoolAttr which, Value value) {
+  return hipMemPoolSetAttribute(pool, which, &value);
+}
+
+hipError_t set_switch(hipMemPool_t pool, reuse_switch which, pool_reuse reuse) {
+  return set_attribute(pool, which.attribute, reuse.*which.member ? 1 : 0);
+}
+
+/// Whether pools of HIP's reuse memory in another order than that of streams.
+bool needs_guard() { return !hip_compat::pools_reuse_in_order(detail::runtime_version()); }
+
+/// The devices whose work may use memory of the pool: those with a right, and those that the
+/// library copied to or from its device. All where HIP does not tell the rights.
+detail::device_list users_of(const hip_async_resource& resource) {
+  detail::device_list users{resource.device()};
+  bool known = false;
+  detail::report_exceptions([&] {
+    for (const device_ref other : detail::all_devices())
+      if (other != resource.device() && resource.access(other) != access_right::none)
+        users.push_back(other);
+    known = true;
+  });
+  if (!known) return detail::all_devices();
+  for (auto other = detail::next_copied_with(resource.device(), -1); other;
+       other = detail::next_copied_with(resource.device(), other->ordinal()))
+    if (std::find(users.begin(), users.end(), *other) == users.end()) users.push_back(*other);
+  return users;
+}
+
+const hip_async_options& require_valid(const hip_async_options& options) {
+  if (options.initial_bytes > options.release_threshold)
+    throw std::invalid_argument{
+        "hip_async_resource: initial_bytes " + format_bytes(options.initial_bytes) +
+        " beyond the release_threshold " + format_bytes(options.release_threshold) +
+        " would go back at once; raise the threshold or ask for less"};
+  return options;
+}
+
+}  // namespace
+
+hip_async_resource::used_pool::used_pool(device_ref device, handle_type shareable)
+    : is_owned{true} {
+  detail::require_pools(device);
+  hipMemPoolProps properties{};
+  properties.allocType = hipMemAllocationTypePinned;
+  properties.handleTypes = shareable == handle_type::posix_fd ? hipMemHandleTypePosixFileDescriptor
+                                                              : hipMemHandleTypeNone;
+  properties.location = {hipMemLocationTypeDevice, device.ordinal()};
+  check(hipMemPoolCreate(&value, &properties), "hipMemPoolCreate");
+}
+
+hip_async_resource::used_pool::used_pool(device_ref device, ihipMemPoolHandle_t* viewed)
+    : value{viewed} {
+  detail::require_pools(device);
+  if (viewed == nullptr)
+    throw std::invalid_argument{
+        "hip_async_resource: the pool is nullptr; pass default_pool(), current_pool() or one that "
+        "hipMemPoolCreate gave"};
+}
+
+hip_async_resource::used_pool::~used_pool() {
+  if (is_owned) detail::destroy_pool(value);
+}
+
+hip_async_resource::hip_async_resource(device_ref device, const hip_async_options& options)
+    : shareable_{require_valid(options).shareable},
+      pool_{device, options.shareable},
+      sync_stream_{device},
+      pending_{detail::pending_frees::of(pool_.value, device)},
+      is_guarded_{needs_guard()} {
+  set_release_threshold(options.release_threshold);
+  if (!(options.reuse == pool_reuse{})) set_reuse(options.reuse);
+  if (options.initial_bytes != 0)
+    deallocate(sync_stream_, allocate(sync_stream_, options.initial_bytes), options.initial_bytes);
+  pending_->free_all();
+}
+
+hip_async_resource::hip_async_resource(device_ref device, ihipMemPoolHandle_t* pool)
+    : pool_{device, pool},
+      sync_stream_{device},
+      pending_{detail::pending_frees::of(pool, device)},
+      is_guarded_{needs_guard()} {}
+
+hip_async_resource::~hip_async_resource() = default;
+
+ihipMemPoolHandle_t* hip_async_resource::default_pool(device_ref device) {
+  detail::require_pools(device);
+  hipMemPool_t pool = nullptr;
+  check(hipDeviceGetDefaultMemPool(&pool, device.ordinal()), "hipDeviceGetDefaultMemPool");
+  return pool;
+}
+
+ihipMemPoolHandle_t* hip_async_resource::current_pool(device_ref device) {
+  detail::require_pools(device);
+  hipMemPool_t pool = nullptr;
+  check(hipDeviceGetMemPool(&pool, device.ordinal()), "hipDeviceGetMemPool");
+  return pool;
+}
+
+void hip_async_resource::make_current() const {
+  check(hipDeviceSetMemPool(device().ordinal(), get()), "hipDeviceSetMemPool");
+}
+
+std::size_t hip_async_resource::release_threshold() const {
+  return bytes_of(get(), hipMemPoolAttrReleaseThreshold);
+}
+
+void hip_async_resource::set_release_threshold(std::size_t bytes) {
+  check(set_attribute(get(), hipMemPoolAttrReleaseThreshold, std::uint64_t{bytes}),
+        "hipMemPoolSetAttribute");
+}
+
+pool_reuse hip_async_resource::reuse() const {
+  pool_reuse result;
+  for (const reuse_switch each : reuse_switches) {
+    int value = 0;
+    check(hipMemPoolGetAttribute(get(), each.attribute, &value), "hipMemPoolGetAttribute");
+    result.*each.member = value != 0;
+  }
+  return result;
+}
+
+void hip_async_resource::set_reuse(pool_reuse reuse) {
+  const pool_reuse before = this->reuse();
+  for (std::size_t i = 0; i < reuse_switches.size(); ++i) {
+    const hipError_t result = set_switch(get(), reuse_switches[i], reuse);
+    if (result == hipSuccess) continue;
+    while (i-- > 0)
+      detail::report(set_switch(get(), reuse_switches[i], before), "hipMemPoolSetAttribute");
+    check(result, "hipMemPoolSetAttribute");
+  }
+}
+
+hip_async_resource::pool_statistics hip_async_resource::statistics() const {
+  pending_->free_passed();
+  pool_statistics result{bytes_of(get(), hipMemPoolAttrReservedMemCurrent),
+                         bytes_of(get(), hipMemPoolAttrReservedMemHigh),
+                         bytes_of(get(), hipMemPoolAttrUsedMemCurrent),
+                         bytes_of(get(), hipMemPoolAttrUsedMemHigh)};
+  result.used_current -= std::min(result.used_current, pending_->bytes());
+  // AMD resets a high to zero, not to what is there.
+  result.reserved_high = std::max(result.reserved_high, result.reserved_current);
+  result.used_high = std::max(result.used_high, result.used_current);
+  return result;
+}
+
+void hip_async_resource::reset_peaks() {
+  for (const hipMemPoolAttr each : {hipMemPoolAttrReservedMemHigh, hipMemPoolAttrUsedMemHigh})
+    check(set_attribute(get(), each, std::uint64_t{0}), "hipMemPoolSetAttribute");
+}
+
+void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
+  pending_->free_passed();
+  pending_->wait_for_frees();
+  check(hipMemPoolTrimTo(get(), bytes_to_keep), "hipMemPoolTrimTo");
+}
+
+void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  const bool looks_at_frees = is_guarded_ || pending_->has_any_without_stream();
+  const bool is_captured = looks_at_frees && detail::is_captured(stream);
+  if (is_guarded_ && !is_captured) return allocate_guarded(stream, bytes, alignment);
+  void* const pointer = looks_at_frees && !is_captured ? allocate_behind_frees(stream, bytes)
+                                                       : allocate_from_pool(stream, bytes);
+  if (is_guarded_) pending_->note_new(pointer);
+  if (detail::is_aligned(pointer, alignment)) return pointer;
+  detail::free_async(stream, pointer);
+  detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
+}
+
+void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t bytes) {
+  return detail::make_with_reclaim([&] {
+    void* pointer = nullptr;
+    detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get()),
+                            "hipMallocFromPoolAsync", device(), bytes);
+    return pointer;
+  });
+}
+
+// Where HIP orders what is freed in streams, but not what is freed without one.
+void* hip_async_resource::allocate_behind_frees(stream_ref stream, std::size_t bytes) {
+  pending_->free_passed();
+  try {
+    return allocate_from_pool(stream, bytes);
+  } catch (const out_of_memory&) {
+    pending_->free_all();
+    pending_->wait_for_frees();
+    return allocate_from_pool(stream, bytes);
+  }
+}
+
+// What streams wait for is kept off HIP's pool, so HIP sees idle blocks only.
+void* hip_async_resource::allocate_guarded(stream_ref stream, std::size_t bytes,
+                                           std::size_t alignment) {
+  pending_->free_some_passed(stream);
+  if (void* const again = pending_->take(stream, bytes, alignment)) return again;
+  void* pointer = nullptr;
+  try {
+    pointer = allocate_from_pool(stream, bytes);
+  } catch (const out_of_memory&) {
+    if (reuse().allow_internal_dependencies)
+      if (void* const other = pending_->take_of_any(stream, bytes, alignment)) return other;
+    pending_->free_all();
+    pending_->wait_for_frees();
+    pointer = allocate_from_pool(stream, bytes);
+  }
+  pending_->note_new(pointer);
+  if (detail::is_aligned(pointer, alignment)) return pointer;
+  // In the stream of the allocation: no other stream is ordered behind it.
+  detail::free_async(stream, pointer);
+  detail::throw_misaligned("hip_async_resource", "hipMallocFromPoolAsync", alignment);
+}
+
+void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                       std::size_t) noexcept {
+  if (!is_guarded_) return detail::free_async(stream, pointer);
+  bool kept = false;
+  bool is_captured = false;
+  detail::report_exceptions([&] {
+    is_captured = detail::is_captured(stream);
+    if (is_captured) return;
+    pending_->free_some_passed(stream);
+    pending_->add(stream, pointer, bytes);
+    kept = true;
+  });
+  if (kept) return;
+  if (is_captured) return detail::free_async(stream, pointer);
+  // No event could be recorded, which was reported: the host waits instead.
+  detail::report_exceptions([&] { static_cast<void>(detail::wait_for_work(stream)); });
+  pending_->free_idle(pointer);
+}
+
+void* hip_async_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  pending_->free_fitting_without_stream(bytes);
+  return detail::allocate_and_wait(*this, sync_stream_, bytes, alignment);
+}
+
+void hip_async_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                            std::size_t) noexcept {
+  bool kept = false;
+  detail::report_exceptions([&] {
+    pending_->free_passed();
+    kept = pending_->add_without_stream(pointer, bytes, users_of(*this));
+  });
+  if (kept) return;
+  // No thread waits for the work, as while the process exits: the caller does.
+  detail::report_exceptions([&] {
+    detail::wait_for_users(pointer, detail::all_devices());
+    pending_->free_idle(pointer);
+  });
+}
+
+bool hip_async_resource::do_is_equal(const memory_resource& other) const noexcept {
+  const auto* const same = dynamic_cast<const hip_async_resource*>(&other);
+  return same != nullptr && same->get() == get();
+}
+
+}  // namespace hipvmm::mr
+
+namespace hipvmm::detail {
+
+void require_pools(device_ref device) {
+  if (!device.supports_memory_pools())
+    throw unsupported{
+        "device " + std::to_string(device.ordinal()) +
+        " offers no stream-ordered pools (hipMallocAsync); ROCm has them from 6.2 on. "
+        "Use another resource"};
+}
+
+void destroy_pool(hipMemPool_t pool) noexcept {
+  report(hipMemPoolDestroy(pool), "hipMemPoolDestroy");
+}
+
+void free_async(stream_ref stream, void* pointer) noexcept {
+  report(hipFreeAsync(pointer, stream.get()), "hipFreeAsync");
+}
+
+}  // namespace hipvmm::detail

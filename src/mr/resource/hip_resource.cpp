@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/resource/hip_resource.hpp>
+
+#include <utility>
+
+#include <hipvmm/runtime/device_allocation.hpp>
+
+#include "core/check.hpp"
+#include "mr/resource/misaligned.hpp"
+#include "mr/stream_wait.hpp"
+#include "region/retirement.hpp"
+
+namespace hipvmm::mr {
+
+hip_resource::hip_resource(device_ref device) : device_{device} { require_device(device); }
+
+void* hip_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+  return do_allocate_sync(bytes, alignment);
+}
+
+// hipFree waits for all work of the device, but the stream may be a peer's. One that is captured is
+// left to hipFree, which refuses or does not mind. Without peers the stream is not touched:
+// programs that destroy it first, as hipMM's cuda_memory_resource lets them, go on.
+void hip_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                 std::size_t) noexcept {
+  detail::report_exceptions([=] {
+    if (device_count() > 1) static_cast<void>(detail::wait_for_work(stream));
+  });
+  device_allocation{pointer, device_, bytes};
+}
+
+void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  device_allocation memory = detail::make_with_reclaim([&] {
+    return device_allocation{device_, bytes};
+  });
+  if (!detail::is_aligned(memory.get(), alignment))
+    detail::throw_misaligned("hip_resource", "hipMalloc", alignment);
+  return memory.release();
+}
+
+// hipFree waits for the work of the resource's own device only.
+void hip_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
+  device_allocation given_up{pointer, device_, bytes};
+  bool waited = false;
+  detail::report_exceptions([&] {
+    detail::wait_for_devices(detail::other_users_of(device_));
+    waited = true;
+  });
+  if (waited) return;
+  // A thread of the library waits and frees: what a capture forbids now may be allowed later.
+  detail::report_exceptions([&] {
+    detail::device_list all = detail::all_devices();
+    detail::give_back(std::move(given_up), std::move(all));
+  });
+}
+
+bool hip_resource::do_is_equal(const memory_resource& other) const noexcept {
+  const auto* const same = dynamic_cast<const hip_resource*>(&other);
+  return same != nullptr && same->device_ == device_;
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "mr/resource/host_memory.hpp"
+
+#include <cstdint>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include "core/check.hpp"
+#include "mr/stream_wait.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+device_list find_devices_that_reach_host() {
+  device_list found;
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal)
+    if (device_ref{ordinal}.supports_pageable_access()) found.emplace_back(ordinal);
+  return found;
+}
+
+}  // namespace
+
+void require_possible(std::size_t bytes, const char* call) {
+  if (bytes >= PTRDIFF_MAX) throw_out_of_host_memory(bytes, call);
+}
+
+void wait_before_free(stream_ref stream, const void* pointer) {
+  bool waited = false;
+  try {
+    waited = wait_for_work(stream);
+  } catch (const hip_error& error) {
+    throw std::runtime_error{"memory of the host at " + address_text(pointer) +
+                             " stays allocated, for work may still use it: neither its stream nor "
+                             "all devices could be waited for (" +
+                             error.what() + ")"};
+  }
+  if (!waited)
+    throw std::logic_error{
+        "memory of the host at " + address_text(pointer) +
+        " came back in a stream that is being captured and stays allocated, for the graph may use "
+        "it: give it back when the graph is gone"};
+}
+
+void wait_before_hip_free(const void* pointer) {
+  if (device_count() > 1) wait_for_users(pointer, all_devices());
+}
+
+void wait_before_delete(const void* pointer) {
+  try {
+    if (device_count() == 0) return;
+  } catch (const hip_error&) {
+    // A runtime that tells of no device has given none any work.
+    return;
+  }
+  // What a device reaches never changes. Never destroyed: containers of static storage may ask.
+  static const device_list& reaching = *new device_list{find_devices_that_reach_host()};
+  wait_for_users(pointer, reaching);
+}
+
+void delete_aligned(void* pointer, std::size_t alignment) noexcept {
+  ::operator delete (pointer, std::align_val_t{alignment});
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/resource/managed_resource.hpp>
+
+#include <hip/hip_runtime_api.h>
+
+#include <stdexcept>
+
+#include <hipvmm/runtime/device_allocation.hpp>
+#include "core/check.hpp"
+#include "mr/resource/host_memory.hpp"
+#include "mr/resource/misaligned.hpp"
+#include "region/retirement.hpp"
+
+namespace hipvmm::mr {
+
+managed_resource::managed_resource(device_ref device, attachment first)
+    : device_{device}, first_{first} {
+  require_device(device);
+  if (first == attachment::single)
+    throw std::invalid_argument{
+        "managed_resource: memory cannot begin attached to a single stream; begin with "
+        "attachment::host and call attach_async"};
+}
+
+void* managed_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+  return do_allocate_sync(bytes, alignment);
+}
+
+void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                     std::size_t) noexcept {
+  detail::report_exceptions([=, this] {
+    detail::wait_before_free(stream, pointer);
+    device_allocation{pointer, device_, bytes};
+  });
+}
+
+void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  const scoped_device scope{device_};
+  detail::require_possible(bytes, "hipMallocManaged");
+  const unsigned flags = first_ == attachment::host ? hipMemAttachHost : hipMemAttachGlobal;
+  device_allocation memory = detail::make_with_reclaim([&] {
+    void* pointer = nullptr;
+    detail::check_host_memory(hipMallocManaged(&pointer, bytes, flags), "hipMallocManaged", bytes);
+    return device_allocation{pointer, device_, bytes};
+  });
+  if (!detail::is_aligned(memory.get(), alignment))
+    detail::throw_misaligned("managed_resource", "hipMallocManaged", alignment);
+  return memory.release();
+}
+
+void managed_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
+  detail::report_exceptions([=, this] {
+    detail::wait_before_hip_free(pointer);
+    device_allocation{pointer, device_, bytes};
+  });
+}
+
+bool managed_resource::do_is_equal(const memory_resource& other) const noexcept {
+  return dynamic_cast<const managed_resource*>(&other) != nullptr;
+}
+
+}  // namespace hipvmm::mr

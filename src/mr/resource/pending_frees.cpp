@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT
+#include "mr/resource/pending_frees.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "mr/resource/hip_pool.hpp"
+#include "mr/stream_wait.hpp"
+#include "region/retirement.hpp"
+#include "runtime/device_wait.hpp"
+#include "runtime/event.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+constexpr std::size_t most_spare_events = 64;
+
+bool is_aligned_to(const void* pointer, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
+}
+
+bool fits_well(std::size_t held, std::size_t wanted) {
+  return held >= wanted && held - wanted <= wanted / 8;
+}
+
+}  // namespace
+
+std::shared_ptr<pending_frees> pending_frees::of(hipMemPool_t pool, device_ref device) {
+  // Never destroyed: resources may be static.
+  static auto& mutex = *new std::mutex;
+  static auto& known = *new std::map<hipMemPool_t, std::weak_ptr<pending_frees>>;
+  const std::lock_guard lock{mutex};
+  for (auto each = known.begin(); each != known.end();)
+    each = each->second.expired() ? known.erase(each) : std::next(each);
+  std::weak_ptr<pending_frees>& entry = known[pool];
+  std::shared_ptr<pending_frees> result = entry.lock();
+  if (!result) entry = result = std::make_shared<pending_frees>(device);
+  return result;
+}
+
+pending_frees::pending_frees(device_ref device) : frees_{device}, freed_{device} {
+  spare_.reserve(most_spare_events);
+}
+
+event pending_frees::take_event() {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!spare_.empty()) {
+      event result = std::move(spare_.back());
+      spare_.pop_back();
+      return result;
+    }
+  }
+  return event{frees_.device()};
+}
+
+void pending_frees::add(stream_ref stream, void* pointer, std::size_t bytes) {
+  blocks added;
+  added.push_back({pointer, bytes, take_event()});
+  record_without_notify(added.front().freed, stream);
+  const std::lock_guard lock{mutex_};
+  blocks& of_stream = kept_[stream.get()];
+  added.front().bytes = forget_size(pointer, bytes);
+  bytes_ += added.front().bytes;
+  of_stream.splice(of_stream.end(), added);
+}
+
+bool pending_frees::add_without_stream(void* pointer, std::size_t bytes, device_list users) {
+  blocks_without_stream added;
+  block_without_stream& one = added.emplace_back();
+  one.pointer = pointer;
+  one.users = std::move(users);
+  auto token = std::make_shared<char>();
+  one.waited_for = token;
+  std::shared_ptr<void> given = std::move(token);
+  if (!retire_token(given, one.users)) return false;
+  const std::lock_guard lock{mutex_};
+  one.bytes = forget_size(pointer, bytes);
+  bytes_ += one.bytes;
+  ++count_without_stream_;
+  without_stream_.splice(without_stream_.end(), added);
+  return true;
+}
+
+/// The size of a block that is no longer in use, of which `bytes` were asked for.
+std::size_t pending_frees::forget_size(void* pointer, std::size_t bytes) {
+  const auto found = larger_.find(pointer);
+  if (found == larger_.end()) return bytes;
+  const std::size_t held = found->second;
+  larger_.erase(found);
+  return held;
+}
+
+void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  const std::lock_guard lock{mutex_};
+  const auto of = kept_.find(stream.get());
+  if (of == kept_.end()) return nullptr;
+  for (auto each = of->second.begin(); each != of->second.end(); ++each) {
+    if (!fits_well(each->bytes, bytes)) continue;
+    if (is_aligned_to(each->pointer, alignment)) return hand_over(stream, of, each, bytes);
+  }
+  return nullptr;
+}
+
+void* pending_frees::take_of_any(stream_ref stream, std::size_t bytes, std::size_t alignment) {
+  const std::lock_guard lock{mutex_};
+  auto best_of = kept_.end();
+  blocks::iterator best;
+  for (auto of = kept_.begin(); of != kept_.end(); ++of) {
+    for (auto each = of->second.begin(); each != of->second.end(); ++each) {
+      if (each->bytes < bytes || !is_aligned_to(each->pointer, alignment)) continue;
+      if (best_of != kept_.end() && best->bytes <= each->bytes) continue;
+      best_of = of;
+      best = each;
+    }
+  }
+  return best_of == kept_.end() ? nullptr : hand_over(stream, best_of, best, bytes);
+}
+
+// The wait costs nothing in the stream of the free itself, unless that one is gone and another has
+// its handle.
+void* pending_frees::hand_over(stream_ref stream, streams::iterator of, blocks::iterator which,
+                               std::size_t bytes) {
+  if (which->bytes != bytes) larger_[which->pointer] = which->bytes;
+  try {
+    stream.wait(which->freed);
+  } catch (...) {
+    larger_.erase(which->pointer);
+    throw;
+  }
+  void* const pointer = which->pointer;
+  bytes_ -= which->bytes;
+  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(which->freed));
+  of->second.erase(which);
+  if (of->second.empty()) kept_.erase(of);
+  return pointer;
+}
+
+void pending_frees::note_new(void* pointer) {
+  const std::lock_guard lock{mutex_};
+  larger_.erase(pointer);
+}
+
+void pending_frees::collect_passed(blocks& from, blocks& to) {
+  while (!from.empty() && from.front().freed.is_done()) {
+    bytes_ -= from.front().bytes;
+    to.splice(to.end(), from, from.begin());
+  }
+}
+
+// In the order in which they came, as they are waited for.
+void pending_frees::collect_passed(blocks_without_stream& to) {
+  while (!without_stream_.empty() && without_stream_.front().has_passed()) {
+    bytes_ -= without_stream_.front().bytes;
+    --count_without_stream_;
+    to.splice(to.end(), without_stream_, without_stream_.begin());
+  }
+}
+
+// hipFreeAsync waits where the block's earlier free has not passed: all of them were in this
+// stream.
+void pending_frees::free(blocks& passed) noexcept {
+  if (passed.empty()) return;
+  for (const block& each : passed) free_idle(each.pointer);
+  report_exceptions([&] { record_without_notify(freed_, frees_); });
+  const std::lock_guard lock{mutex_};
+  for (block& each : passed) {
+    if (spare_.size() == spare_.capacity()) break;
+    spare_.push_back(std::move(each.freed));
+  }
+}
+
+void pending_frees::free(const blocks_without_stream& passed) noexcept {
+  if (passed.empty()) return;
+  for (const block_without_stream& each : passed) free_idle(each.pointer);
+  report_exceptions([&] { record_without_notify(freed_, frees_); });
+}
+
+void pending_frees::free_idle(void* pointer) const noexcept { free_async(frees_, pointer); }
+
+void pending_frees::free_some_passed(stream_ref stream) noexcept {
+  blocks passed;
+  blocks_without_stream passed_without_stream;
+  report_exceptions([&] {
+    const std::lock_guard lock{mutex_};
+    if (kept_.empty() && without_stream_.empty()) return;
+    const relaxed_captures relaxed;
+    if (!freed_.is_done()) return;
+    collect_passed(passed_without_stream);
+    if (kept_.empty()) return;
+    const auto collect = [&](streams::iterator of) {
+      collect_passed(of->second, passed);
+      return of->second.empty() ? kept_.erase(of) : std::next(of);
+    };
+    if (const auto own = kept_.find(stream.get()); own != kept_.end()) collect(own);
+    auto other = kept_.lower_bound(next_);
+    if (other == kept_.end()) other = kept_.begin();
+    if (other != kept_.end()) other = collect(other);
+    next_ = other == kept_.end() ? nullptr : other->first;
+  });
+  free(passed);
+  free(passed_without_stream);
+}
+
+void pending_frees::free_passed() noexcept {
+  blocks passed;
+  blocks_without_stream passed_without_stream;
+  report_exceptions([&] {
+    const std::lock_guard lock{mutex_};
+    if (kept_.empty() && without_stream_.empty()) return;
+    const relaxed_captures relaxed;
+    if (!freed_.is_done()) return;
+    collect_passed(passed_without_stream);
+    for (auto of = kept_.begin(); of != kept_.end();) {
+      collect_passed(of->second, passed);
+      of = of->second.empty() ? kept_.erase(of) : std::next(of);
+    }
+  });
+  free(passed);
+  free(passed_without_stream);
+}
+
+void pending_frees::wait_for_frees() noexcept {
+  report_exceptions([&] {
+    const relaxed_captures relaxed;
+    freed_.synchronize();
+  });
+}
+
+void pending_frees::free_all() noexcept {
+  streams waited_for;
+  {
+    const std::lock_guard lock{mutex_};
+    waited_for.swap(kept_);
+  }
+  blocks passed;
+  std::size_t passed_bytes = 0;
+  for (auto& [stream, blocks_of_stream] : waited_for) {
+    for (auto each = blocks_of_stream.begin(); each != blocks_of_stream.end();) {
+      const auto looked_at = each++;
+      if (!wait_until_passed(looked_at->freed)) continue;
+      passed_bytes += looked_at->bytes;
+      passed.splice(passed.end(), blocks_of_stream, looked_at);
+    }
+  }
+  {
+    const std::lock_guard lock{mutex_};
+    bytes_ -= passed_bytes;
+    while (!waited_for.empty()) {
+      const auto back = kept_.insert(waited_for.extract(waited_for.begin()));
+      if (back.inserted) continue;
+      blocks& newer = back.position->second;
+      newer.splice(newer.begin(), back.node.mapped());
+    }
+    std::erase_if(kept_, [](const auto& of) { return of.second.empty(); });
+  }
+  free(passed);
+  free_all_without_stream();
+}
+
+void pending_frees::free_all_without_stream() noexcept {
+  blocks_without_stream waited_for;
+  {
+    const std::lock_guard lock{mutex_};
+    waited_for.swap(without_stream_);
+  }
+  blocks_without_stream passed;
+  // One wait serves all blocks of the same users, for all came before it.
+  const device_list* finished = nullptr;
+  for (auto each = waited_for.begin(); each != waited_for.end();) {
+    const auto looked_at = each++;
+    if (!looked_at->has_passed() && (finished == nullptr || *finished != looked_at->users)) {
+      bool waited = false;
+      report_exceptions([&] {
+        wait_for_devices(looked_at->users);
+        waited = true;
+      });
+      if (!waited) continue;
+      finished = &looked_at->users;
+    }
+    passed.splice(passed.end(), waited_for, looked_at);
+  }
+  {
+    const std::lock_guard lock{mutex_};
+    for (const block_without_stream& each : passed) bytes_ -= each.bytes;
+    count_without_stream_ -= passed.size();
+    without_stream_.splice(without_stream_.begin(), waited_for);
+  }
+  free(passed);
+}
+
+void pending_frees::free_fitting_without_stream(std::size_t bytes) noexcept {
+  if (!has_any_without_stream()) return;
+  free_passed();
+  bool is_worth_a_wait = false;
+  {
+    const std::lock_guard lock{mutex_};
+    is_worth_a_wait =
+        std::any_of(without_stream_.begin(), without_stream_.end(),
+                    [bytes](const auto& each) { return fits_well(each.bytes, bytes); });
+  }
+  if (is_worth_a_wait) free_all_without_stream();
+  wait_for_frees();
+}
+
+// Memory that work may still use is never freed: where HIP refuses both waits it stays kept.
+bool pending_frees::wait_until_passed(const event& freed) const noexcept {
+  try {
+    const relaxed_captures relaxed;
+    freed.synchronize();
+    return true;
+  } catch (...) {
+  }
+  bool waited = false;
+  report_exceptions([&] {
+    const relaxed_captures relaxed;
+    wait_for_device(frees_.device());
+    waited = true;
+  });
+  return waited;
+}
+
+std::size_t pending_frees::bytes() const {
+  const std::lock_guard lock{mutex_};
+  return bytes_;
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <cstddef>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "region/device_work.hpp"
+
+namespace hipvmm::detail {
+
+/// Blocks of a HIP pool that were deallocated and that work may still use. hipFreeAsync frees them
+/// only after that work.
+///
+/// Blocks deallocated without a stream are not reused until then, because no stream is ordered
+/// behind that work. Blocks deallocated in a stream are kept because AMD's runtime
+/// - reuses a block in the stream of its allocation without waiting for the stream of its free, and
+/// - blocks the host in hipFreeAsync until the earlier free of a reused block has passed.
+/// Until then such a block serves requests of the stream that freed it, so that memory is still
+/// reused in stream order. Thread-safe; shared by all resources of one pool.
+class pending_frees {
+ public:
+  /// Returns the instance of `pool`, which is on `device`; makes one when no resource of that pool
+  /// is alive. Throws: hip_error, std::bad_alloc.
+  [[nodiscard]] static std::shared_ptr<pending_frees> of(hipMemPool_t pool, device_ref device);
+  explicit pending_frees(device_ref device);
+  /// Frees as free_all(). Blocks that HIP refused to wait for are never freed.
+  ~pending_frees() { free_all(); }
+  pending_frees(const pending_frees&) = delete;
+  pending_frees& operator=(const pending_frees&) = delete;
+
+  /// Keeps a block of at least `bytes` until all work now in `stream` has passed.
+  /// Throws: hip_error, std::bad_alloc; then the block is not kept.
+  void add(stream_ref stream, void* pointer, std::size_t bytes);
+  /// Keeps a block until all work submitted to `users` so far is done; a thread of the library
+  /// waits for it. Returns false, with nothing kept, where no thread can.
+  /// Throws: std::bad_alloc; then nothing is kept either.
+  [[nodiscard]] bool add_without_stream(void* pointer, std::size_t bytes, device_list users);
+  /// Takes a kept block for `stream` that the same stream freed, at most an eighth larger than
+  /// `bytes`. Returns nullptr where there is none. Throws: hip_error; then nothing changes.
+  [[nodiscard]] void* take(stream_ref stream, std::size_t bytes, std::size_t alignment);
+  /// Takes the smallest kept block that fits, of any stream, and makes `stream` wait for its free.
+  /// Returns nullptr where there is none. Throws: hip_error; then nothing changes.
+  [[nodiscard]] void* take_of_any(stream_ref stream, std::size_t bytes, std::size_t alignment);
+  /// Records that HIP allocated `pointer` anew: removes the record of an earlier block at that
+  /// address.
+  void note_new(void* pointer);
+
+  /// Frees passed blocks of `stream`, of one other stream and of no stream. Does not wait.
+  void free_some_passed(stream_ref stream) noexcept;
+  /// Frees all blocks whose work has passed. Does not wait.
+  void free_passed() noexcept;
+  /// Waits for the frees made so far, which are of idle blocks, because a trim releases only blocks
+  /// whose free has passed.
+  void wait_for_frees() noexcept;
+  /// Waits for the work that uses kept blocks, and frees all of them but those for which HIP
+  /// refuses to wait.
+  void free_all() noexcept;
+  /// Frees as free_all() the blocks that were deallocated without a stream, if one of them fits a
+  /// request of `bytes` well.
+  void free_fitting_without_stream(std::size_t bytes) noexcept;
+  /// Frees at once a block that no work uses any more.
+  void free_idle(void* pointer) const noexcept;
+
+  /// Whether there are blocks that were deallocated without a stream.
+  [[nodiscard]] bool has_any_without_stream() const noexcept { return count_without_stream_ != 0; }
+
+  /// Bytes of the blocks that are kept.
+  [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  struct block {
+    void* pointer;
+    std::size_t bytes;
+    event freed;
+  };
+  /// Blocks in the order in which one stream freed them.
+  using blocks = std::list<block>;
+  struct block_without_stream {
+    void* pointer;
+    std::size_t bytes;
+    device_list users;
+    std::weak_ptr<char> waited_for;
+    [[nodiscard]] bool has_passed() const { return waited_for.expired(); }
+  };
+  using blocks_without_stream = std::list<block_without_stream>;
+  /// Streams by handle. For a new stream with a reused handle, the wait for the event provides the
+  /// order.
+  using streams = std::map<ihipStream_t*, blocks>;
+
+  [[nodiscard]] event take_event();
+  [[nodiscard]] void* hand_over(stream_ref stream, streams::iterator of, blocks::iterator which,
+                                std::size_t bytes);
+  [[nodiscard]] std::size_t forget_size(void* pointer, std::size_t bytes);
+  void collect_passed(blocks& from, blocks& to);
+  void collect_passed(blocks_without_stream& to);
+  void free_all_without_stream() noexcept;
+  [[nodiscard]] bool wait_until_passed(const event& freed) const noexcept;
+  void free(blocks& passed) noexcept;
+  void free(const blocks_without_stream& passed) noexcept;
+
+  const stream frees_;  // used for hipFreeAsync only
+  event freed_;         // recorded after the last of them
+  mutable std::mutex mutex_;
+  streams kept_;
+  blocks_without_stream without_stream_;
+  std::atomic<std::size_t> count_without_stream_{0};
+  std::size_t bytes_ = 0;
+  ihipStream_t* next_ = nullptr;  // the stream to check next
+  std::vector<event> spare_;
+  // Blocks in use that are larger than requested.
+  std::unordered_map<void*, std::size_t> larger_;
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/resource/per_device_resource.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/mr/resource_adaptor.hpp>
+#include "core/check.hpp"
+#include "mr/resource/set_resource.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+struct device_default {
+  explicit device_default(device_ref device) : initial{device} {}
+
+  hip_resource initial;
+  std::atomic<memory_resource*> current{&initial};  // written with the lock, read without
+  std::mutex lock;
+  void* adapted = nullptr;  // belongs to `current`
+};
+
+device_default& default_of(device_ref device) {
+  require_device(device);
+  // Never destroyed: containers with static storage give memory back at exit. The number of devices
+  // does not change while a process lives.
+  static std::deque<device_default>& all = *[] {
+    auto made = std::make_unique<std::deque<device_default>>();
+    for (int ordinal = 0; ordinal < device_count(); ++ordinal)
+      made->emplace_back(device_ref{ordinal});
+    return made.release();
+  }();
+  return all[static_cast<std::size_t>(device.ordinal())];
+}
+
+}  // namespace
+
+memory_resource* get_per_device_resource(device_ref device) { return default_of(device).current; }
+
+memory_resource* set_per_device_resource(device_ref device, memory_resource* resource) {
+  return detail::exchange_resource(device, {resource, nullptr}).resource;
+}
+
+memory_resource* get_current_device_resource() {
+  return get_per_device_resource(device_ref::current());
+}
+
+memory_resource* set_current_device_resource(memory_resource* resource) {
+  return set_per_device_resource(device_ref::current(), resource);
+}
+
+device_ref require_current_device(const char* user, memory_resource* resource) {
+  const device_ref current = device_ref::current();
+  const std::optional<device_ref> owner = require_resource(user, resource)->device();
+  if (owner && *owner != current)
+    throw std::invalid_argument{
+        std::string{user} + ": the resource gives memory of device " +
+        std::to_string(owner->ordinal()) + ", and device " + std::to_string(current.ordinal()) +
+        " is current; make device " + std::to_string(owner->ordinal()) +
+        " current for the construction (hipvmm::scoped_device, hipSetDevice), or pass a resource "
+        "of device " +
+        std::to_string(current.ordinal())};
+  return current;
+}
+
+void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
+                      void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
+  std::optional<scoped_device> scope;
+  detail::report_exceptions([&] { scope.emplace(device); });
+  resource->deallocate(stream, pointer, bytes, alignment);
+}
+
+}  // namespace hipvmm::mr
+
+namespace hipvmm::detail {
+
+set_resource resource_set_for(device_ref device) {
+  mr::device_default& chosen = mr::default_of(device);
+  const std::lock_guard guard{chosen.lock};
+  return {chosen.current, chosen.adapted};
+}
+
+set_resource exchange_resource(device_ref device, set_resource next) {
+  mr::device_default& chosen = mr::default_of(device);
+  if (next.resource == nullptr) {
+    next.resource = &chosen.initial;
+  } else if (const auto other = next.resource->device(); other && *other != device) {
+    throw std::invalid_argument{"set_per_device_resource: the resource gives memory of device " +
+                                std::to_string(other->ordinal()) + ", not of device " +
+                                std::to_string(device.ordinal()) +
+                                "; set it for its own device, or make one for this device"};
+  }
+  const std::lock_guard guard{chosen.lock};
+  return {chosen.current.exchange(next.resource), std::exchange(chosen.adapted, next.adapted)};
+}
+
+}  // namespace hipvmm::detail

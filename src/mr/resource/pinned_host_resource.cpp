@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/resource/pinned_host_resource.hpp>
+
+#include <hip/hip_runtime_api.h>
+
+#include "core/check.hpp"
+#include "mr/resource/host_memory.hpp"
+#include "mr/resource/misaligned.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+unsigned flags_of(const pinned_options& options) {
+  unsigned flags = hipHostMallocDefault;
+  if (options.portable) flags |= hipHostMallocPortable;
+  if (options.mapped) flags |= hipHostMallocMapped;
+  if (options.write_combined) flags |= hipHostMallocWriteCombined;
+  return flags;
+}
+
+void free_pinned(void* pointer) noexcept { detail::report(hipHostFree(pointer), "hipHostFree"); }
+
+}  // namespace
+
+void* pinned_host_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+  return do_allocate_sync(bytes, alignment);
+}
+
+void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t,
+                                         std::size_t) noexcept {
+  detail::report_exceptions([=] {
+    detail::wait_before_free(stream, pointer);
+    free_pinned(pointer);
+  });
+}
+
+void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  require_device(device_ref{0});
+  detail::require_possible(bytes, "hipHostMalloc");
+  void* pointer = nullptr;
+  detail::check_host_memory(hipHostMalloc(&pointer, bytes, flags_of(options_)), "hipHostMalloc",
+                            bytes);
+  if (detail::is_aligned(pointer, alignment)) return pointer;
+  free_pinned(pointer);
+  detail::throw_misaligned("pinned_host_resource", "hipHostMalloc", alignment);
+}
+
+void pinned_host_resource::do_deallocate_sync(void* pointer, std::size_t, std::size_t) noexcept {
+  detail::report_exceptions([=] {
+    detail::wait_before_hip_free(pointer);
+    free_pinned(pointer);
+  });
+}
+
+bool pinned_host_resource::do_is_equal(const memory_resource& other) const noexcept {
+  return dynamic_cast<const pinned_host_resource*>(&other) != nullptr;
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/resource/pool_sharing.hpp>
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "core/descriptors.hpp"
+#include "mr/resource/hip_pool.hpp"
+#include "mr/resource/pool_sharing.hpp"
+#include "runtime/check_resources.hpp"
+#include "vmm/access.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+std::string named(device_ref device) { return "device " + std::to_string(device.ordinal()); }
+
+}  // namespace
+
+access_right pool_right(hipMemPool_t pool, device_ref device) {
+  require_device(device);
+  hipMemLocation location = to_location(device);
+  hipMemAccessFlags flags = hipMemAccessFlagsProtNone;
+  check(hipMemPoolGetAccess(&flags, pool, &location), "hipMemPoolGetAccess");
+  return to_right(flags);
+}
+
+void set_pool_right(hipMemPool_t pool, device_ref owner, access_desc desc) {
+  require_device(desc.device);
+  if (desc.device == owner && desc.right != access_right::read_write)
+    throw std::invalid_argument{"a pool on " + named(owner) +
+                                ": its own device always reads and writes (HIP's rule); name a "
+                                "peer, or read_write"};
+  if (desc.right == access_right::none) {
+    if (pool_right(pool, desc.device) == access_right::none) return;
+  } else if (!desc.device.can_access_peer(owner)) {
+    throw unsupported{named(desc.device) + " cannot reach a pool on " + named(owner) +
+                      ": hipDeviceCanAccessPeer says there is no link between them"};
+  }
+  const hipMemAccessDesc wanted = to_hip(desc);
+  const hipError_t result = hipMemPoolSetAccess(pool, &wanted, 1);
+  const char* missing = nullptr;
+  if (desc.right == access_right::none && result == hipErrorInvalidDevice)
+    missing = "be taken back (ROCm up to 6.4); destroy the pool instead";
+  if (desc.right == access_right::read && result == hipErrorNotSupported)
+    missing = "be for reading only (CUDA); grant access_right::read_write";
+  if (missing != nullptr) {
+    clear_last_error();
+    throw unsupported{"the right of " + named(desc.device) + " to a pool on " + named(owner) +
+                      " cannot " + missing};
+  }
+  check(result, "hipMemPoolSetAccess");
+}
+
+}  // namespace hipvmm::detail
+
+namespace hipvmm::mr {
+
+imported_pool::imported_pool(const shareable_handle& handle, device_ref device)
+    : pool_{nullptr}, device_{device} {
+  detail::require_pools(device);
+  if (handle.empty()) throw std::invalid_argument{"the import of a pool from an empty handle"};
+  detail::require_open_descriptor(handle.get(), "the import of a pool");
+  // Newer releases of ROCm give the pool the calling thread's device. The descriptor goes by value
+  // in all, other than for chunks.
+  const scoped_device scope{device};
+  void* const descriptor = reinterpret_cast<void*>(static_cast<std::intptr_t>(handle.get()));
+  detail::check_resources(hipMemPoolImportFromShareableHandle(
+                              &pool_, descriptor, hipMemHandleTypePosixFileDescriptor, 0),
+                          "hipMemPoolImportFromShareableHandle", device, 0);
+}
+
+imported_pool::~imported_pool() {
+  if (pool_ != nullptr) detail::destroy_pool(pool_);
+}
+
+imported_pool& imported_pool::operator=(imported_pool&& other) noexcept {
+  imported_pool moved{std::move(other)};
+  std::swap(pool_, moved.pool_);
+  std::swap(device_, moved.device_);
+  return *this;
+}
+
+device_allocation imported_pool::import_pointer(const exported_pointer& pointer,
+                                                std::size_t bytes) const {
+  hipMemPoolPtrExportData data{};
+  std::memcpy(&data, pointer.data.data(), sizeof(data));
+  void* address = nullptr;
+  const hipError_t result = hipMemPoolImportPointer(&address, get(), &data);
+  if (result == hipErrorInvalidValue) {
+    detail::clear_last_error();
+    throw std::invalid_argument{
+        "imported_pool: hipMemPoolImportPointer does not take the data; send what "
+        "export_pointer() of the very pool gave that this one was imported from"};
+  }
+  detail::check_resources(result, "hipMemPoolImportPointer", device_, bytes);
+  return device_allocation{address, device_, bytes};
+}
+
+void imported_pool::release(stream_ref stream, device_allocation&& block) const noexcept {
+  if (void* const pointer = block.release(); pointer != nullptr)
+    detail::free_async(stream, pointer);
+}
+
+void imported_pool::grant(device_ref device, access_right right) const {
+  detail::set_pool_right(get(), device_, {device, right});
+}
+
+access_right imported_pool::access(device_ref device) const {
+  return detail::pool_right(get(), device);
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "region/device_work.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+#include "runtime/device.hpp"
+#include "runtime/device_wait.hpp"
+#include "runtime/peer_copies.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+/// Waits for one device. Returns false where HIP refuses.
+bool may_pass(device_ref device, bool& has_reported) noexcept {
+  bool passed = false;
+  report_exceptions([&] {
+    try {
+      wait_for_device(device);
+      passed = true;
+    } catch (const hip_error& error) {
+      if (error.code() == hipErrorStreamCaptureUnsupported || has_reported) return;
+      has_reported = true;
+      throw;
+    }
+  });
+  return passed;
+}
+
+/// Calls `visit` for each device whose work may use the memory, as long as it returns true. Returns
+/// whether it always did. Allocates nothing.
+template <typename Visit>
+bool visit_users(const access_map& rights, Visit visit) {
+  for (const access_desc& entry : rights.entries())
+    if (!visit(entry.device)) return false;
+  for (auto other = next_copied_with(rights.owner(), -1); other;
+       other = next_copied_with(rights.owner(), other->ordinal()))
+    if (rights.get(*other) == access_right::none && !visit(*other)) return false;
+  return true;
+}
+
+thread_local bool has_waited_before_grant = false;
+
+}  // namespace
+
+bool grants_move_pages() {
+  static const bool moves = hip_compat::late_grant_moves_pages(runtime_version());
+  return moves;
+}
+
+void wait_before_grant(const access_map& rights) {
+  if (grants_move_pages() && !has_waited_before_grant) wait_for_users(rights);
+}
+
+waited_before_grant::waited_before_grant() noexcept
+    : before_{std::exchange(has_waited_before_grant, true)} {}
+
+waited_before_grant::~waited_before_grant() { has_waited_before_grant = before_; }
+
+device_list devices_of(const access_map& rights) {
+  device_list result;
+  visit_users(rights, [&](device_ref device) {
+    result.push_back(device);
+    return true;
+  });
+  return result;
+}
+
+std::optional<event> mark_in(stream_ref stream, const device_list& devices) {
+  for (const device_ref device : devices) {
+    try {
+      event mark{device};
+      mark.record(stream);
+      return mark;
+    } catch (const hip_error& error) {
+      if (error.code() != hipErrorInvalidHandle) throw;
+    }
+  }
+  return std::nullopt;
+}
+
+bool wait_for(const device_list& devices, bool& has_reported) noexcept {
+  return std::all_of(devices.begin(), devices.end(),
+                     [&](device_ref device) { return may_pass(device, has_reported); });
+}
+
+bool wait_for(const access_map& rights, bool& has_reported) noexcept {
+  return visit_users(rights, [&](device_ref device) { return may_pass(device, has_reported); });
+}
+
+void wait_for_users(const access_map& rights) {
+  visit_users(rights, [](device_ref device) {
+    wait_for_device(device);
+    return true;
+  });
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
+
+namespace hipvmm::detail {
+
+using device_list = std::vector<device_ref>;
+
+/// Returns every device whose work may use the memory: first those with a right, then those without
+/// that the library copied to or from the owner, see runtime/peer_copies.hpp.
+[[nodiscard]] device_list devices_of(const access_map& rights);
+
+/// Records an event in `stream`, of the one of `devices` that the stream belongs to. Empty when the
+/// stream belongs to no such device. HIP before 6 does not report the device of a stream, but
+/// refuses other devices' events.
+[[nodiscard]] std::optional<event> mark_in(stream_ref stream, const device_list& devices);
+
+/// Waits for all work of `devices`.
+/// - Returns false where HIP refuses the wait, as where a capture forbids it: the state of the work
+///   is then unknown, and a later wait may succeed.
+/// - Another failure is reported unless `has_reported`, which becomes true.
+[[nodiscard]] bool wait_for(const device_list& devices, bool& has_reported) noexcept;
+/// The same for devices_of(rights).
+[[nodiscard]] bool wait_for(const access_map& rights, bool& has_reported) noexcept;
+/// Waits for all work of devices_of(rights).
+/// Throws: hip_error, among others where a capture forbids the wait.
+void wait_for_users(const access_map& rights);
+
+/// Returns whether work that uses memory while rights to it change may access other pages (ROCm
+/// 7.14).
+[[nodiscard]] bool grants_move_pages();
+/// Call before rights to mapped memory change: waits as wait_for_users() where grants_move_pages().
+/// Work submitted until the rights have changed is not covered.
+/// Throws: as wait_for_users.
+void wait_before_grant(const access_map& rights);
+
+/// While an object lives, wait_before_grant() in its thread returns at once: the caller has waited,
+/// and holds a lock.
+class waited_before_grant {
+ public:
+  waited_before_grant() noexcept;
+  ~waited_before_grant();
+  waited_before_grant(const waited_before_grant&) = delete;
+  waited_before_grant& operator=(const waited_before_grant&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// How long callers repeat waits for devices that HIP refuses, as it does during captures.
+inline constexpr std::chrono::milliseconds capture_patience{100};
+
+/// Waits for all work of `devices`, a device list or the access rights. Repeats the wait until HIP
+/// does not refuse it or capture_patience is over. Returns whether it waited.
+template <typename Devices>
+[[nodiscard]] bool outlast_refusals(const Devices& devices) noexcept {
+  const auto end = std::chrono::steady_clock::now() + capture_patience;
+  bool has_reported = false;
+  while (!wait_for(devices, has_reported)) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return true;
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#include "region/malloc_rights.hpp"
+
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+
+namespace hipvmm::detail {
+
+void malloc_rights::grant(device_ref to, access_right right) {
+  access_map next = rights_;
+  next.set(to, right);
+  if (right == access_right::read || (to == owner() && right == access_right::none))
+    throw unsupported{
+        "a right to memory of device " + std::to_string(owner().ordinal()) +
+        ", which comes from hipMalloc: its own device may always read and write and others may "
+        "both read and write or neither; ask for access_right::read_write, or leave the right as "
+        "it is"};
+  if (right == access_right::read_write) to.enable_peer_access(owner());
+  rights_ = std::move(next);
+}
+
+}  // namespace hipvmm::detail

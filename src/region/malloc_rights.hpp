@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/access.hpp>
+
+namespace hipvmm::detail {
+
+/// The rights to memory of hipMalloc. HIP has such rights for all of a device's memory only, and
+/// they are permanent: granting enables a peer's access, revoking is recorded and changes nothing.
+class malloc_rights {
+ public:
+  explicit malloc_rights(device_ref owner) : rights_{owner} {}
+
+  /// Grants `to` the right `right`.
+  /// Throws: as access_map::set; unsupported for a right to read only, or none for the owner;
+  /// hip_error; on any exception all rights are as before.
+  void grant(device_ref to, access_right right);
+  [[nodiscard]] const access_map& all() const noexcept { return rights_; }
+  [[nodiscard]] device_ref owner() const noexcept { return rights_.owner(); }
+
+ private:
+  access_map rights_;
+};
+
+}  // namespace hipvmm::detail

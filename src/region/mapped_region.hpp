@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <boost/container/small_vector.hpp>
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include "core/background_task.hpp"
+#include "core/process_mark.hpp"
+#include "region/backing.hpp"
+#include "region/visibility.hpp"
+#include "vmm/address_range.hpp"
+
+namespace hipvmm::detail {
+
+/// The implementation of a region: chunks mapped in reserved addresses, and the steps of its
+/// operations. Its functions take arguments that region has checked.
+class mapped_region {
+ public:
+  mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
+                const capability& found);
+  ~mapped_region();
+  mapped_region(const mapped_region&) = delete;
+  mapped_region& operator=(const mapped_region&) = delete;
+
+  // Like the functions of region with these names.
+  void commit(std::size_t offset, std::size_t bytes);
+  std::size_t decommit(std::size_t offset, std::size_t bytes);
+  [[nodiscard]] bool can_move_chunks() const noexcept { return !known.needs(quirk::no_aliases); }
+  void move_chunk(std::size_t from, std::size_t to);
+  void end_move(std::size_t from);
+  void grant(device_ref to, access_right right);
+  std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail);
+  /// Pre: both sizes are whole granules, the first no less than the second and than max_bytes().
+  bool extend(std::size_t max_bytes, std::size_t commit_bytes);
+  /// Reserves more addresses directly after the present ones. Returns false, nothing done, where
+  /// HIP returns other addresses.
+  [[nodiscard]] bool extend_in_place(std::size_t max_bytes, std::size_t commit_bytes);
+  void prepare(std::size_t bytes, prefetch_level how);
+  void cancel_or_wait() noexcept { preparation.cancel_or_wait(); }
+  [[nodiscard]] std::size_t prepared_bytes() const noexcept;
+  [[nodiscard]] std::size_t failed_preparations() const noexcept { return failures; }
+  /// Takes everything out, to be released when the devices with access have passed this point.
+  /// Returns false, nothing done, where the caller must wait for them before it destroys this
+  /// object.
+  [[nodiscard]] bool retire_all() noexcept;
+  [[nodiscard]] void* base() const noexcept { return addresses->base(); }
+  [[nodiscard]] std::size_t max_bytes() const noexcept { return addresses->bytes(); }
+  [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept;
+  [[nodiscard]] std::size_t chunk_count() const noexcept { return backings.size(); }
+
+  [[nodiscard]] chunk_cache& cache() const noexcept {
+    return options.cache != nullptr ? *options.cache : chunk_cache::shared();
+  }
+
+  /// What is mapped in a range: the backings that begin before `backed_end`, and `made`. In the
+  /// region's own addresses also what is prepared, and mappings that moved chunks left behind.
+  struct mapped_there {
+    const address_range& range;
+    std::size_t backed_end;
+    const backing_map* made = nullptr;
+  };
+  [[nodiscard]] mapped_there mapped_here(const backing_map* made = nullptr) const noexcept {
+    return {*addresses, addresses->bytes(), made};
+  }
+  /// Calls `change(address, bytes)`, which sets rights, for a range that HIP accepts and that
+  /// contains the mapping of `bytes` bytes at `offset`.
+  /// Throws: unsupported where HIP accepts none, by quirk::access_from_base.
+  template <class Change>
+  void change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
+                     Change change) const;
+  /// Sets the rights in `chosen` over the mapping at `offset`. They differ from the present rights
+  /// in the right of `changed`.
+  void set_rights(std::size_t offset, std::size_t bytes, const access_map& chosen,
+                  device_ref changed) const;
+
+  [[nodiscard]] mapping map_with_rights(const mapped_there& there, std::size_t offset,
+                                        const physical_chunk& chunk) const;
+  /// The same in the region's addresses; on failure these may hold memory.
+  [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk);
+  /// The moment from which all work sees what is mapped now.
+  [[nodiscard]] moment visible_if_mapped_now() const;
+  /// Waits until all work sees what is mapped in [offset, offset + bytes).
+  void await_visible(std::size_t offset, std::size_t bytes) const noexcept;
+  /// Makes new backings in `range` for all of [offset, offset + bytes) that has none, ready to be
+  /// merged.
+  [[nodiscard]] backing_map make_missing(const address_range& range, std::size_t offset,
+                                         std::size_t bytes) const;
+  /// The same, but `made` keeps what was made before a failure.
+  void add_missing(backing_map& made, const address_range& range, std::size_t offset,
+                   std::size_t bytes) const;
+  /// Like make_missing(); its out_of_memory states what the region holds.
+  [[nodiscard]] backing_map make_missing_or_explain(const address_range& range, std::size_t offset,
+                                                    std::size_t bytes) const;
+  void merge(backing_map& made) noexcept;
+  /// Recycles a chunk that is mapped nowhere, except where HIP refused to unmap it.
+  void recycle(physical_chunk chunk) noexcept {
+    if (!addresses->refused().keep_chunk(chunk)) cache().recycle(std::move(chunk));
+  }
+  [[nodiscard]] bool is_backed_within(std::size_t offset, std::size_t bytes) const noexcept;
+  /// Throws unless all mappings that moved chunks left behind are outside [offset, offset + bytes).
+  void require_none_left_behind(const char* function, std::size_t offset, std::size_t bytes) const;
+  /// Maps a chunk again where it was. What HIP refuses is reported, and the bytes are then lost.
+  void restore(backing_map::iterator entry) noexcept;
+
+  /// Mappings of all backings in another range, in their order. The destructor unmaps those that
+  /// are left.
+  struct mapping_list {
+    explicit mapping_list(std::shared_ptr<address_range>& of) noexcept : range{of} {}
+    ~mapping_list() {
+      for (mapping& each : maps) range->refused().unmap_or_keep(each, nullptr);
+    }
+    mapping_list(const mapping_list&) = delete;
+    mapping_list& operator=(const mapping_list&) = delete;
+
+    std::shared_ptr<address_range>& range;
+    boost::container::small_vector<mapping, 8> maps;
+  };
+  void map_all(mapping_list& moved) const;
+  /// Makes `moved.range` and its mappings those of the region. `moved` gets the old ones.
+  void move_to(mapping_list& moved) noexcept;
+  /// Returns whether the runtime may forget addresses only after they were freed and reserved
+  /// again.
+  [[nodiscard]] static bool frees_late_records() noexcept;
+  /// Waits for the devices with access where used addresses must not be freed earlier.
+  void await_records() const noexcept;
+  /// Returns whether addresses that held memory must be re-reserved.
+  [[nodiscard]] bool must_re_reserve() const noexcept { return holds_memory && renews; }
+  /// Frees and re-reserves the addresses: memory that only they held returns to the device.
+  /// - What is backed stays backed; at other addresses where the old ones are no longer available
+  ///   or refuse the mappings.
+  /// - Waits for the devices with access unless nothing is backed and await_records() would not
+  ///   wait.
+  /// Pre: nothing is prepared.
+  void re_reserve() noexcept;
+
+  /// End of the last backing.
+  [[nodiscard]] std::size_t end() const noexcept;
+  /// Returns whether the prepared chunk is partly in [offset, offset + bytes), where nothing else
+  /// can be mapped then.
+  /// Pre, for all functions that follow: nothing is pending.
+  [[nodiscard]] bool is_prepared_within(std::size_t offset, std::size_t bytes) const noexcept;
+  /// Makes new backings for [offset, offset + bytes) and a cancelled order there. Empty when there
+  /// is no such order or no memory for all of it. Voids the order.
+  [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes);
+  /// Releases what is prepared or under way, and allows prepare() again.
+  void drop_prepared();
+  void note_failed_preparation() noexcept;
+  /// Takes out the chunks after `end`, to be released when `stream` has passed this point. Returns
+  /// false, nothing done, where the caller must wait for the stream itself.
+  [[nodiscard]] bool retire_behind(std::size_t end, stream_ref stream);
+  /// Replaces the chunk that begins before `end` and reaches beyond it by one that ends at `end`.
+  void replace_tail(std::size_t end, stream_ref stream);
+
+  /// Throws: std::out_of_range unless [offset, offset + bytes) is in the region.
+  void require_within(const char* function, std::size_t offset, std::size_t bytes) const;
+
+  process_mark process;
+  device_ref device;
+  std::size_t granularity;
+  access_map rights;
+  std::size_t committed = 0;
+  region_options options;
+  // The record as it was when the region was made.
+  capability known;
+  bool renews;
+  bool holds_memory = false;  // something was unmapped in `addresses`
+  // The order of these two members unmaps everything before the addresses are freed. Shared with
+  // chunks that were taken out of the backings and are still mapped.
+  std::shared_ptr<address_range> addresses;
+  backing_map backings;
+  // Mappings that moved chunks left behind, counted in no size. Nothing is prepared while there are
+  // any.
+  backing_map left_behind;
+
+  /// Makes the prepared chunk part of the region while the object lives, and permanently once kept.
+  class adoption;
+  struct preparation_order {
+    std::size_t offset;
+    std::size_t bytes;
+    prefetch_level how;
+  };
+  /// The body of `preparation`. It reads the other members of the region: code that changes them
+  /// cancels first.
+  void make_prepared() noexcept;
+
+  // Set while pending, and from the time when an order is cancelled until it is filled or void.
+  std::optional<preparation_order> ordered;
+  // At most one chunk, not counted in `committed`, mapped or not. Its node moves to `backings`.
+  backing_map prepared;
+  bool may_prepare = true;  // not after a failure
+  std::atomic<std::size_t> failures{0};
+  // Last member: it must be cancelled before anything it uses is destroyed.
+  background_task preparation{[this] { make_prepared(); }};
+};
+
+class mapped_region::adoption {
+ public:
+  /// Cancels or waits for the preparation, and maps the chunk if it is not yet mapped.
+  explicit adoption(mapped_region& owner);
+  ~adoption();
+  adoption(const adoption&) = delete;
+  adoption& operator=(const adoption&) = delete;
+  void keep() noexcept { offset_.reset(); }
+
+ private:
+  mapped_region& owner_;
+  std::optional<std::size_t> offset_;
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// What a region of mapped chunks does at each call, made of the steps in mapped_region.cpp.
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "region/device_work.hpp"
+#include "region/mapped_region.hpp"
+#include "region/retirement.hpp"
+
+namespace hipvmm::detail {
+
+void mapped_region::commit(std::size_t offset, std::size_t bytes) {
+  require_none_left_behind("commit", offset, bytes);
+  preparation.cancel_or_wait();
+  std::optional<adoption> adopted;
+  if (is_prepared_within(offset, bytes)) adopted.emplace(*this);
+  backing_map made;
+  try {
+    made = make_ordered(offset, bytes);
+    if (made.empty()) made = make_missing_or_explain(*addresses, offset, bytes);
+  } catch (...) {
+    // What was mapped before the failure is not any more.
+    holds_memory = true;
+    throw;
+  }
+  merge(made);
+  if (adopted) adopted->keep();
+  may_prepare = true;
+  await_visible(offset, bytes);
+}
+
+void mapped_region::move_chunk(std::size_t from, std::size_t to) {
+  if (!can_move_chunks())
+    throw unsupported{"region::move_chunk: device " + std::to_string(device.ordinal()) +
+                      " does not show the same bytes at two addresses of one chunk: " +
+                      known.reason(trait::coherent_aliases)};
+  drop_prepared();
+  const auto moving = backings.find(from);
+  if (moving == backings.end())
+    throw std::invalid_argument{"region::move_chunk: no chunk begins at offset " +
+                                std::to_string(from)};
+  const std::size_t bytes = moving->second.bytes();
+  require_within("move_chunk", to, bytes);
+  require_none_left_behind("move_chunk", to, bytes);
+  if (is_backed_within(to, bytes) || addresses->longest_at(to) < bytes)
+    throw std::invalid_argument{"region::move_chunk: the " + format_bytes(bytes) + " at offset " +
+                                std::to_string(to) +
+                                " are partly backed already, or lie in two reservations"};
+  if (addresses.use_count() > 1) finish_retired(*addresses, to, bytes);
+
+  backing_map left;
+  backing& old = left.try_emplace(from).first->second;
+  old.map = map_here(to, moving->second.chunk);
+  old.elsewhere = moving->second.chunk.get();
+  std::swap(old.map, moving->second.map);
+  moving->second.visible = visible_if_mapped_now();
+  auto node = backings.extract(moving);
+  node.key() = to;
+  backings.insert(std::move(node));
+  left_behind.merge(left);
+  await_visible(to, bytes);
+}
+
+void mapped_region::end_move(std::size_t from) {
+  const auto left = left_behind.find(from);
+  if (left == left_behind.end())
+    throw std::invalid_argument{"region::end_move: no chunk that moved is still mapped at offset " +
+                                std::to_string(from)};
+  left->second.map.unmap();
+  left_behind.erase(left);
+  holds_memory = true;
+}
+
+void mapped_region::grant(device_ref to, access_right right) {
+  access_map next = rights;
+  next.set(to, right);
+  // What is ready gets the right together with the rest.
+  const adoption adopted{*this};
+  std::vector<const backing_map::value_type*> all;
+  all.reserve(backings.size() + left_behind.size());
+  for (const backing_map* const map : {&backings, &left_behind})
+    for (const auto& entry : *map) all.push_back(&entry);
+  const auto apply = [&](const backing_map::value_type* entry, const access_map& chosen) {
+    set_rights(entry->first, entry->second.bytes(), chosen, to);
+  };
+  if (!all.empty()) detail::wait_before_grant(rights);
+  for (auto at = all.begin(); at != all.end(); ++at) {
+    try {
+      apply(*at, next);
+    } catch (...) {
+      // The one that failed too: HIP may have applied its first entries.
+      for (auto undone = all.begin(); undone != std::next(at); ++undone)
+        report_exceptions([&] { apply(*undone, rights); });
+      throw;
+    }
+  }
+  rights = std::move(next);
+}
+
+bool mapped_region::extend_in_place(std::size_t max_bytes, std::size_t commit_bytes) {
+  try {
+    address_reservation behind{max_bytes - addresses->bytes(), 0, addresses->end()};
+    if (behind.get() != addresses->end()) return false;
+    addresses->append(std::move(behind));
+  } catch (const out_of_memory& error) {
+    if (error.resource() != exhausted::addresses) throw;
+    return false;
+  }
+  try {
+    commit(0, commit_bytes);
+  } catch (...) {
+    addresses->drop_last();
+    throw;
+  }
+  return true;
+}
+
+bool mapped_region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
+  const std::size_t present = addresses->bytes();
+  require_none_left_behind("extend", 0, present);
+  if (max_bytes == present) {
+    commit(0, commit_bytes);
+    return false;
+  }
+
+  preparation.cancel_or_wait();
+  // Copies of the program's own must not meet a border that they cannot cross.
+  if (!known.needs(quirk::one_reservation) && extend_in_place(max_bytes, commit_bytes))
+    return false;
+
+  // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
+  adoption adopted{*this};
+  auto larger = std::make_shared<address_range>(
+      make_with_reclaim([max_bytes] { return address_reservation{max_bytes}; }));
+  mapping_list moved{larger};
+  map_all(moved);
+  backing_map made = make_missing_or_explain(*larger, 0, commit_bytes);
+  try {
+    wait_for_users(rights);
+  } catch (...) {
+    release_all(made, *larger);
+    throw;
+  }
+
+  move_to(moved);
+  merge(made);
+  adopted.keep();
+  ordered.reset();
+  may_prepare = true;
+  await_visible(0, this->max_bytes());
+  return true;
+}
+
+std::size_t mapped_region::committed_from(std::size_t offset) const noexcept {
+  auto at = backings.upper_bound(offset);
+  if (at == backings.begin()) return 0;
+  --at;
+  const std::size_t start = offset;
+  while (at != backings.end() && at->first <= offset) {
+    offset = std::max(offset, at->first + at->second.bytes());
+    ++at;
+  }
+  return offset - start;
+}
+
+}  // namespace hipvmm::detail

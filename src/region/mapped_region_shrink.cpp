@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// How a region gives memory back.
+#include <algorithm>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include "core/check.hpp"
+#include "region/device_work.hpp"
+#include "region/mapped_region.hpp"
+#include "region/retirement.hpp"
+
+namespace hipvmm::detail {
+
+std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
+  drop_prepared();
+  const std::size_t end_offset = offset + bytes;
+  const auto first = backings.lower_bound(offset);
+  auto last = first;
+  while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
+
+  // The memory of a chunk is not given to others while it is mapped here.
+  for (const auto& [from, left] : left_behind) {
+    for (auto at = first; at != last; ++at)
+      if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("decommit", from, 1);
+  }
+  if (first != last) holds_memory = true;
+  for (auto at = first; at != last; ++at) {
+    try {
+      // One unmap for each mapping: ROCm before 7.0 keeps a reservation busy after an unmap that
+      // spans several (ROCm/ROCR-Runtime#285).
+      at->second.map.unmap();
+    } catch (...) {
+      for (auto undone = first; undone != at;) restore(undone++);
+      throw;
+    }
+  }
+  std::size_t returned = 0;
+  for (auto at = first; at != last; at = backings.erase(at)) {
+    returned += at->second.bytes();
+    recycle(std::move(at->second.chunk));
+  }
+  committed -= returned;
+  if (backings.empty() && must_re_reserve()) re_reserve();
+  return returned;
+}
+
+std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+  require_none_left_behind("trim", 0, max_bytes());
+  const std::size_t kept_end = align_up(bytes, granularity);
+  const std::size_t before = committed;
+  const bool replace = tail == tail_chunk::replace;
+  drop_prepared();
+  // Addresses can be renewed only when nothing is mapped in them any more.
+  const bool empties = renews && (backings.empty() || backings.begin()->first >= kept_end);
+  if (replace || empties || (!stream.is_done() && !retire_behind(kept_end, stream)))
+    stream.synchronize();
+  decommit(kept_end, max_bytes() - kept_end);
+  if (replace) {
+    replace_tail(kept_end, stream);
+    if (must_re_reserve()) re_reserve();
+  }
+  return before - committed;
+}
+
+bool mapped_region::retire_behind(std::size_t end, stream_ref stream) {
+  const auto first = backings.lower_bound(end);
+  if (first == backings.end()) return true;
+  device_list devices = devices_of(rights);
+  std::optional<event> mark = mark_in(stream, devices);
+  if (!mark) return false;
+  std::list<retired_chunks> one;
+  backing_map& behind =
+      one.emplace_back(addresses, cache(), std::move(mark), std::move(devices)).backings;
+  std::size_t bytes = 0;
+  for (auto at = first; at != backings.end();) {
+    bytes += at->second.bytes();
+    behind.insert(behind.end(), backings.extract(at++));
+  }
+  if (!retire(one)) {
+    backings.merge(behind);
+    return false;
+  }
+  committed -= bytes;
+  holds_memory = true;
+  return true;
+}
+
+bool mapped_region::retire_all() noexcept {
+  if (backings.empty() && !(holds_memory && frees_late_records())) return true;
+  preparation.cancel_or_wait();
+  merge(prepared);
+  backings.merge(left_behind);
+  bool retired = false;
+  // Without memory for this the caller waits, and frees some.
+  try {
+    std::list<retired_chunks> one;
+    retired_chunks& item = one.emplace_back(addresses, cache(), std::nullopt, devices_of(rights));
+    item.owner = device;
+    backing_map& all = item.backings;
+    all.swap(backings);
+    retired = retire(one);
+    if (retired)
+      addresses.reset();
+    else
+      all.swap(backings);
+  } catch (const std::bad_alloc&) {
+  }
+  return retired;
+}
+
+void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
+  auto at = backings.lower_bound(end);
+  if (at == backings.begin()) return;
+  --at;
+  auto& [offset, old] = *at;
+  if (offset + old.bytes() <= end || offset + old.bytes() - end <= end / 8) return;
+  // Without a right to read, no stream of the owner can carry the bytes over.
+  if (rights.get(device) != access_right::read_write) return;
+
+  const std::size_t kept = end - offset;
+  backing fresh;
+  try {
+    fresh.chunk = cache().acquire(device, kept, options.shareable);
+    auto elsewhere = std::make_shared<address_range>(address_reservation{kept});
+    mapping_list once{elsewhere};
+    once.maps.push_back(map_with_rights({*elsewhere, 0}, 0, fresh.chunk));
+    const mapping& temporary = once.maps.front();
+    wait_until(visible_if_mapped_now());
+    copy_async(stream, temporary.get(), old.map.get(), kept);
+    try {
+      stream.synchronize();
+    } catch (...) {
+      // The copy may be under way, and must not outlive the mapping it writes to.
+      report_exceptions([&] { wait_for_device(device); });
+      throw;
+    }
+    await_records();
+  } catch (const out_of_memory&) {
+    return;
+  }
+  old.map.unmap();
+  holds_memory = true;
+  try {
+    fresh.map = map_with_rights(mapped_here(), offset, fresh.chunk);
+    wait_until(visible_if_mapped_now());
+  } catch (...) {
+    addresses->refused().keep_chunk(fresh.chunk);
+    restore(at);
+    throw;
+  }
+  committed -= old.bytes() - kept;
+  std::swap(old, fresh);
+  recycle(std::move(fresh.chunk));
+}
+
+}  // namespace hipvmm::detail

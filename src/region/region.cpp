@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/region/region.hpp>
+
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "region/device_work.hpp"
+#include "region/mapped_region.hpp"
+
+namespace hipvmm {
+namespace {
+
+/// Keeps what work may still use until the process ends.
+void keep_mapped(std::unique_ptr<detail::mapped_region> ended) noexcept {
+  // Never destroyed.
+  static auto& kept = *new std::vector<std::unique_ptr<detail::mapped_region>>;
+  static auto& mutex = *new std::mutex;
+  const std::lock_guard lock{mutex};
+  try {
+    kept.push_back(std::move(ended));
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(ended.release());
+  }
+}
+
+void require_units(const detail::mapped_region& self, const char* function, std::size_t offset,
+                   std::size_t bytes) {
+  if (offset % self.granularity != 0 || bytes % self.granularity != 0)
+    throw std::invalid_argument{std::string{"region::"} + function + ": offset " +
+                                std::to_string(offset) + " and size " + std::to_string(bytes) +
+                                " must be multiples of the granularity, " +
+                                std::to_string(self.granularity) + " bytes"};
+  self.require_within(function, offset, bytes);
+}
+
+}  // namespace
+
+region::region(device_ref device, std::size_t max_bytes, region_options options) {
+  require_device(device);
+  if (max_bytes == 0)
+    throw std::invalid_argument{"a region of 0 bytes: max_bytes must be at least 1"};
+  const capability found = capability_of(device);
+  if (found.path() == memory_path::fallback)
+    throw unsupported{
+        "a region on device " + std::to_string(device.ordinal()) +
+        ", which offers no virtual memory management that can be used: " + found.why_fallback() +
+        "; growable_device_vector and vmm_pool_resource stand on hipMalloc there"};
+  mapped_ = std::make_unique<detail::mapped_region>(device, max_bytes, options, found);
+}
+
+region::~region() {
+  if (mapped_ && mapped_->process.is_of_parent()) static_cast<void>(mapped_.release());
+}
+region::region(region&& other) noexcept = default;
+region& region::operator=(region&& other) noexcept {
+  if (this == &other) return *this;
+  const region ended{std::move(*this)};
+  mapped_ = std::move(other.mapped_);
+  return *this;
+}
+
+detail::mapped_region& region::live() const {
+  if (!mapped_) throw std::invalid_argument{"the region is empty: it was moved from"};
+  return *mapped_;
+}
+
+void region::commit(std::size_t offset, std::size_t bytes) {
+  detail::mapped_region& self = live();
+  require_units(self, "commit", offset, bytes);
+  self.commit(offset, bytes);
+}
+
+void region::prepare(std::size_t bytes, prefetch_level how) {
+  detail::mapped_region& self = live();
+  require_units(self, "prepare", 0, bytes);
+  self.prepare(bytes, how);
+}
+
+std::size_t region::cancel_or_wait() noexcept {
+  if (mapped_) mapped_->cancel_or_wait();
+  return prepared_bytes();
+}
+
+std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
+  detail::mapped_region& self = live();
+  require_units(self, "decommit", offset, bytes);
+  return self.decommit(offset, bytes);
+}
+
+bool region::can_move_chunks() const noexcept { return mapped_ && mapped_->can_move_chunks(); }
+
+void region::move_chunk(std::size_t from, std::size_t to) {
+  detail::mapped_region& self = live();
+  require_units(self, "move_chunk", to, 0);
+  self.move_chunk(from, to);
+}
+
+void region::end_move(std::size_t from) { live().end_move(from); }
+
+void region::grant(device_ref device, access_right right) { live().grant(device, right); }
+
+std::size_t region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+  detail::mapped_region& self = live();
+  self.require_within("trim", bytes, 0);
+  if (stream.is_capturing())
+    throw std::invalid_argument{
+        "region::trim: the stream is being captured into a graph, whose work no event tells of; "
+        "name a stream that is not captured, or trim when the capture has ended"};
+  return self.trim(bytes, stream, tail);
+}
+
+void region::retire() noexcept {
+  std::unique_ptr<detail::mapped_region> ended = std::move(mapped_);
+  if (ended && ended->process.is_of_parent()) static_cast<void>(ended.release());
+  if (!ended || ended->retire_all()) return;
+  if (detail::outlast_refusals(ended->rights)) return;
+  // Work may still use what would be unmapped.
+  const std::size_t bytes = ended->committed;
+  keep_mapped(std::move(ended));
+  detail::report_exceptions([bytes] {
+    throw std::runtime_error{"region::retire: " + format_bytes(bytes) +
+                             " stay mapped until the process ends, because HIP refuses to wait "
+                             "for devices, as it does while a stream is being captured; end "
+                             "captures before regions"};
+  });
+}
+
+bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
+  detail::mapped_region& self = live();
+  const std::size_t present = self.max_bytes();
+  const std::size_t wanted = align_up(max_bytes, self.granularity);
+  const std::size_t least = align_up(commit_bytes, self.granularity);
+  if (wanted < present || least > wanted)
+    throw std::invalid_argument{"region::extend: cannot hold " + std::to_string(commit_bytes) +
+                                " bytes in " + std::to_string(max_bytes) +
+                                ", or go below the present " + std::to_string(present)};
+  return self.extend(wanted, least);
+}
+
+access_right region::access(device_ref device) const noexcept {
+  return mapped_ ? mapped_->rights.get(device) : access_right::none;
+}
+
+const access_map& region::rights() const { return live().rights; }
+
+std::size_t region::prepared_bytes() const noexcept {
+  return mapped_ ? mapped_->prepared_bytes() : 0;
+}
+
+std::size_t region::failed_preparations() const noexcept {
+  return mapped_ ? mapped_->failed_preparations() : 0;
+}
+
+void* region::base() const noexcept { return mapped_ ? mapped_->base() : nullptr; }
+
+std::size_t region::max_bytes() const noexcept { return mapped_ ? mapped_->max_bytes() : 0; }
+
+std::size_t region::committed_bytes() const noexcept { return mapped_ ? mapped_->committed : 0; }
+
+std::size_t region::committed_from(std::size_t offset) const noexcept {
+  return mapped_ ? mapped_->committed_from(offset) : 0;
+}
+
+std::size_t region::chunk_count() const noexcept { return mapped_ ? mapped_->chunk_count() : 0; }
+
+std::size_t region::granularity() const noexcept { return mapped_ ? mapped_->granularity : 0; }
+
+device_ref region::device() const { return live().device; }
+
+}  // namespace hipvmm

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: MIT
+#include "region/retirement.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <iterator>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/background_thread.hpp"
+#include "core/check.hpp"
+#include "runtime/check_resources.hpp"
+
+namespace hipvmm {
+namespace detail {
+namespace {
+
+using retired_list = std::list<retired_chunks>;
+using clock = std::chrono::steady_clock;
+
+std::atomic<std::uint64_t> given_back_count{0};
+
+// Who waits for what was retired waits for these threads, which must not wait for themselves.
+thread_local bool gives_back = false;
+
+// without_reclaim
+thread_local bool reclaims_nothing = false;
+
+enum class work { pending, passed, not_to_be_waited_for };
+
+/// What is known of the work that uses the chunks. Pre: they have a mark.
+work work_on(retired_chunks& item) noexcept {
+  bool passed = false;
+  bool known = false;
+  report_exceptions([&] {
+    try {
+      passed = item.mark->is_done();
+      known = true;
+    } catch (const hip_error&) {
+      if (!std::exchange(item.has_reported, true)) throw;
+    }
+  });
+  if (!known)
+    return wait_for(item.devices, item.has_reported) ? work::passed : work::not_to_be_waited_for;
+  return passed ? work::passed : work::pending;
+}
+
+void note_refusal(retired_chunks& item) noexcept {
+  if (!item.refused_since) item.refused_since = clock::now();
+}
+
+std::string stuck_text(std::size_t bytes) {
+  return format_bytes(bytes) +
+         " that nothing should use any more stay mapped, because HIP refuses to wait for "
+         "devices, as it does while a stream is being captured; end the capture and try again";
+}
+
+/// Pre: one of `backings` has a chunk.
+device_ref owner_of(const backing_map& backings) {
+  const auto chunk = std::find_if(backings.begin(), backings.end(),
+                                  [](const auto& entry) { return !entry.second.chunk.empty(); });
+  return chunk->second.chunk.device();
+}
+
+/// The retired memory of the process and the threads that give it back: one asks after all events
+/// in turn, so that no stream holds another's memory up, and one for each device waits for it.
+class retirement {
+ public:
+  static retirement& instance() {
+    // Never destroyed: regions of static storage end after it has stopped.
+    static auto& only = *new retirement;
+    return only;
+  }
+
+  retirement() {
+    set_retired_bytes_function(
+        [](device_ref device) { return instance().waiting_bytes_of(device); });
+  }
+
+  bool add(retired_list& one) noexcept;
+  std::size_t waiting_bytes_of(device_ref device) const;
+  retirement_statistics statistics() {
+    const std::lock_guard lock{mutex_};
+    return statistics_;
+  }
+  /// Waits while anything retired before this call `matters`. Throws: hip_error when captures
+  /// forbid the waits for all that is left, for longer than capture_patience.
+  template <typename Predicate>
+  void wait_while_any(Predicate matters);
+  bool wait_for_one(const out_of_memory& shortage, std::uint64_t seen);
+
+ private:
+  using lock_type = std::unique_lock<std::mutex>;
+
+  /// What one thread gives back. The thread alone takes items out, so that it may use one while
+  /// the lock is open.
+  struct lane {
+    template <typename Work>
+    explicit lane(Work work) : thread{std::move(work)} {}
+    retired_list items;
+    background_thread thread;
+  };
+  struct device_lane : lane {
+    device_lane(retirement& all, device_ref waited_for)
+        : lane{[this, &all](const std::stop_token& stop) { all.wait_for_devices(*this, stop); }},
+          device{waited_for} {}
+    device_ref device;
+  };
+
+  lane& lane_of(device_ref device);
+  bool pass_on(retired_list::iterator item) noexcept;
+  template <typename Visit>
+  void visit_items(Visit visit) const;
+  template <typename Predicate>
+  std::size_t count(Predicate matters) const;
+  template <typename Predicate>
+  std::size_t bytes_of(Predicate matters) const;
+  /// Waits until no more than `most` of those that matter are left. Returns false when captures
+  /// have forbidden the waits for all of these for capture_patience.
+  template <typename Predicate>
+  bool wait_until_left(lock_type& lock, std::size_t most, Predicate matters);
+  void poll_events(const std::stop_token& stop);
+  void wait_for_devices(lane& own, const std::stop_token& stop);
+  void give_back(lane& own, retired_list::iterator item, lock_type& lock);
+  void close();
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  lane events_{[this](const std::stop_token& stop) { poll_events(stop); }};
+  std::list<device_lane> devices_;
+  retirement_statistics statistics_{};
+  std::uint64_t last_number_ = 0;
+  int waiting_callers_ = 0;
+  bool closes_at_exit_ = false;
+  bool open_ = true;
+  // A child of fork() has this object and none of its threads.
+  const ::pid_t process_ = ::getpid();
+};
+
+bool retirement::add(retired_list& one) noexcept {
+  try {
+    retired_chunks& item = one.front();
+    if (::getpid() != process_) return false;
+    const std::lock_guard lock{mutex_};
+    if (!open_) return false;
+    if (!closes_at_exit_) {
+      // Registered after HIP's own handlers, which the first use of HIP registered, it runs before.
+      if (std::atexit([] { instance().close(); }) != 0) return false;
+      closes_at_exit_ = true;
+    }
+    const bool has_chunks = item.allocation.empty();
+    if (!item.owner) item.owner = has_chunks ? owner_of(item.backings) : item.allocation.device();
+    // hipFree waits for that device itself, also where captures forbid to wait for others.
+    if (!has_chunks) std::erase(item.devices, *item.owner);
+    lane& to = item.mark ? events_ : lane_of(*item.owner);
+    if (!to.thread.start()) return false;
+    item.bytes = item.allocation.bytes();
+    // Addresses alone are waited for by nobody who needs a part of them.
+    if (!item.backings.empty()) {
+      item.range = item.addresses.get();
+      item.first = item.backings.begin()->first;
+      const auto& [last_offset, last] = *item.backings.rbegin();
+      item.end = last_offset + last.bytes();
+      for (const auto& entry : item.backings) item.bytes += entry.second.chunk.bytes();
+    }
+    item.number = ++last_number_;
+    statistics_.waiting_bytes += item.bytes;
+    item.has_token = item.token != nullptr;
+    if (!item.has_token) ++statistics_.waiting;
+    to.items.splice(to.items.end(), one);
+  } catch (const std::exception&) {
+    return false;
+  }
+  changed_.notify_all();
+  return true;
+}
+
+retirement::lane& retirement::lane_of(device_ref device) {
+  for (device_lane& each : devices_) {
+    if (each.device == device) return each;
+  }
+  return devices_.emplace_back(*this, device);
+}
+
+// hipFree waits for the whole device, for which no other stream's memory is to wait.
+bool retirement::pass_on(retired_list::iterator item) noexcept {
+  try {
+    lane& to = lane_of(*item->owner);
+    if (!to.thread.start()) return false;
+    item->devices.clear();
+    to.items.splice(to.items.end(), events_.items, item);
+  } catch (const std::exception&) {
+    return false;
+  }
+  changed_.notify_all();
+  return true;
+}
+
+template <typename Visit>
+void retirement::visit_items(Visit visit) const {
+  for (const retired_chunks& each : events_.items) visit(each);
+  for (const device_lane& of : devices_)
+    for (const retired_chunks& each : of.items) visit(each);
+}
+
+template <typename Predicate>
+std::size_t retirement::count(Predicate matters) const {
+  std::size_t result = 0;
+  visit_items([&](const retired_chunks& each) { result += matters(each) ? 1 : 0; });
+  return result;
+}
+
+template <typename Predicate>
+std::size_t retirement::bytes_of(Predicate matters) const {
+  std::size_t result = 0;
+  visit_items([&](const retired_chunks& each) { result += matters(each) ? each.bytes : 0; });
+  return result;
+}
+
+std::size_t retirement::waiting_bytes_of(device_ref device) const {
+  if (::getpid() != process_) return 0;
+  const std::lock_guard lock{mutex_};
+  return bytes_of([device](const retired_chunks& each) { return each.owner == device; });
+}
+
+template <typename Predicate>
+bool retirement::wait_until_left(lock_type& lock, std::size_t most, Predicate matters) {
+  const clock::time_point began = clock::now();
+  // The threads notify after each refusal.
+  const auto goes_on = [&](const retired_chunks& item) {
+    return matters(item) &&
+           (!item.refused_since ||
+            clock::now() - std::max(began, *item.refused_since) < capture_patience);
+  };
+  bool few = false;
+  ++waiting_callers_;
+  changed_.wait(lock, [&] {
+    few = count(matters) <= most;
+    return few || count(goes_on) == 0;
+  });
+  --waiting_callers_;
+  return few;
+}
+
+template <typename Predicate>
+void retirement::wait_while_any(Predicate matters) {
+  if (gives_back) return;
+  lock_type lock{mutex_};
+  const std::uint64_t newest = last_number_;
+  const auto counts = [&](const retired_chunks& item) {
+    return item.number <= newest && matters(item);
+  };
+  if (wait_until_left(lock, 0, counts)) return;
+  const std::size_t stuck = bytes_of(counts);
+  lock.unlock();
+  throw hip_error{hipErrorStreamCaptureUnsupported, "hipDeviceSynchronize", stuck_text(stuck),
+                  __FILE__, __LINE__};
+}
+
+bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
+  if (gives_back) return false;
+  lock_type lock{mutex_};
+  const std::uint64_t newest = last_number_;
+  const auto relieves = [&](const retired_chunks& item) {
+    return item.number <= newest && !item.has_token &&
+           (shortage.resource() != exhausted::device_memory ||
+            item.owner->ordinal() == shortage.device());
+  };
+  const std::size_t before = count(relieves);
+  if (before == 0) return given_back_count != seen;
+  if (wait_until_left(lock, before - 1, relieves)) return true;
+  const std::size_t stuck = bytes_of(relieves);
+  lock.unlock();
+  throw out_of_memory{shortage, stuck_text(stuck)};
+}
+
+// The lock is open while HIP and error handlers run, so that handlers may use the library.
+void retirement::give_back(lane& own, retired_list::iterator item, lock_type& lock) {
+  lock.unlock();
+  item->give_back();
+  lock.lock();
+  statistics_.waiting_bytes -= item->bytes;
+  statistics_.returned_bytes += item->bytes;
+  if (!item->has_token) {
+    --statistics_.waiting;
+    ++statistics_.returned;
+    ++given_back_count;
+  }
+  own.items.erase(item);
+  changed_.notify_all();
+}
+
+void retirement::poll_events(const std::stop_token& stop) {
+  using namespace std::chrono_literals;
+  constexpr auto shortest = 20us;
+  constexpr auto longest = 1000us;
+  gives_back = true;
+  lock_type lock{mutex_};
+  for (auto delay = shortest;; delay = std::min(2 * delay, longest)) {
+    if (!changed_.wait(lock, stop, [this] { return !events_.items.empty(); })) return;
+    for (auto next = events_.items.begin(); next != events_.items.end();) {
+      const auto item = next;
+      lock.unlock();
+      const work state = work_on(*item);
+      lock.lock();
+      ++next;
+      if (state == work::not_to_be_waited_for) {
+        note_refusal(*item);
+        changed_.notify_all();
+      }
+      if (state != work::passed) continue;
+      if (item->allocation.empty() || !pass_on(item)) give_back(events_, item, lock);
+      delay = shortest;
+    }
+    // What is left then is what close() has given up.
+    if (stop.stop_requested()) return;
+    changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
+  }
+}
+
+void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
+  using namespace std::chrono_literals;
+  // Each try costs the captures that have begun since the last one.
+  constexpr auto shortest = 1ms;
+  constexpr auto longest = 16ms;
+  gives_back = true;
+  retired_list& items = own.items;
+  lock_type lock{mutex_};
+  auto delay = shortest;
+  while (changed_.wait(lock, stop, [&] { return !items.empty(); })) {
+    // What is retired from now on may be used by work that the wait below does not see.
+    const std::uint64_t newest = last_number_;
+    retired_chunks& first = items.front();
+    const device_list& devices = first.devices;
+    lock.unlock();
+    const bool passed = wait_for(devices, first.has_reported);
+    lock.lock();
+    if (!passed) {
+      for (retired_chunks& each : items) note_refusal(each);
+      changed_.notify_all();
+      // What is left then is what close() has given up.
+      if (stop.stop_requested()) return;
+      changed_.wait_for(lock, stop, delay, [] { return false; });
+      delay = std::min(2 * delay, longest);
+      continue;
+    }
+    delay = shortest;
+    for (retired_chunks& each : items) each.refused_since.reset();
+    // The first goes last: the others are compared with it.
+    for (auto next = std::next(items.begin()); next != items.end() && next->number <= newest;) {
+      const auto item = next++;
+      if (item->devices == devices) give_back(own, item, lock);
+    }
+    give_back(own, items.begin(), lock);
+  }
+}
+
+void retirement::close() {
+  // An error handler may end the process in a thread that would wait for itself here.
+  if (::getpid() != process_ || gives_back) return;
+  std::size_t left = 0;
+  {
+    lock_type lock{mutex_};
+    open_ = false;
+    const auto all = [](const retired_chunks&) { return true; };
+    if (!wait_until_left(lock, 0, all)) left = bytes_of(all);
+  }
+  events_.thread.stop();
+  for (device_lane& each : devices_) each.thread.stop();
+  // Never unmapped: the process ends, and work may still use it.
+  if (left != 0)
+    warn("retired memory", format_bytes(left) +
+                               " stay mapped while the process exits, because HIP refuses to "
+                               "wait for devices, as it does while a stream is being captured");
+}
+
+}  // namespace
+
+void retired_chunks::give_back() noexcept {
+  {
+    chunk_cache cache{std::move(cache_state)};
+    if (addresses) hipvmm::give_back(backings, *addresses, cache);
+  }
+  addresses.reset();
+  allocation = {};
+  mark.reset();
+  token.reset();
+}
+
+bool retire(std::list<retired_chunks>& one) noexcept {
+  bool taken = false;
+  report_exceptions([&] { taken = retirement::instance().add(one); });
+  return taken;
+}
+
+bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
+                       device_list devices) noexcept {
+  bool retired = false;
+  // Without memory for this the caller waits, and frees some.
+  try {
+    std::list<retired_chunks> one;
+    retired_chunks& item = one.emplace_back(std::move(mark), std::move(devices));
+    item.allocation = std::move(given_up);
+    retired = retire(one);
+    if (!retired) given_up = std::move(item.allocation);
+  } catch (const std::bad_alloc&) {
+  }
+  return retired;
+}
+
+bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
+  try {
+    std::list<retired_chunks> one;
+    const device_ref owner = devices.front();
+    retired_chunks& item = one.emplace_back(std::nullopt, std::move(devices));
+    item.owner = owner;
+    item.token = token;
+    if (!retire(one)) return false;
+    token.reset();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+void give_back(device_allocation unused, device_list devices) noexcept {
+  if (unused.empty() || retire_allocation(unused, std::nullopt, devices)) return;
+  // ~device_allocation waits for the device of the memory only.
+  std::erase(devices, unused.device());
+  if (outlast_refusals(devices)) return;
+  const std::size_t bytes = unused.bytes();
+  static_cast<void>(unused.release());
+  report_exceptions([bytes] { throw std::runtime_error{stuck_text(bytes)}; });
+}
+
+void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes) {
+  retirement::instance().wait_while_any([&](const retired_chunks& item) {
+    return item.range == &range && item.first < offset + bytes && offset < item.end;
+  });
+}
+
+std::uint64_t retired_so_far() noexcept { return given_back_count; }
+
+without_reclaim::without_reclaim() noexcept : before_{std::exchange(reclaims_nothing, true)} {}
+
+without_reclaim::~without_reclaim() { reclaims_nothing = before_; }
+
+bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen) {
+  if (reclaims_nothing) return false;
+  return retirement::instance().wait_for_one(shortage, seen);
+}
+
+}  // namespace detail
+
+retirement_statistics retired_memory() { return detail::retirement::instance().statistics(); }
+
+void drain_retired_memory() {
+  detail::retirement::instance().wait_while_any([](const detail::retired_chunks&) { return true; });
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>  // IWYU pragma: export
+#include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "region/backing.hpp"
+#include "region/device_work.hpp"
+#include "vmm/chunk_cache.hpp"
+
+namespace hipvmm::detail {
+
+/// Retired memory: chunks that have left their region and are still mapped, or the allocation of a
+/// region that has no chunks, together with the work that must be done before they are released.
+struct retired_chunks {
+  /// `around` outlives the mappings in it. `passed` is done when nothing uses the chunks any more.
+  /// Without it, all work of `using_devices` must have finished.
+  retired_chunks(std::shared_ptr<address_range> around, const chunk_cache& destination,
+                 std::optional<event> passed, device_list using_devices)
+      : addresses{std::move(around)},
+        cache_state{destination.state_},
+        mark{std::move(passed)},
+        devices{std::move(using_devices)} {}
+
+  /// For an allocation, which the caller assigns to `allocation`.
+  retired_chunks(std::optional<event> passed, device_list using_devices)
+      : retired_chunks{nullptr, chunk_cache::shared(), std::move(passed),
+                       std::move(using_devices)} {}
+
+  /// Unmaps, releases and frees. What HIP refuses is reported. Then only host memory is left.
+  void give_back() noexcept;
+
+  std::shared_ptr<address_range> addresses;
+  backing_map backings;
+  device_allocation allocation;
+  // State of a cache that may be destroyed. Its chunks are then released with the last reference to
+  // the state.
+  std::shared_ptr<chunk_cache::state> cache_state;
+  std::optional<event> mark;
+  device_list devices;
+  // In place of memory: destroyed when the work has finished.
+  std::shared_ptr<void> token;
+
+  // Set by retire(), for queries of other threads while the chunks are being released.
+  const address_range* range = nullptr;
+  std::size_t first = 0;
+  std::size_t end = 0;
+  std::size_t bytes = 0;
+  bool has_token = false;
+  std::optional<device_ref> owner;
+  std::uint64_t number = 0;
+  // Since when HIP refuses to wait for the work that uses the chunks, as it does during captures.
+  std::optional<std::chrono::steady_clock::time_point> refused_since;
+  bool has_reported = false;  // that HIP failed to wait
+};
+
+/// Takes over the one element of `one`, which holds something, and releases it asynchronously.
+/// Returns false and does not change `one` where that is impossible, such as while the process
+/// exits: the caller must then wait itself.
+[[nodiscard]] bool retire(std::list<retired_chunks>& one) noexcept;
+
+/// Frees `given_up` once `mark` and all work of `devices` are done. A thread of the library calls
+/// hipFree, because hipFree waits for the whole device. Returns false, nothing done, where there is
+/// no such thread: then ~device_allocation waits in the caller.
+[[nodiscard]] bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
+                                     device_list devices) noexcept;
+/// Frees an allocation that only work of `devices` uses: in the same thread of the library, or else
+/// in the caller.
+void give_back(device_allocation unused, device_list devices = {}) noexcept;
+
+/// Destroys `token` once all work that `devices` have now has finished. Returns false, nothing
+/// done, where no thread waits for that.
+[[nodiscard]] bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept;
+
+/// Waits until nothing that was retired is mapped in [offset, offset + bytes) of `range`.
+/// Throws: hip_error where captures forbid the wait for longer than capture_patience.
+void finish_retired(const address_range& range, std::size_t offset, std::size_t bytes);
+
+/// Number of retirements released so far.
+[[nodiscard]] std::uint64_t retired_so_far() noexcept;
+
+/// Waits until something that was retired and may relieve `shortage` has been released.
+/// - Returns true at once when that has happened since retired_so_far() returned `seen`.
+/// - Returns false at once when nothing waits to be released.
+/// Throws: out_of_memory where captures forbid the waits for longer than capture_patience.
+[[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen);
+
+/// While an object lives, reclaim_retired() in its thread returns false at once: the caller holds a
+/// lock.
+class without_reclaim {
+ public:
+  without_reclaim() noexcept;
+  ~without_reclaim();
+  without_reclaim(const without_reclaim&) = delete;
+  without_reclaim& operator=(const without_reclaim&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Returns the result of `make`. Repeats it as long as it runs out of memory, addresses or
+/// descriptors and memory can be released:
+/// 1) what chunk_cache::shared() keeps, which costs no wait;
+/// 2) what is retired.
+template <typename Make>
+auto make_with_reclaim(Make make) -> decltype(make()) {
+  for (;;) {
+    const std::uint64_t released = kept_memory::times_released();
+    const std::uint64_t seen = retired_so_far();
+    try {
+      return make();
+    } catch (const out_of_memory& shortage) {
+      if (kept_memory::release_for(shortage, released)) continue;
+      if (!reclaim_retired(shortage, seen)) throw;
+    }
+  }
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <source_location>
+
+#include <hipvmm/runtime/device.hpp>
+
+namespace hipvmm::detail {
+
+/// Like check(), for a call that allocates `bytes` of `device` or file descriptors for them.
+/// - Throws out_of_memory where HIP reports it.
+/// - Throws out_of_memory, which names descriptors as the cause, for any failure of a process that
+///   has hardly a descriptor left. On ROCm 7.14 every chunk costs one, and the runtime reports a
+///   lack of descriptors as lack of memory (ROCm/rocm-systems#10604).
+void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
+                     std::source_location where = std::source_location::current());
+
+/// Returns the retired bytes of `device`: they return to it when work under way is done.
+using retired_bytes_function = std::size_t (*)(device_ref device);
+
+/// Sets the function that returns the retired bytes for the message of out_of_memory. The layer
+/// that retires memory sets it when it first does.
+void set_retired_bytes_function(retired_bytes_function function) noexcept;
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/runtime/device.hpp>
+
+#include <array>
+#include <stdexcept>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+#include "runtime/device.hpp"
+#include "runtime/device_gate.hpp"
+
+namespace hipvmm {
+
+using detail::check;
+
+namespace {
+
+bool has(device_ref device, hipDeviceAttribute_t attribute) {
+  require_device(device);
+  int value = 0;
+  check(hipDeviceGetAttribute(&value, attribute, device.ordinal()), "hipDeviceGetAttribute");
+  return value != 0;
+}
+
+}  // namespace
+
+int device_count() {
+  // The number of devices never changes while a process lives.
+  static const int count = [] {
+    int value = 0;
+    const hipError_t result = hipGetDeviceCount(&value);
+    if (result == hipErrorNoDevice) {
+      detail::clear_last_error();
+      return 0;
+    }
+    check(result, "hipGetDeviceCount");
+    return value;
+  }();
+  return count;
+}
+
+void require_device(device_ref device) {
+  const int count = device_count();
+  if (count == 0)
+    throw unsupported{
+        "no HIP device: hipGetDeviceCount found none. Make a GPU visible to this process, or build "
+        "with -DHIPVMM_PROVIDER=host to run without one"};
+  if (device.ordinal() < 0 || device.ordinal() >= count)
+    throw std::invalid_argument{"device " + std::to_string(device.ordinal()) +
+                                " does not exist: this process sees " + std::to_string(count) +
+                                " device" + (count == 1 ? "" : "s") + ", numbered from 0"};
+}
+
+device_ref device_ref::current() {
+  require_device(device_ref{0});
+  int ordinal = 0;
+  check(hipGetDevice(&ordinal), "hipGetDevice");
+  return device_ref{ordinal};
+}
+
+std::pair<std::size_t, std::size_t> available_device_memory() {
+  return available_device_memory(device_ref::current());
+}
+
+std::pair<std::size_t, std::size_t> available_device_memory(device_ref device) {
+  const scoped_device scope{device};
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(hipMemGetInfo(&free, &total), "hipMemGetInfo");
+  return {free, total};
+}
+
+std::size_t percent_of_free_device_memory(int percent) {
+  return percent_of_free_device_memory(device_ref::current(), percent);
+}
+
+std::size_t percent_of_free_device_memory(device_ref device, int percent) {
+  if (percent < 0 || percent > 100)
+    throw std::invalid_argument{std::to_string(percent) + " % of the free memory of device " +
+                                std::to_string(device.ordinal()) + ": ask for 0 to 100 %"};
+  const std::size_t free = available_device_memory(device).first;
+  const auto share = static_cast<std::size_t>(percent);
+  // In two parts, so that no product overflows.
+  return align_down(free / 100 * share + free % 100 * share / 100, 256);
+}
+
+std::string device_ref::name() const {
+  require_device(*this);
+  std::array<char, 256> text{};
+  check(hipDeviceGetName(text.data(), static_cast<int>(text.size()), ordinal_), "hipDeviceGetName");
+  return text.data();
+}
+
+std::size_t device_ref::total_memory() const {
+  require_device(*this);
+  std::size_t bytes = 0;
+  check(hipDeviceTotalMem(&bytes, ordinal_), "hipDeviceTotalMem");
+  return bytes;
+}
+
+std::size_t device_ref::free_memory() const { return available_device_memory(*this).first; }
+
+bool device_ref::can_access_peer(device_ref peer) const {
+  require_device(*this);
+  require_device(peer);
+  // HIP answers no for a device and itself.
+  if (*this == peer) return true;
+  int can = 0;
+  check(hipDeviceCanAccessPeer(&can, ordinal_, peer.ordinal_), "hipDeviceCanAccessPeer");
+  return can != 0;
+}
+
+void device_ref::enable_peer_access(device_ref peer) const {
+  const scoped_device scope{*this};
+  require_device(peer);
+  if (*this == peer) return;
+  const hipError_t result = hipDeviceEnablePeerAccess(peer.ordinal_, 0);
+  if (result == hipErrorPeerAccessAlreadyEnabled) return detail::clear_last_error();
+  check(result, "hipDeviceEnablePeerAccess");
+}
+
+bool device_ref::supports_virtual_memory() const {
+  require_device(*this);
+  int value = 0;
+  const hipError_t result =
+      hipDeviceGetAttribute(&value, hip_compat::virtual_memory_management_supported, ordinal_);
+  if (result == hipErrorInvalidValue) {
+    detail::clear_last_error();
+    return true;
+  }
+  check(result, "hipDeviceGetAttribute");
+  return value != 0;
+}
+
+bool device_ref::supports_memory_pools() const {
+  return has(*this, hipDeviceAttributeMemoryPoolsSupported);
+}
+
+bool device_ref::supports_managed_memory() const {
+  return has(*this, hipDeviceAttributeManagedMemory);
+}
+
+bool device_ref::supports_concurrent_managed_access() const {
+  return has(*this, hipDeviceAttributeConcurrentManagedAccess);
+}
+
+bool device_ref::supports_pageable_access() const {
+  return has(*this, hipDeviceAttributePageableMemoryAccess);
+}
+
+void device_ref::synchronize() const {
+  const scoped_device scope{*this};
+  const detail::device_wait counted{ordinal_};
+  check(hipDeviceSynchronize(), "hipDeviceSynchronize");
+}
+
+namespace detail {
+
+std::string uuid_of(device_ref device) {
+  require_device(device);
+  hipUUID uuid{};
+  const hipError_t result = hipDeviceGetUuid(&uuid, device.ordinal());
+  if (result == hipErrorNotSupported) {
+    clear_last_error();
+    return "none";
+  }
+  check(result, "hipDeviceGetUuid");
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text;
+  for (const char each : uuid.bytes) {
+    const auto byte = static_cast<unsigned char>(each);
+    text += digits[byte / 16];
+    text += digits[byte % 16];
+  }
+  return text;
+}
+
+int runtime_version() {
+  int version = 0;
+  check(hipRuntimeGetVersion(&version), "hipRuntimeGetVersion");
+  return version;
+}
+
+int driver_version() {
+  int version = 0;
+  check(hipDriverGetVersion(&version), "hipDriverGetVersion");
+  return version;
+}
+
+int warp_size_of(device_ref device) {
+  require_device(device);
+  int lanes = 0;
+  check(hipDeviceGetAttribute(&lanes, hipDeviceAttributeWarpSize, device.ordinal()),
+        "hipDeviceGetAttribute");
+  return lanes;
+}
+
+}  // namespace detail
+
+scoped_device::scoped_device(device_ref device)
+    : previous_{device_ref::current()}, changed_{previous_ != device} {
+  if (!changed_) return;
+  require_device(device);
+  check(hipSetDevice(device.ordinal()), "hipSetDevice");
+}
+
+scoped_device::~scoped_device() {
+  if (changed_) detail::report(hipSetDevice(previous_.ordinal()), "hipSetDevice");
+}
+
+}  // namespace hipvmm

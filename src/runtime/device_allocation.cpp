@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/runtime/device_allocation.hpp>
+
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "core/driver_calls.hpp"
+#include "core/logger.hpp"
+#include "runtime/check_resources.hpp"
+#include "runtime/device_gate.hpp"
+#include "runtime/device_wait.hpp"
+
+namespace hipvmm {
+
+device_allocation::device_allocation(device_ref device, std::size_t bytes)
+    : device_{device}, bytes_{bytes} {
+  if (bytes == 0)
+    throw std::invalid_argument{"an allocation of 0 bytes on device " +
+                                std::to_string(device.ordinal()) + ": the size must be at least 1"};
+  const scoped_device scope{device};
+  void* pointer = nullptr;
+  detail::check_resources(
+      detail::timed(detail::memory_call::malloc, [&] { return hipMalloc(&pointer, bytes); }),
+      "hipMalloc", device, bytes);
+  pointer_ = pointer;
+  detail::log<log_level::trace>([&] {
+    return "hipMalloc gave " + format_bytes(bytes) + " of device " +
+           std::to_string(device.ordinal());
+  });
+}
+
+device_allocation::~device_allocation() {
+  if (pointer_ == nullptr) return;
+  // Reported behind the wait: an error handler may end streams.
+  const hipError_t freed = detail::timed(detail::memory_call::free, [&] {
+    const detail::device_wait counted{device_.ordinal()};
+    return hipFree(pointer_);
+  });
+  detail::report(freed, "hipFree");
+  detail::log<log_level::trace>([&] {
+    return "hipFree took " + format_bytes(bytes_) + " of device " +
+           std::to_string(device_.ordinal()) + " back";
+  });
+}
+
+device_allocation& device_allocation::operator=(device_allocation&& other) noexcept {
+  device_allocation moved{std::move(other)};
+  std::swap(pointer_, moved.pointer_);
+  std::swap(device_, moved.device_);
+  std::swap(bytes_, moved.bytes_);
+  return *this;
+}
+
+bool detail::wait_by_free(device_ref device) {
+  const relaxed_captures relaxed;
+  const scoped_device scope{device};
+  void* pointer = nullptr;
+  const hipError_t made = hipMalloc(&pointer, 1);
+  if (made == hipErrorOutOfMemory) {
+    clear_last_error();
+    return false;
+  }
+  check(made, "hipMalloc");
+  const auto free_it = [&] {
+    const device_wait counted{device.ordinal()};
+    return hipFree(pointer);
+  };
+  const hipError_t freed = free_it();
+  if (freed != hipSuccess) report(free_it(), "hipFree");
+  check(freed, "hipFree");
+  return true;
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/device_gate.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+namespace hipvmm::detail {
+namespace {
+
+std::atomic<bool> counts_ending_streams{true};
+
+/// One lock for each device: shared by waits for it, held alone while a stream ends that may be
+/// overlooked. Devices beyond the array share locks, which costs time and nothing else.
+struct device_gates {
+  std::array<std::shared_mutex, 64> locks;
+  // A child of fork() may find locks held by threads that it does not have.
+  const ::pid_t process = ::getpid();
+};
+
+/// Null in a child of fork(), where the gates may be shut for good.
+std::shared_mutex* gate_of(int device) {
+  static device_gates& all = *new device_gates;
+  if (all.process != ::getpid()) return nullptr;
+  return &all.locks[static_cast<std::size_t>(device) % all.locks.size()];
+}
+
+}  // namespace
+
+void set_waits_count_ending_streams(bool count) noexcept {
+  counts_ending_streams.store(count, std::memory_order_relaxed);
+}
+
+bool waits_count_ending_streams() noexcept {
+  return counts_ending_streams.load(std::memory_order_relaxed);
+}
+
+device_wait::device_wait(int device) {
+  if (waits_count_ending_streams()) return;
+  if (std::shared_mutex* const gate = gate_of(device)) no_end_ = std::shared_lock{*gate};
+}
+
+std::unique_lock<std::shared_mutex> keep_waits_out(int device) noexcept {
+  std::shared_mutex* const gate = gate_of(device);
+  return gate != nullptr ? std::unique_lock{*gate} : std::unique_lock<std::shared_mutex>{};
+}
+
+}  // namespace hipvmm::detail

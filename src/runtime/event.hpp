@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "runtime/stream_watch.hpp"
+
+namespace hipvmm::detail {
+
+/// Records an event like event::record(), without notifying watchers.
+void record_without_notify(const event& recorded, stream_ref stream);
+
+/// Scope around a call that records an event in `stream`. The watchers' points of the stream are
+/// stored in the event, unless another thread records it meanwhile: then it is unknown which record
+/// the event holds.
+class event_recording {
+ public:
+  event_recording(const event& recorded, stream_ref stream) noexcept;
+  ~event_recording();
+  event_recording(const event_recording&) = delete;
+  event_recording& operator=(const event_recording&) = delete;
+  void note_success() noexcept { has_succeeded_ = true; }
+
+ private:
+  const recorded_order& order_;
+  watched_points points_;
+  std::uint64_t state_;  // when this began
+  bool has_succeeded_ = false;
+};
+
+/// Constructed before a call that waits for an event or queries it. After the call has succeeded,
+/// the watchers are notified of the order, where it is known:
+/// - the event was last recorded through the library, and not again meanwhile;
+/// - nobody else has its handle.
+class event_use {
+ public:
+  explicit event_use(const event& used) noexcept;
+  [[nodiscard]] ihipEvent_t* handle() const noexcept { return event_.value_; }
+  void add_dependency(stream_ref waiter) const noexcept;
+  void note_passed() const noexcept;
+
+ private:
+  /// Empty where the order is not known.
+  [[nodiscard]] watched_points points() const;
+
+  const event& event_;
+  std::uint64_t state_ = 0;  // 0: nothing is known
+};
+
+}  // namespace hipvmm::detail

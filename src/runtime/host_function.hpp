@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm::detail {
+
+/// Makes HIP call `function` after the work of `stream`, in a thread of HIP. `function` must not
+/// call HIP and must not throw.
+/// Throws: hip_error.
+void add_host_function(stream_ref stream, std::function<void()> function);
+
+/// Waits until HIP's own thread has released all work that had finished before the call. AMD's
+/// runtime has one such thread in a process: it serves finished signals and runs host functions.
+/// - Two host functions run in a row: the first may overtake signals that finished before it; the
+///   second begins after the thread has processed all of them.
+/// - Returns false when `limit` is over, as after another host function that takes long. The stream
+///   that was made for this is not destroyed then.
+/// Throws: hip_error.
+[[nodiscard]] bool outlast_handlers(device_ref device, std::chrono::milliseconds limit);
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <mutex>
+#include <shared_mutex>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "core/capture_mode.hpp"
+
+namespace hipvmm::detail {
+
+/// Returns stream.is_done() without notifying watchers.
+[[nodiscard]] bool is_done_without_notify(stream_ref stream);
+
+[[nodiscard]] inline bool is_captured(stream_ref stream) { return is_captured(stream.get()); }
+
+/// Scope around hipStreamDestroy. It acts where waits for a device miss a stream that is being
+/// destroyed.
+/// - The constructor waits for the stream.
+/// - Where that is impossible, as for a captured stream, the first call of begin() blocks until
+///   nobody waits for the device. No wait for the device begins until this object is destroyed.
+class stream_end {
+ public:
+  stream_end(stream_ref stream, device_ref device) noexcept;
+  void begin() noexcept;
+
+ private:
+  device_ref device_;
+  bool may_be_overlooked_;
+  std::unique_lock<std::shared_mutex> no_wait_;
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/stream_watch.hpp"
+
+#include <atomic>
+#include <mutex>
+
+#include <hipvmm/core/error.hpp>
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+
+namespace hipvmm::detail {
+
+/// Where one watcher is found. A place is never destroyed and serves later watchers, so that it can
+/// be looked at without a lock by who remembers an earlier one.
+struct watch_place {
+  std::atomic<std::uint64_t> number{0};           // of the watcher; 0: nobody may begin a visit
+  std::atomic<stream_watcher*> watcher{nullptr};  // nullptr: the place is free
+  std::atomic<std::uint32_t> visits{0};
+  watch_place* next = nullptr;
+};
+
+namespace {
+
+struct registry {
+  [[nodiscard]] bool is_watched() const noexcept {
+    return count.load(std::memory_order_acquire) != 0;
+  }
+
+  std::atomic<watch_place*> places{nullptr};  // only ever more of them
+  std::atomic<std::size_t> count{0};          // of watchers
+  std::mutex changes;                         // of who watches; nothing is called under it
+  std::uint64_t last_number = 0;
+};
+
+/// Never destroyed: streams and events may end when the program does.
+registry& all() {
+  static registry& made = *new registry;
+  return made;
+}
+
+/// A watcher does not end while it is visited.
+class visit {
+ public:
+  visit(watch_place& place, std::uint64_t number) noexcept : place_{place} {
+    // Either the end of the watch sees the visit, or the visit that the watch has ended.
+    place_.visits.fetch_add(1);
+    if (number != 0 && place_.number.load() == number) watcher_ = place_.watcher.load();
+  }
+  ~visit() {
+    if (place_.visits.fetch_sub(1) == 1 && place_.number.load() == 0) place_.visits.notify_all();
+  }
+  visit(const visit&) = delete;
+  visit& operator=(const visit&) = delete;
+  /// nullptr when that one does not watch any more.
+  [[nodiscard]] stream_watcher* watcher() const noexcept { return watcher_; }
+
+ private:
+  watch_place& place_;
+  stream_watcher* watcher_ = nullptr;
+};
+
+template <typename Call>
+void for_each_watcher(Call call) {
+  for (watch_place* each = all().places.load(); each != nullptr; each = each->next) {
+    const std::uint64_t number = each->number.load();
+    if (number == 0) continue;
+    const visit visited{*each, number};
+    if (visited.watcher() != nullptr) call(*each, number, *visited.watcher());
+  }
+}
+
+template <typename Tell>
+void tell_all(const watched_points& points, Tell one) {
+  for (const watched_point& each : points) {
+    const visit visited{*each.place, each.watcher};
+    if (visited.watcher() != nullptr) one(*visited.watcher(), each.point);
+  }
+}
+
+/// What fails here fails in the call that the points are for as well, which tells of it: until then
+/// the stream has none.
+bool may_be_captured(ihipStream_t* stream) {
+  try {
+    return is_captured(stream);
+  } catch (const hip_error&) {
+    return true;
+  }
+}
+
+}  // namespace
+
+void watch_streams(stream_watcher& watcher) {
+  registry& known = all();
+  const std::lock_guard lock{known.changes};
+  watch_place* place = known.places.load();
+  while (place != nullptr && place->watcher.load() != nullptr) place = place->next;
+  if (place == nullptr) {
+    place = new watch_place;
+    place->next = known.places.load();
+    known.places.store(place);
+  }
+  place->watcher.store(&watcher);
+  place->number.store(++known.last_number);
+  ++known.count;
+}
+
+void end_watch(stream_watcher& watcher) noexcept {
+  registry& known = all();
+  watch_place* place = known.places.load();
+  while (place != nullptr && place->watcher.load() != &watcher) place = place->next;
+  if (place == nullptr) return;
+  place->number.store(0);
+  --known.count;
+  for (std::uint32_t left = place->visits.load(); left != 0; left = place->visits.load())
+    place->visits.wait(left);
+  place->watcher.store(nullptr);
+}
+
+bool is_any_watched() noexcept { return all().is_watched(); }
+
+void add_points_of(ihipStream_t* stream, bool poll, watched_points& points) {
+  if (may_be_captured(stream)) return;
+  for_each_watcher([&](watch_place& place, std::uint64_t number, stream_watcher& watcher) {
+    const stream_point point = watcher.point_of(stream, poll);
+    if (point.stream != nullptr) points.push_back({&place, number, point});
+  });
+}
+
+void add_dependency(const watched_points& points, ihipStream_t* waiter) {
+  tell_all(points, [waiter](stream_watcher& watcher, const stream_point& point) {
+    watcher.add_dependency(waiter, point);
+  });
+}
+
+void note_passed(const watched_points& points) {
+  tell_all(points,
+           [](stream_watcher& watcher, const stream_point& point) { watcher.note_passed(point); });
+}
+
+stream_use::stream_use(ihipStream_t* stream, bool poll) noexcept {
+  if (all().is_watched()) report_exceptions([&] { add_points_of(stream, poll, points_); });
+}
+
+void stream_use::note_passed() const noexcept {
+  if (points_.empty()) return;
+  report_exceptions([this] { detail::note_passed(points_); });
+}
+
+void note_stream_end(ihipStream_t* stream) noexcept {
+  if (!all().is_watched()) return;
+  // Told behind the visits, for an error handler may end what watches.
+  held_reports told;
+  const reports_wait wait{told};
+  for_each_watcher([stream](watch_place&, std::uint64_t, stream_watcher& watcher) {
+    report_exceptions([&] { watcher.note_end(stream); });
+  });
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstdint>
+
+// The opaque struct behind hipStream_t.
+struct ihipStream_t;
+
+namespace hipvmm::detail {
+
+/// A point in the order of a stream: the watcher's identifier of the stream, and a count that grows
+/// with each point of that stream. `stream` is nullptr where the watcher does not track the stream.
+struct stream_point {
+  void* stream = nullptr;
+  std::uint64_t count = 0;
+};
+
+/// Interface for learning the order of streams from calls of hipvmm's streams and events.
+/// - Called in the threads that make these calls, several at once, and under no lock of this
+///   module.
+/// - Not called for streams in a capture.
+/// - Destroy it only when none of its functions runs: the destroying thread must not hold locks
+///   that they take.
+class stream_watcher {
+ public:
+  stream_watcher() = default;
+  virtual ~stream_watcher() = default;
+  stream_watcher(const stream_watcher&) = delete;
+  stream_watcher& operator=(const stream_watcher&) = delete;
+
+  /// Returns the point after all work submitted to `stream` until now. With `poll`, which a program
+  /// may call again and again, the point may omit what would take time to count.
+  [[nodiscard]] virtual stream_point point_of(ihipStream_t* stream, bool poll) = 0;
+  /// Work submitted to `waiter` from now on is ordered after that point.
+  virtual void add_dependency(ihipStream_t* waiter, const stream_point& point) = 0;
+  /// The stream has passed that point.
+  virtual void note_passed(const stream_point& point) = 0;
+  /// `stream` will be destroyed, also when this throws. Its handle may be reused for another
+  /// stream.
+  virtual void note_end(ihipStream_t* stream) = 0;
+};
+
+void watch_streams(stream_watcher& watcher);
+/// Ends the watch. When this returns, none of the watcher's functions runs or is called any more.
+void end_watch(stream_watcher& watcher) noexcept;
+
+struct watch_place;
+struct watched_point {
+  watch_place* place;
+  std::uint64_t watcher;  // its number, never reused
+  stream_point point;
+};
+/// Usually there is one watcher or none.
+using watched_points = boost::container::small_vector<watched_point, 2>;
+
+/// Returns whether there is a watcher; without one, nothing need be recorded.
+[[nodiscard]] bool is_any_watched() noexcept;
+/// Adds the watchers' points of `stream`, unless it is captured. `poll`: as
+/// stream_watcher::point_of.
+void add_points_of(ihipStream_t* stream, bool poll, watched_points& points);
+/// Calls add_dependency() or note_passed() of the watchers that made the points and still watch.
+void add_dependency(const watched_points& points, ihipStream_t* waiter);
+void note_passed(const watched_points& points);
+
+/// Constructed before a call that waits for all of a stream, or queries it. After the call has
+/// succeeded, note_passed() notifies the watchers.
+class stream_use {
+ public:
+  /// `poll`: the call queries and does not wait.
+  stream_use(ihipStream_t* stream, bool poll) noexcept;
+  void note_passed() const noexcept;
+
+ private:
+  watched_points points_;
+};
+
+void note_stream_end(ihipStream_t* stream) noexcept;
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include "tool/info/explanations.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace hipvmm::tool {
+namespace {
+
+// In the order of the enumeration.
+constexpr std::array<explanation, trait_count> explanations{{
+    // virtual_memory
+    {"Buffers grow in place. Without it they grow by allocating, copying and freeing, as "
+     "std::vector does, and data() changes.",
+     "HIP on Linux before ROCm 6.1; MI100 (ROCm/hip#3151); calls that hang with an old libdrm "
+     "(ROCm/rocm-systems#9820).",
+     "Takes the fallback over hipMalloc."},
+    // several_reservations
+    {"Several growable buffers can live at a time.",
+     "Grants that fail once there are several reservations (ROCm/rocm-systems#6977) are the "
+     "nearest "
+     "report.",
+     "Takes the fallback over hipMalloc."},
+    // unmaps_each
+    {"A buffer can give back its end and keep the rest.", "No release is known that lacks it.",
+     "Takes the fallback over hipMalloc."},
+    // unmaps_many
+    {"Nothing: the library does not rely on it.",
+     "ROCm before 7.0 keeps the addresses busy after one unmap over several mappings "
+     "(ROCm/ROCR-Runtime#285).",
+     "Always unmaps one mapping at a time."},
+    // tail_access
+    {"Growth grants what is new only. Without it each step also grants what is there, which costs "
+     "more the more chunks a buffer has, and a region with holes needs chunks of one size.",
+     "ROCm 7.0 to 7.2 (ROCm/rocm-systems#6977, #2516, #2667); gfx1151 (ggml-org/llama.cpp#23900).",
+     "Sets the rights for all mappings at once, or one by one where all have one size "
+     "(access_from_base)."},
+    // base_access
+    {"The way out where tail_access is missing.", "No release is known that lacks both.",
+     "Takes the fallback over hipMalloc where tail_access is missing too."},
+    // equal_access
+    {"The way out for memory with holes where tail_access is missing.",
+     "No release is known that lacks both.",
+     "Takes the fallback over hipMalloc where tail_access is missing too."},
+    // tells_failed_map
+    {"A lack of memory or addresses shows as an error of the call that failed.",
+     "ROCm 6.1 to 7.13 log the failure and report success (mended by ROCm/rocm-systems#7685).",
+     "Asks HIP after each map whether anything is mapped there (verify_maps)."},
+    // visible_at_once
+    {"What is written right after growth arrives. Without it the new bytes read as zero and stores "
+     "to them are lost for a time.",
+     "gfx1201, up to 2 ms (ROCm/rocm-systems#11693, ROCm/clr#288).",
+     "Hands new memory out when visibility_delay has passed (wait_until_visible); grow_ahead hides "
+     "that."},
+    // crosses_chunks
+    {"A copy or a kernel may run over the whole buffer, however many steps it grew in.",
+     "Faults of kernels across chunks (ROCm/hip#3763).", "Takes the fallback over hipMalloc."},
+    // crosses_reservations
+    {"A buffer that grows past its maximum stays where it is when the addresses behind it are "
+     "free.",
+     "ROCm, where copies and fills that span two reservations are refused.",
+     "Moves such a buffer to one larger reservation, without copying (one_reservation)."},
+    // returns_memory
+    {"Memory that a buffer gives back is free for others at once.",
+     "ROCm on Linux before ROCm/rocm-systems#4363 (ROCm/legacy-rocm-build#6021).",
+     "Frees the addresses of an emptied buffer and takes them again (re_reserve)."},
+    // returns_with_addresses
+    {"Memory that a buffer gives back is free for others at the latest when the buffer is gone. "
+     "Without it the process keeps it to its end.",
+     "ROCm 6.4.0 and 6.4.1 (ROCm/hip#3781).",
+     "Nothing helps but another release; the chunk cache uses what it has given back again."},
+    // coherent_aliases
+    {"Work at an old and at a new address of the same memory sees the same bytes.",
+     "RDNA GPUs, whose L1 caches are not coherent for two addresses of a page (ROCm/hip#3728).",
+     "Uses no chunk at two addresses (no_aliases)."},
+    // keeps_read_only
+    {"Nothing: the library does not rely on it. Where it is missing, access_right::read does not "
+     "stop a device from writing.",
+     "ROCm on Linux does not check copies into memory that may only be read.",
+     "Grants what was asked for; the check is the device's."},
+    // peer_access
+    {"Growable buffers can be granted to the devices that HIP calls peers.",
+     "ROCm 7.14 corrupts a mapping when a peer is granted after the owner (openxla/xla#46576).",
+     "Sets all rights of a mapping in one call, the owner's last. Says which peer was refused."},
+    // peer_copies
+    {"A vector takes elements of a peer's memory that its own device may read.",
+     "ROCm 6, where the peer's engine copies and faults (seen with 6.4.3 on a stand-in).",
+     "Refuses to append from a device that has no right to the vector, and names both."},
+    // shares_chunks
+    {"Memory can be handed to another process.", "ROCm before 6.2 offers no descriptors.",
+     "Export and import throw what HIP answered."},
+    // imports_by_value
+    {"Nothing: the library follows the convention.",
+     "ROCm up to 7.0 takes a pointer to the descriptor (ROCm/rocm-systems#11020).",
+     "Gives a pointer where the runtime wants one (import_by_pointer)."},
+    // host_access
+    {"Host code may read and write through data(). Nothing of the library relies on it.",
+     "NVIDIA GPUs; AMD GPUs without a large BAR.",
+     "Nothing; copy_to_host and the other copies work everywhere."},
+    // counts_ending_streams
+    {"Memory that a stream used is not unmapped while another thread destroys that stream.",
+     "AMD's runtime: hipStreamDestroy takes the stream out of the list first that "
+     "hipDeviceSynchronize goes through.",
+     "hipvmm::stream waits for its work before it is destroyed. What a program destroys itself by "
+     "hipStreamDestroy it must wait for before."},
+    // free_waits
+    {"Retired memory comes back beside stream captures, and costs none of them.",
+     "Not known of any runtime; CUDA is not asked at first use.",
+     "Devices are waited for by hipDeviceSynchronize, which captures forbid and which costs them: "
+     "retired memory comes back when they have ended."},
+}};
+
+// A trait without its explanation would be an empty place in the list.
+static_assert(std::all_of(explanations.begin(), explanations.end(), [](const explanation& each) {
+  return !each.meaning.empty() && !each.recorded.empty() && !each.answer.empty();
+}));
+
+}  // namespace
+
+const explanation& explain(trait which) noexcept {
+  return explanations[static_cast<std::size_t>(which)];
+}
+
+std::string_view cause_of(quirk which) noexcept {
+  switch (which) {
+    case quirk::access_from_base:
+      return "tail_access is missing";
+    case quirk::verify_maps:
+      return "tells_failed_map is missing";
+    case quirk::wait_until_visible:
+      return "visible_at_once is missing";
+    case quirk::re_reserve:
+      return "returns_memory is missing";
+    case quirk::no_aliases:
+      return "coherent_aliases is missing";
+    case quirk::import_by_pointer:
+      return "imports_by_value is missing";
+    case quirk::larger_chunks:
+      return "each chunk costs descriptors";
+    case quirk::one_reservation:
+      return "crosses_reservations is missing";
+  }
+  return {};
+}
+
+}  // namespace hipvmm::tool

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/runtime/device.hpp>
+
+namespace hipvmm::tool {
+
+/// What hipvmm-info tells of one device.
+struct device_facts {
+  device_ref device;
+  std::string name;
+  std::string uuid;
+  int lanes;  ///< that run in step
+  std::size_t total_bytes;
+  std::size_t free_bytes;
+  std::vector<bool> reaches;  ///< by ordinal; a device reaches itself
+  capability memory;
+};
+
+/// A device that was not to be described, and why.
+struct failed_device {
+  device_ref device;
+  std::string why;
+};
+
+/// The process and what it stands on.
+struct process_facts {
+  std::string library;     ///< hipvmm's version
+  std::string provider;    ///< whose HIP is linked: amd, cuda or host
+  std::string built_with;  ///< the headers' version, and the toolkit's
+  int runtime_version;     ///< as HIP numbers it
+  int driver_version;      ///< the same
+  std::string kernel;      ///< name, release and machine
+  std::size_t open_descriptors;
+  std::size_t soft_descriptors;          ///< may be open now (ulimit -n)
+  std::size_t hard_descriptors;          ///< may be allowed without privileges
+  std::optional<std::size_t> mappings;   ///< vm.max_map_count, where the system tells
+  std::optional<std::size_t> addresses;  ///< bytes of the largest reservation; none where it fails
+  /// Variables that steer HIP or hipvmm, sorted.
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+struct facts {
+  process_facts process;
+  std::vector<device_facts> devices;
+  std::vector<failed_device> failed;
+};
+
+enum class record_source { at_hand, probed_anew };
+
+/// Gathers what is known about `devices` and this process. A device that fails is told of, not
+/// thrown. Throws: std::invalid_argument when HIPVMM_CAPABILITY is malformed.
+facts gather(const std::vector<device_ref>& devices, record_source source);
+
+/// A version as people write it: "7.1.0" of HIP's 70100000, "13.0" of CUDA's 13000.
+std::string version_text(int number);
+
+}  // namespace hipvmm::tool

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// hipvmm-info: what this machine's HIP is, how its memory behaves and what hipvmm does about it.
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+#include "tool/info/facts.hpp"
+#include "tool/info/json_report.hpp"
+#include "tool/info/text_report.hpp"
+#include "tool/program.hpp"
+
+namespace {
+
+struct options {
+  std::optional<int> device;
+  std::string json;
+  bool as_json = false;
+  bool probe = false;
+  bool explain = false;
+};
+
+void declare(CLI::App& app, options& chosen) {
+  app.add_option("--device", chosen.device, "Only this device")->type_name("N");
+  CLI::Option* const json =
+      app.add_option("--json", chosen.json, "Write JSON, to standard output unless FILE is named")
+          ->type_name("[-|FILE]")
+          ->expected(0, 1);
+  app.add_flag("--probe", chosen.probe, "Probe anew and replace what is cached");
+  app.add_flag("--explain", chosen.explain,
+               "Say what each trait means, where it is recorded and what hipvmm does")
+      ->excludes(json);
+  app.set_version_flag("--version", "hipvmm-info " HIPVMM_VERSION_TEXT);
+  app.footer("See docs/guides/rocm.md for how to read it. Paste its output into a bug report.");
+}
+
+std::vector<hipvmm::device_ref> devices_of(const options& chosen) {
+  hipvmm::require_device(hipvmm::device_ref{chosen.device.value_or(0)});
+  if (chosen.device) return {hipvmm::device_ref{*chosen.device}};
+  std::vector<hipvmm::device_ref> all;
+  for (int ordinal = 0; ordinal < hipvmm::device_count(); ++ordinal) all.emplace_back(ordinal);
+  return all;
+}
+
+int tell(const options& chosen) {
+  namespace tool = hipvmm::tool;
+  const std::vector<hipvmm::device_ref> devices = devices_of(chosen);
+  const bool to_file = chosen.as_json && !chosen.json.empty() && chosen.json != "-";
+  std::ofstream file;
+  if (to_file) file = tool::create_file(chosen.json);
+
+  const tool::facts known = tool::gather(
+      devices, chosen.probe ? tool::record_source::probed_anew : tool::record_source::at_hand);
+  const std::string text =
+      chosen.as_json ? tool::json_report(known)
+                     : tool::text_report(known, chosen.explain ? tool::detail_level::explained
+                                                               : tool::detail_level::plain);
+  if (to_file)
+    tool::write(file, text, "'" + chosen.json + "'");
+  else
+    tool::write(std::cout, text, "standard output");
+
+  for (const tool::failed_device& each : known.failed)
+    std::cerr << "hipvmm-info: device " << each.device.ordinal() << ": " << each.why << '\n';
+  return known.failed.empty() ? 0 : tool::failed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Tells how the memory of this machine's HIP devices behaves and what hipvmm does.",
+               "hipvmm-info"};
+  options chosen;
+  declare(app, chosen);
+  return hipvmm::tool::run_program(app, argc, argv, [&] {
+    chosen.as_json = app.count("--json") != 0;
+    return tell(chosen);
+  });
+}

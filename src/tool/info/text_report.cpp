@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "tool/info/text_report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+#include <string_view>
+
+#include <hipvmm/core/bytes.hpp>
+#include "tool/info/explanations.hpp"
+
+namespace hipvmm::tool {
+namespace {
+
+constexpr std::size_t page_width = 80;
+constexpr std::size_t label_width = 14;
+constexpr std::size_t trait_width = 24;
+constexpr std::size_t finding_width = 9;
+
+std::string padded(std::string_view text, std::size_t width) {
+  std::string result{text};
+  result.resize(std::max(result.size() + 1, width), ' ');
+  return result;
+}
+
+/// `first` and then the words of `text`, in lines that begin at column `indent`. A word that is
+/// wider than the page, such as a path, stays whole so that it can be copied.
+void put(std::string& page, std::string first, std::string_view text, std::size_t indent) {
+  std::istringstream words{std::string{text}};
+  std::string line = std::move(first);
+  if (!line.empty() && line.back() != ' ') line += ' ';
+  line.resize(std::max(line.size(), indent), ' ');
+  std::size_t empty_at = line.size();
+  for (std::string word; words >> word;) {
+    if (line.size() > empty_at && line.size() + 1 + word.size() > page_width) {
+      page += line + '\n';
+      line.assign(indent, ' ');
+      empty_at = indent;
+    }
+    if (line.size() > empty_at) line += ' ';
+    line += word;
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  page += line + '\n';
+}
+
+void row(std::string& page, std::string_view label, std::string_view text) {
+  put(page, "  " + padded(label, label_width), text, 2 + label_width);
+}
+
+std::string limit_text(std::size_t count) {
+  // RLIM_INFINITY
+  return count == static_cast<std::size_t>(-1) ? "any number" : std::to_string(count);
+}
+
+std::string version_row(int number, const char* function) {
+  return version_text(number) + " (" + function + ": " + std::to_string(number) + ')';
+}
+
+void put_process(std::string& page, const process_facts& known) {
+  page += "hipvmm " + known.library + ", provider " + known.provider + '\n';
+  row(page, "built with", known.built_with);
+  row(page, "runtime", version_row(known.runtime_version, "hipRuntimeGetVersion"));
+  row(page, "driver", version_row(known.driver_version, "hipDriverGetVersion"));
+  row(page, "kernel", known.kernel);
+  row(page, "descriptors",
+      std::to_string(known.open_descriptors) + " open, " + limit_text(known.soft_descriptors) +
+          " allowed, can be raised to " + limit_text(known.hard_descriptors));
+  row(page, "mappings",
+      known.mappings ? std::to_string(*known.mappings) + " allowed (vm.max_map_count)" : "unknown");
+  row(page, "addresses",
+      known.addresses ? format_bytes(*known.addresses) + " could be reserved at once"
+                      : "none could be reserved");
+  for (const auto& [name, value] : known.environment) row(page, "environment", name + '=' + value);
+}
+
+std::string microseconds(std::int64_t nanoseconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(nanoseconds) / 1000);
+  return text;
+}
+
+std::string costs_text(const call_costs& ns) {
+  if (ns.reserve + ns.create + ns.map + ns.set_access + ns.unmap + ns.release + ns.free == 0)
+    return "not measured";
+  return "reserve " + microseconds(ns.reserve) + ", create " + microseconds(ns.create) + ", map " +
+         microseconds(ns.map) + ", set access " + microseconds(ns.set_access) + ", unmap " +
+         microseconds(ns.unmap) + ", release " + microseconds(ns.release) + ", free " +
+         microseconds(ns.free) + " us";
+}
+
+std::string granularity_text(const capability& memory) {
+  if (memory.minimum_granularity() == 0) return "none";
+  return format_bytes(memory.minimum_granularity()) + " at least, " +
+         format_bytes(memory.recommended_granularity()) + " recommended";
+}
+
+std::string path_text(const capability& memory) {
+  switch (memory.path()) {
+    case memory_path::vmm:
+      return "vmm: buffers grow in place, no work-around is needed";
+    case memory_path::vmm_with_quirks:
+      return "vmm_with_quirks: buffers grow in place, with the work-arounds below";
+    case memory_path::fallback:
+      return "fallback: buffers grow by copying. Why: " + memory.why_fallback();
+  }
+  return {};
+}
+
+void put_quirks(std::string& page, const capability& memory, detail_level level) {
+  if (memory.quirks().empty()) return;
+  page += '\n' + ("  " + padded("quirk", trait_width)) + "what it does\n";
+  for (const quirk each : memory.quirks()) {
+    put(page, "  " + padded(name_of(each), trait_width), description_of(each), 2 + trait_width);
+    if (level == detail_level::explained)
+      put(page, {}, "Because " + std::string{cause_of(each)} + '.', 2 + trait_width);
+  }
+}
+
+void put_traits(std::string& page, const capability& memory, detail_level level) {
+  page +=
+      '\n' + ("  " + padded("trait", trait_width)) + padded("finding", finding_width) + "reason\n";
+  for (std::size_t i = 0; i < trait_count; ++i) {
+    const auto which = static_cast<trait>(i);
+    put(page,
+        "  " + padded(name_of(which), trait_width) + padded(name_of(memory[which]), finding_width),
+        memory.reason(which), 2 + trait_width + finding_width);
+    if (level == detail_level::plain) continue;
+    const explanation& known = explain(which);
+    put(page, "    means", known.meaning, 2 + label_width);
+    put(page, "    recorded", known.recorded, 2 + label_width);
+    put(page, "    without it", known.answer, 2 + label_width);
+  }
+}
+
+void put_device(std::string& page, const device_facts& known, detail_level level) {
+  const capability& memory = known.memory;
+  page += "\ndevice " + std::to_string(known.device.ordinal()) + ": " + known.name + '\n';
+  row(page, "uuid", known.uuid);
+  row(page, "lanes", std::to_string(known.lanes));
+  row(page, "memory",
+      format_bytes(known.total_bytes) + ", " + format_bytes(known.free_bytes) + " free");
+  row(page, "path", path_text(memory));
+  row(page, "granularity", granularity_text(memory));
+  row(page, "descriptors",
+      memory.descriptors_per_chunk() < 0
+          ? "not measured"
+          : std::to_string(memory.descriptors_per_chunk()) + " for each chunk");
+  if (memory.visibility_delay().count() != 0)
+    row(page, "seen after", microseconds(memory.visibility_delay().count()) + " us");
+  row(page, "calls", costs_text(memory.costs()));
+  row(page, "record", memory.origin());
+  row(page, "of", memory.fingerprint());
+  put_quirks(page, memory, level);
+  put_traits(page, memory, level);
+}
+
+void put_peers(std::string& page, const std::vector<device_facts>& devices) {
+  if (devices.empty() || devices.front().reaches.size() < 2) return;
+  page += "\npeers: may the device of the row reach memory of the device of the column?\n  " +
+          padded({}, 4);
+  for (std::size_t peer = 0; peer < devices.front().reaches.size(); ++peer)
+    page += padded(std::to_string(peer), 4);
+  page.erase(page.find_last_not_of(' ') + 1);
+  page += '\n';
+  for (const device_facts& each : devices) {
+    std::string line = "  " + padded(std::to_string(each.device.ordinal()), 4);
+    for (std::size_t peer = 0; peer < each.reaches.size(); ++peer) {
+      const bool itself = static_cast<int>(peer) == each.device.ordinal();
+      line += padded(itself ? "-" : each.reaches[peer] ? "yes" : "no", 4);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    page += line + '\n';
+  }
+}
+
+}  // namespace
+
+std::string text_report(const facts& known, detail_level level) {
+  std::string page;
+  put_process(page, known.process);
+  for (const device_facts& each : known.devices) put_device(page, each, level);
+  for (const failed_device& each : known.failed)
+    put(page, "\ndevice " + std::to_string(each.device.ordinal()) + ": failed:", each.why, 2);
+  put_peers(page, known.devices);
+  return page;
+}
+
+}  // namespace hipvmm::tool

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// Replays a recorded trace of allocations on a memory resource and tells what that costs: peak
+// memory, latencies, driver calls; with --check also whether the memory was ever handed out twice.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/runtime/device.hpp>
+#include "tool/program.hpp"
+#include "tool/replay/progress_line.hpp"
+#include "tool/replay/replay_checker.hpp"
+#include "tool/replay/replay_job.hpp"
+#include "tool/replay/replay_report.hpp"
+#include "tool/replay/replay_subject.hpp"
+#include "tool/replay/replay_timeline.hpp"
+#include "tool/replay/replay_trace.hpp"
+
+namespace {
+
+using namespace hipvmm;
+using namespace hipvmm::tool;
+
+constexpr std::size_t most_epochs = 1000;
+constexpr auto all_bytes = std::numeric_limits<std::size_t>::max();
+
+struct options {
+  std::string trace = "-";
+  std::string resource;
+  std::string streams = "real";
+  bool check = false;
+  std::size_t check_bytes = block_checker::default_budget;
+  std::size_t epochs = 1;
+  bool busy = false;
+  std::size_t busy_bytes = std::size_t{1} << 20;
+  std::size_t limit_bytes = 0;
+  int device = 0;
+  replay_thresholds thresholds;
+  std::string json;
+  std::string timeline;
+};
+
+std::string size_or_all(const std::string& text) {
+  return text == "all" ? std::to_string(all_bytes) : size_in_bytes(text);
+}
+
+void declare_threshold(CLI::App& app, const char* name, std::optional<double>& most,
+                       const char* meaning) {
+  app.add_option(name, most, meaning)
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->group("Thresholds, missed ones end in a failure")
+      ->type_name("N");
+}
+
+void declare(CLI::App& app, options& chosen) {
+  std::string names;
+  std::string meanings;
+  for (const subject_kind& kind : subject_kinds()) {
+    names += (names.empty() ? "" : "|") + std::string{kind.name};
+    meanings +=
+        (meanings.empty() ? "" : "; ") + std::string{kind.name} + ": " + std::string{kind.meaning};
+  }
+  chosen.resource = subject_kinds().front().name;
+  app.add_option("TRACE", chosen.trace,
+                 "A CSV file, gzip'ed or not, '-' for standard input (the default)");
+  app.add_option("--resource", chosen.resource, meanings)->type_name(names)->capture_default_str();
+  app.add_option("--streams", chosen.streams,
+                 "real: a stream for each of the trace; one: one for all")
+      ->check(CLI::IsMember{{"real", "one"}}.description(""))
+      ->type_name("real|one")
+      ->capture_default_str();
+  app.add_flag("--check", chosen.check,
+               "Fill each block, compare before its free, and see that none overlap");
+  app.add_option("--check-bytes", chosen.check_bytes,
+                 "Bytes to fill and compare of each block; 'all': every byte")
+      ->transform(size_or_all, "")
+      ->type_name("SIZE|all")
+      ->default_str("64KiB");
+  app.add_option("--epochs", chosen.epochs, "Replay the trace N times; all is freed in between")
+      ->check(CLI::Range(std::size_t{1}, most_epochs).description(""))
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_flag("--busy", chosen.busy,
+               "Fill each block in its stream right after its allocation, and wait for it nowhere");
+  app.add_option("--busy-bytes", chosen.busy_bytes,
+                 "Most bytes to fill of each block; 'all': every byte")
+      ->transform(size_or_all, "")
+      ->type_name("SIZE|all")
+      ->default_str("1MiB");
+  app.add_option("--limit", chosen.limit_bytes, "Most bytes that the resource may hold")
+      ->transform(size_in_bytes, "")
+      ->type_name("SIZE");
+  app.add_option("--device", chosen.device, "Device to replay on")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--json", chosen.json, "Write the result as JSON, '-' for standard output only")
+      ->type_name("FILE");
+  app.add_option("--timeline", chosen.timeline,
+                 "Draw requested, mapped and physical memory over the trace as SVG (gnuplot)")
+      ->type_name("FILE");
+  replay_thresholds& most = chosen.thresholds;
+  declare_threshold(app, "--max-ratio", most.ratio, "Peak physical by peak requested");
+  declare_threshold(app, "--max-pair-ns-p50", most.pair_ns_p50, "Latency of half of the pairs");
+  declare_threshold(app, "--max-pair-ns-p99", most.pair_ns_p99, "Latency of 99 % of the pairs");
+  declare_threshold(app, "--max-driver-share", most.driver_share,
+                    "Time in the driver by recorded time, as in 0.02");
+  app.set_version_flag("--version", "hipvmm-replay " HIPVMM_VERSION_TEXT);
+}
+
+/// What the command line alone cannot tell.
+void complete(const options& chosen, const CLI::App& app) {
+  if (app.count("--check-bytes") != 0 && !chosen.check)
+    throw CLI::ValidationError{"--check-bytes", "there is nothing to check without --check"};
+  if (chosen.check_bytes < block_checker::least_budget)
+    throw CLI::ValidationError{"--check-bytes", "less than 64 bytes of a block say too little"};
+  if (app.count("--busy-bytes") != 0 && !chosen.busy)
+    throw CLI::ValidationError{"--busy-bytes", "nothing is filled without --busy"};
+  if (chosen.busy && chosen.check)
+    throw CLI::ValidationError{
+        "--busy", "--check has work in flight on each block already; leave one of the two out"};
+  if (chosen.epochs > 1 && !chosen.timeline.empty())
+    throw CLI::ValidationError{"--timeline",
+                               "the picture is of one epoch; leave out --epochs or --timeline"};
+  if (chosen.trace == "-" && ::isatty(STDIN_FILENO) == 1)
+    throw CLI::ValidationError{"TRACE", "nothing to read; name a file or pipe a trace in"};
+}
+
+/// Files that results go to, made before the work: an unwritable place must not cost the result of
+/// a long run.
+struct outputs {
+  explicit outputs(const options& chosen) {
+    if (!chosen.timeline.empty()) timeline.emplace(chosen.timeline);
+    if (!chosen.json.empty() && chosen.json != "-") json = create_file(chosen.json);
+  }
+
+  std::ofstream json;
+  std::optional<replay_timeline> timeline;
+};
+
+replay_result replay_with_progress(const trace& recorded, replay_subject& subject,
+                                   replay_options how) {
+  progress_line line;
+  how.on_progress = [&](std::size_t events) {
+    if (!line.is_due()) return;
+    const std::size_t all = recorded.events.size() * how.epochs;
+    line.show(std::to_string(events) + " of " + std::to_string(all) + " events  " +
+              progress_bar(static_cast<double>(events) / static_cast<double>(all)));
+  };
+  return replay(recorded, subject, how);
+}
+
+int replay_and_report(const options& chosen) {
+  const device_ref device{chosen.device};
+  require_device(device);
+  subject_options made{device, std::nullopt};
+  if (chosen.limit_bytes != 0) made.limit_bytes = chosen.limit_bytes;
+  const std::unique_ptr<replay_subject> subject = make_subject(chosen.resource, made);
+  outputs written{chosen};
+  const trace recorded = read_trace(chosen.trace);
+
+  replay_options how;
+  how.device = device;
+  how.streams = chosen.streams == "one" ? replay_streams::one : replay_streams::real;
+  if (chosen.check) how.check_bytes = chosen.check_bytes;
+  how.epochs = chosen.epochs;
+  if (chosen.busy) how.busy_bytes = chosen.busy_bytes;
+  if (written.timeline) how.sample_windows = replay_timeline::windows;
+  const replay_result result = replay_with_progress(recorded, *subject, how);
+
+  const replay_report report{recorded, chosen.resource,
+                             "device " + std::to_string(chosen.device) + " (" + device.name() + ")",
+                             result, how.busy_bytes};
+  if (chosen.json != "-") write(std::cout, text_of(report), "standard output");
+  if (chosen.json == "-")
+    write(std::cout, json_of(report), "standard output");
+  else if (!chosen.json.empty())
+    write(written.json, json_of(report), "'" + chosen.json + "'");
+  if (written.timeline)
+    written.timeline->draw(recorded.name + " on " + chosen.resource, result.samples);
+
+  std::string wrong;
+  if (result.failures.count() != 0)
+    wrong = std::to_string(result.failures.count()) +
+            " of the trace's requests failed, the first: " + result.failures.texts().front();
+  for (const std::string& each : missed(report, chosen.thresholds))
+    wrong += (wrong.empty() ? "" : "; ") + each;
+  if (!wrong.empty()) throw std::runtime_error{wrong};
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Replays a recorded trace of allocations on a memory resource of HIP or hipvmm.",
+               "hipvmm-replay"};
+  options chosen;
+  declare(app, chosen);
+  return run_program(app, argc, argv, [&] {
+    complete(chosen, app);
+    return replay_and_report(chosen);
+  });
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "tool/replay/replay_failures.hpp"
+
+namespace hipvmm::tool {
+
+/// A block that a resource has handed out.
+struct checked_block {
+  void* pointer;
+  std::size_t bytes;
+  std::uint32_t number;  ///< its own; tells it from all others
+  std::uint32_t row;     ///< of the trace
+};
+
+/// Finds blocks that share memory with others, at the same time or out of stream order: no two may
+/// have an address in common, and each is filled with words of its own right behind its allocation
+/// and copied aside right before its free, both in its stream. The host waits for neither, so that
+/// work is in flight when memory changes hands. What was copied is compared by another thread.
+/// Failures are added by the calling thread only.
+class block_checker {
+ public:
+  /// Of larger blocks `budget` bytes are looked at: pieces at both ends and evenly between.
+  static constexpr std::size_t default_budget = std::size_t{64} << 10;
+  static constexpr std::size_t least_budget = 64;
+  /// Device memory taken for copies.
+  static constexpr std::size_t staging_bytes = std::size_t{32} << 20;
+  /// Fills of one stream that may be in flight. AMD's runtime 6.4.3 keeps the patterns of fills in
+  /// a ring of 1 MiB for each stream, and overwrites some that are still to be read when the ring
+  /// comes round: after about 1360 fills.
+  static constexpr std::size_t fills_in_flight = 256;
+
+  block_checker(device_ref device, std::size_t budget, replay_failures& failures);
+  ~block_checker();
+  block_checker(const block_checker&) = delete;
+  block_checker& operator=(const block_checker&) = delete;
+
+  /// The block was handed out in `stream`.
+  void fill(stream_ref stream, const checked_block& block);
+  /// The block is about to be given back in `stream`.
+  void copy_aside(stream_ref stream, const checked_block& block);
+  /// Compares what is left to compare.
+  void finish();
+
+  [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::size_t bytes_looked_at() const noexcept { return looked_at_; }
+
+ private:
+  struct piece {
+    std::size_t offset;  // in the block, a multiple of 4
+    std::size_t bytes;
+  };
+  /// A piece, or a part of one, that lies in a half of the staging memory.
+  struct copied {
+    std::size_t at;  // in the half
+    piece of;
+    std::uint32_t number;
+    std::uint32_t row;
+  };
+  /// Takes copies while the other is compared.
+  struct half {
+    std::size_t start;  // in the staging memory
+    std::size_t used = 0;
+    std::vector<copied> pieces = {};
+    std::vector<stream_ref> streams = {};  // with copies on their way
+    std::vector<unsigned char> on_host = {};
+    std::future<std::vector<std::string>> wrong = {};
+  };
+
+  [[nodiscard]] std::vector<piece> pieces_of(std::size_t bytes) const;
+  void require_apart(const checked_block& block);
+  /// Waits for the fills of `stream` before the last half of those that may be in flight.
+  void note_fill(stream_ref stream);
+  void put(stream_ref stream, const checked_block& block, piece part);
+  void compare_in_background(half& full);
+  void collect(half& compared);
+  static std::vector<std::string> compare(const half& full);
+
+  std::size_t budget_;
+  replay_failures& failures_;
+  device_allocation staging_;
+  stream copies_to_host_;
+  event order_;
+  /// The fills of a stream since one that has passed.
+  struct stream_fills {
+    std::size_t since_mark = 0;
+    std::optional<event> mark = std::nullopt;  // before those
+  };
+  std::vector<std::pair<stream_ref, stream_fills>> fills_;
+  std::map<std::uintptr_t, checked_block> alive_;
+  std::size_t blocks_ = 0;
+  std::size_t bytes_ = 0;
+  std::size_t looked_at_ = 0;
+  std::size_t current_ = 0;
+  std::array<half, 2> halves_;  // last: their threads use what is above
+};
+
+}  // namespace hipvmm::tool

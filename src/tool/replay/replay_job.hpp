@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+#include "tool/replay/replay_epoch.hpp"
+#include "tool/replay/replay_failures.hpp"
+#include "tool/replay/replay_subject.hpp"
+#include "tool/replay/replay_trace.hpp"
+
+namespace hipvmm::tool {
+
+/// How many HIP streams stand for those of a trace.
+enum class replay_streams { real, one };
+
+struct replay_options {
+  device_ref device{0};
+  replay_streams streams = replay_streams::real;
+  /// Bytes to check of each block; none: no check.
+  std::optional<std::size_t> check_bytes = std::nullopt;
+  /// In how many windows of the trace to sample what is held, at the highest and the last event of
+  /// each; 0: none.
+  std::size_t sample_windows = 0;
+  /// How often the whole trace is replayed; at least 1.
+  std::size_t epochs = 1;
+  /// Bytes of each block that its stream fills right after the allocation, so that work is in
+  /// flight when memory is deallocated and reused; none: streams have no work.
+  std::optional<std::size_t> busy_bytes = std::nullopt;
+  /// Told how many events have been replayed, in all epochs so far.
+  std::function<void(std::size_t events)> on_progress = {};
+};
+
+/// What was held at one moment of a trace.
+struct replay_sample {
+  double seconds;  ///< of recorded time
+  std::size_t requested;
+  memory_held held;
+};
+
+/// What --check looked at.
+struct replay_coverage {
+  std::size_t blocks;
+  std::size_t bytes;
+  std::size_t bytes_looked_at;
+};
+
+struct replay_result {
+  std::size_t streams = 0;         ///< of HIP
+  std::size_t peak_requested = 0;  ///< in any epoch
+  std::size_t peak_physical = 0;   ///< in any epoch
+  std::vector<replay_epoch> epochs = {};
+  /// Nanoseconds of the allocation and the free of each block that the trace frees, ascending.
+  /// In all epochs.
+  std::vector<std::uint64_t> pair_ns = {};
+  std::vector<driver_calls> calls = {};
+  double seconds = 0;  ///< from the first event until all streams are idle
+  replay_failures failures = {};
+  std::optional<replay_coverage> checked = std::nullopt;
+  std::vector<replay_sample> samples = {};
+
+  /// The latency that `part` of the pairs do not exceed; 0 without pairs.
+  [[nodiscard]] std::uint64_t pair_percentile(double part) const;
+  [[nodiscard]] std::uint64_t driver_call_count() const;
+  [[nodiscard]] double driver_seconds() const;
+};
+
+/// Asks the subject for what the trace asked for, in the order of its rows, as fast as it goes,
+/// from one thread. A block that is freed in another stream than it was allocated in is handed over
+/// by an event. What is alive after the last row of an epoch is freed then, and all streams are
+/// synchronized before the next epoch. Requests that are out of memory are
+/// failures, and so is what the library reports where nothing can be thrown.
+/// Throws: std::runtime_error that names the row when anything else fails.
+[[nodiscard]] replay_result replay(const trace& recorded, replay_subject& subject,
+                                   const replay_options& options);
+
+}  // namespace hipvmm::tool

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "tool/replay/replay_subject.hpp"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include "tool/replay/replay_clock.hpp"
+
+namespace hipvmm::tool {
+namespace {
+
+/// A resource each of whose allocations, and each of whose deallocations, is one driver call.
+class timed_resource final : public mr::memory_resource {
+ public:
+  timed_resource(mr::memory_resource& upstream, const char* allocates, const char* frees)
+      : upstream_{upstream}, allocations_{allocates}, frees_{frees} {}
+
+  [[nodiscard]] std::vector<driver_calls> calls() const { return {allocations_, frees_}; }
+
+ private:
+  /// Adds the time of its life to `calls`, whether or not the call fails.
+  class measured {
+   public:
+    explicit measured(driver_calls& calls) : calls_{calls} {}
+    ~measured() {
+      ++calls_.count;
+      calls_.seconds += static_cast<double>(watch_.nanoseconds()) / 1e9;
+    }
+    measured(const measured&) = delete;
+    measured& operator=(const measured&) = delete;
+
+   private:
+    driver_calls& calls_;
+    stopwatch watch_;
+  };
+
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override {
+    const measured call{allocations_};
+    return upstream_.allocate(stream, bytes, alignment);
+  }
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override {
+    const measured call{frees_};
+    upstream_.deallocate(stream, pointer, bytes, alignment);
+  }
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override {
+    const measured call{allocations_};
+    return upstream_.allocate_sync(bytes, alignment);
+  }
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override {
+    const measured call{frees_};
+    upstream_.deallocate_sync(pointer, bytes, alignment);
+  }
+
+  mr::memory_resource& upstream_;
+  driver_calls allocations_;
+  driver_calls frees_;
+};
+
+/// hipMalloc does not tell what it takes for a request: the device's free memory does.
+class hip_subject final : public replay_subject {
+ public:
+  explicit hip_subject(const subject_options& options)
+      : upstream_{options.device}, timed_{upstream_, "hipMalloc", "hipFree"} {}
+
+  mr::memory_resource& resource() noexcept override { return timed_; }
+  void begin() override {
+    drain_retired_memory();  // what comes back during the replay would hide what is taken
+    free_before_ = upstream_.device().free_memory();
+  }
+  void begin_epoch() override { peak_ = held().physical; }
+  void look() override { peak_ = std::max(peak_, held().physical); }
+  [[nodiscard]] std::size_t peak_physical() const override { return peak_; }
+  [[nodiscard]] memory_held held() const override {
+    const std::size_t free = upstream_.device().free_memory();
+    return {free_before_ - std::min(free, free_before_), std::nullopt};
+  }
+  [[nodiscard]] std::vector<driver_calls> calls() const override { return timed_.calls(); }
+
+ private:
+  mr::hip_resource upstream_;
+  timed_resource timed_;
+  std::size_t free_before_ = 0;
+  std::size_t peak_ = 0;
+};
+
+class async_subject final : public replay_subject {
+ public:
+  explicit async_subject(const subject_options& options)
+      : upstream_{options.device}, timed_{upstream_, "hipMallocFromPoolAsync", "hipFreeAsync"} {}
+
+  mr::memory_resource& resource() noexcept override { return timed_; }
+  void begin_epoch() override { upstream_.reset_peaks(); }
+  [[nodiscard]] std::size_t peak_physical() const override {
+    return upstream_.statistics().reserved_high;
+  }
+  [[nodiscard]] memory_held held() const override {
+    return {upstream_.statistics().reserved_current, std::nullopt};
+  }
+  [[nodiscard]] std::vector<driver_calls> calls() const override { return timed_.calls(); }
+
+ private:
+  mr::hip_async_resource upstream_;
+  timed_resource timed_;
+};
+
+class pool_subject final : public replay_subject {
+ public:
+  explicit pool_subject(const subject_options& options)
+      : pool_{options.device, with_limit(options.limit_bytes)} {}
+
+  mr::memory_resource& resource() noexcept override { return pool_; }
+  void begin() override { before_ = memory_calls(); }
+  void begin_epoch() override { pool_.reset_peaks(); }
+  void forget(stream_ref stream) override { pool_.forget_stream(stream); }
+  [[nodiscard]] std::size_t peak_physical() const override {
+    return pool_.statistics().reserved_high;
+  }
+  [[nodiscard]] memory_held held() const override {
+    const mr::pool_statistics now = pool_.statistics();
+    return {now.reserved_current, now.mapped_bytes};
+  }
+  [[nodiscard]] std::vector<driver_calls> calls() const override {
+    std::vector<driver_calls> result;
+    for (driver_calls each : memory_calls()) {
+      const auto same = [&](const driver_calls& other) { return other.function == each.function; };
+      const auto earlier = std::find_if(before_.begin(), before_.end(), same);
+      if (earlier != before_.end()) {
+        each.count -= earlier->count;
+        each.seconds -= earlier->seconds;
+      }
+      if (each.count != 0) result.push_back(each);
+    }
+    return result;
+  }
+
+ private:
+  static mr::pool_options with_limit(std::optional<std::size_t> bytes) {
+    mr::pool_options options;
+    options.maximum_bytes = bytes.value_or(0);
+    return options;
+  }
+
+  mr::vmm_pool_resource pool_;
+  std::vector<driver_calls> before_;
+};
+
+template <typename Subject>
+std::unique_ptr<replay_subject> make_unlimited(const subject_options& options) {
+  if (options.limit_bytes)
+    throw std::invalid_argument{
+        "--limit: HIP offers no limit for what this resource holds; leave it out, or choose a pool "
+        "of the library's own"};
+  return std::make_unique<Subject>(options);
+}
+
+std::unique_ptr<replay_subject> make_pool(const subject_options& options) {
+  return std::make_unique<pool_subject>(options);
+}
+
+constexpr std::array<subject_kind, 3> kinds{{
+    {"pool", "hipvmm's own stream-ordered pool", make_pool},
+    {"hip", "hipMalloc and hipFree", make_unlimited<hip_subject>},
+    {"async", "hipMallocAsync on a pool that keeps everything", make_unlimited<async_subject>},
+}};
+
+}  // namespace
+
+std::span<const subject_kind> subject_kinds() noexcept { return kinds; }
+
+std::unique_ptr<replay_subject> make_subject(std::string_view name,
+                                             const subject_options& options) {
+  std::string names;
+  for (const subject_kind& kind : kinds) {
+    if (kind.name == name) return kind.make(options);
+    names += (names.empty() ? "" : ", ") + std::string{kind.name};
+  }
+  throw std::invalid_argument{"there is no resource '" + std::string{name} + "'; choose one of " +
+                              names};
+}
+
+}  // namespace hipvmm::tool

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <hipvmm/core/driver_calls.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm::tool {
+
+/// What a resource holds at one moment, in bytes.
+struct memory_held {
+  std::size_t physical;
+  std::optional<std::size_t> mapped;  ///< with an address; none where that cannot differ or be told
+};
+
+/// A resource that traces are replayed on, and what it tells about itself.
+class replay_subject {
+ public:
+  virtual ~replay_subject() = default;
+  [[nodiscard]] virtual mr::memory_resource& resource() noexcept = 0;
+  /// Called once, when nothing but the replay will take memory of the device from now on.
+  virtual void begin() {}
+  /// Called before each epoch but the first, with nothing allocated: peak_physical() starts anew.
+  virtual void begin_epoch() {}
+  /// Called, outside of all measured calls, whenever more bytes are requested than ever before in
+  /// the epoch.
+  virtual void look() {}
+  /// Called when no more work of `stream` is to come, before the stream is destroyed.
+  virtual void forget(stream_ref) {}
+  /// Most physical memory it held from HIP in this epoch, in bytes.
+  [[nodiscard]] virtual std::size_t peak_physical() const = 0;
+  [[nodiscard]] virtual memory_held held() const = 0;
+  [[nodiscard]] virtual std::vector<driver_calls> calls() const = 0;
+};
+
+/// How a subject is to be made.
+struct subject_options {
+  device_ref device;
+  std::optional<std::size_t> limit_bytes;  ///< most that it may hold from HIP
+};
+
+/// A subject by its name on the command line. Another resource joins by a row in the table.
+struct subject_kind {
+  std::string_view name;
+  std::string_view meaning;
+  std::unique_ptr<replay_subject> (*make)(const subject_options&);
+};
+
+[[nodiscard]] std::span<const subject_kind> subject_kinds() noexcept;
+
+/// Throws: std::invalid_argument that lists the names when there is none of this name, or when the
+/// kind takes no limit; unsupported where the device lacks what it needs.
+[[nodiscard]] std::unique_ptr<replay_subject> make_subject(std::string_view name,
+                                                           const subject_options& options);
+
+}  // namespace hipvmm::tool

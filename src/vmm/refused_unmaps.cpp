@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+#include "vmm/refused_unmaps.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "vmm/unmap_range.hpp"
+
+namespace hipvmm {
+namespace {
+
+bool overlaps(const mapping& map, const void* address, std::size_t bytes) noexcept {
+  const auto* const first = static_cast<const char*>(map.get());
+  const auto* const from = static_cast<const char*>(address);
+  return first < from + bytes && from < first + map.bytes();
+}
+
+}  // namespace
+
+void refused_unmaps::entry::unmap() {
+  if (is_doubtful && !detail::is_freshly_mapped(map.get(), owner)) {
+    static_cast<void>(map.release());
+    return;
+  }
+  is_doubtful = false;
+  map.unmap();
+}
+
+void refused_unmaps::entry::resolve_doubt() noexcept {
+  bool is_mapped = false;
+  detail::report_exceptions([&] { is_mapped = detail::is_freshly_mapped(map.get(), owner); });
+  // Else it costs memory, where unmapping could cost the process.
+  if (!is_mapped) static_cast<void>(map.release());
+}
+
+void refused_unmaps::unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
+                                   physical_chunk* owned) noexcept {
+  if (map.empty()) return;
+  detail::report_exceptions([&map] { map.unmap(); });
+  if (map.empty()) return;
+  // Where the host's memory is short, ~mapping tries once more.
+  detail::report_exceptions([&] {
+    list one;
+    entry& kept = one.emplace_back();
+    kept.map = std::move(map);
+    kept.mapped = mapped;
+    if (owned != nullptr) kept.chunk = std::move(*owned);
+    put_back(one);
+  });
+}
+
+void refused_unmaps::verify_or_keep(mapping& made, const physical_chunk& chunk) {
+  try {
+    if (detail::is_freshly_mapped(made.get(), chunk.device())) return;
+    static_cast<void>(made.release());
+  } catch (...) {
+    keep(made, chunk.get(), chunk.device());
+    throw;
+  }
+  detail::check(hipErrorInvalidValue, "hipMemMap");
+}
+
+void refused_unmaps::keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
+                          device_ref owner) noexcept {
+  detail::report_exceptions([&] {
+    list one;
+    entry& kept = one.emplace_back();
+    kept.map = std::move(map);
+    kept.mapped = mapped;
+    kept.is_doubtful = true;
+    kept.owner = owner;
+    put_back(one);
+  });
+  // Where the host's memory is short it is left as it is.
+  static_cast<void>(map.release());
+}
+
+bool refused_unmaps::keep_chunk(physical_chunk& chunk) noexcept {
+  if (empty() || chunk.empty()) return false;
+  const std::lock_guard lock{mutex_};
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&chunk](const entry& each) {
+    return each.mapped == chunk.get();
+  });
+  if (found == entries_.end()) return false;
+  found->chunk = std::move(chunk);
+  return true;
+}
+
+void refused_unmaps::retry(const void* address, std::size_t bytes) {
+  if (empty()) return;
+  list unmapped;  // whose chunks are released after the lock
+  std::optional<hip_error> refused;
+  {
+    // Held while HIP unmaps: keep_chunk() must find each entry until its mapping is gone.
+    const std::lock_guard lock{mutex_};
+    for (auto next = entries_.begin(); next != entries_.end();) {
+      const auto each = next++;
+      try {
+        each->unmap();
+        unmapped.splice(unmapped.end(), entries_, each);
+      } catch (const hip_error& error) {
+        if (overlaps(each->map, address, bytes)) refused = error;
+      }
+    }
+    count_.store(entries_.size(), std::memory_order_release);
+  }
+  if (refused) throw hip_error{*refused};
+}
+
+refused_unmaps::list refused_unmaps::take(const void* address, std::size_t bytes) noexcept {
+  list taken;
+  if (empty()) return taken;
+  const std::lock_guard lock{mutex_};
+  for (auto next = entries_.begin(); next != entries_.end();) {
+    const auto each = next++;
+    if (overlaps(each->map, address, bytes)) taken.splice(taken.end(), entries_, each);
+  }
+  count_.store(entries_.size(), std::memory_order_release);
+  return taken;
+}
+
+void refused_unmaps::put_back(list& taken) noexcept {
+  const std::lock_guard lock{mutex_};
+  entries_.splice(entries_.end(), taken);
+  count_.store(entries_.size(), std::memory_order_release);
+}
+
+}  // namespace hipvmm

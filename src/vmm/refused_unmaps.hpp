@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <list>
+#include <mutex>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm {
+
+/// Mappings in one address range that HIP refused to unmap, and the chunks that only they use.
+/// Nothing else can be mapped there until a later try succeeds. Thread-safe.
+class refused_unmaps {
+ public:
+  struct entry {
+    entry() = default;
+    ~entry() {
+      if (!map.empty() && is_doubtful) resolve_doubt();
+    }
+    entry(const entry&) = delete;
+    entry& operator=(const entry&) = delete;
+    /// Unmaps it.
+    /// Throws: hip_error; then it is still here.
+    void unmap();
+    /// Queries HIP for whether it is mapped at all. Where HIP does not answer, it stays as it is.
+    void resolve_doubt() noexcept;
+
+    physical_chunk chunk;  // released when no longer mapped here
+    mapping map;
+    ihipMemGenericAllocationHandle* mapped = nullptr;  // of the chunk, maybe in use elsewhere
+    // HIP reported success of the map, and did not answer the query that verifies it. Unmapping
+    // what is not mapped ends the process up to ROCm 6.4.
+    bool is_doubtful = false;
+    device_ref owner{0};
+  };
+  using list = std::list<entry>;
+
+  refused_unmaps() = default;
+  /// Tries again to unmap; what HIP still refuses is reported.
+  ~refused_unmaps() = default;
+  refused_unmaps(const refused_unmaps&) = delete;
+  refused_unmaps& operator=(const refused_unmaps&) = delete;
+
+  [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
+  /// Unmaps `map`, which maps the chunk of the handle `mapped`. What HIP refuses is reported and
+  /// kept here, together with the chunk `owned`, which nobody else uses.
+  void unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
+                     physical_chunk* owned = nullptr) noexcept;
+  /// Verifies with HIP that `chunk` is mapped.
+  /// Throws: hip_error where it is not mapped; hip_error where HIP does not answer, and then `made`
+  /// is kept here.
+  void verify_or_keep(mapping& made, const physical_chunk& chunk);
+  /// Takes over `chunk` if it is mapped here. Returns whether it did: such a chunk must not be used
+  /// again.
+  bool keep_chunk(physical_chunk& chunk) noexcept;
+  /// Tries again to unmap what is here.
+  /// Throws: hip_error where HIP still refuses a mapping that is partly in [address, address +
+  /// bytes). Other refusals, which were reported, change nothing.
+  void retry(const void* address, std::size_t bytes);
+  /// Takes out the mappings that are partly in [address, address + bytes).
+  [[nodiscard]] list take(const void* address, std::size_t bytes) noexcept;
+  void put_back(list& taken) noexcept;
+
+  /// Calls `visit(address, bytes)` for each mapping.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    if (empty()) return;
+    const std::lock_guard lock{mutex_};
+    for (const entry& each : entries_) visit(each.map.get(), each.map.bytes());
+  }
+
+ private:
+  /// Keeps a mapping of a chunk of `owner` that HIP reported as made and did not confirm.
+  void keep(mapping& map, ihipMemGenericAllocationHandle* mapped, device_ref owner) noexcept;
+
+  mutable std::mutex mutex_;
+  list entries_;
+  std::atomic<std::size_t> count_{0};
+};
+
+}  // namespace hipvmm

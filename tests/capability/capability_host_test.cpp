@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// Records made in this process, while the host provider is short of something or a capture is on.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <stdlib.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "capability/reprobe_interval.hpp"
+#include "support/child_process.hpp"
+#include "support/devices.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+#include "support/temporary_folder.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::test {
+namespace {
+
+/// A plan of faults that ends with this object.
+class fault_rules {
+ public:
+  explicit fault_rules(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
+  ~fault_rules() { hipvmm_host_set_faults(nullptr); }
+  fault_rules(const fault_rules&) = delete;
+  fault_rules& operator=(const fault_rules&) = delete;
+};
+
+/// Runs a case in a process that has not probed yet, has an empty cache and starts no process.
+void check_in_fresh_process(const char* test_case) {
+  const temporary_folder cache;
+  const child_result child =
+      run_case_in_child(test_case, {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
+                                    "XDG_CACHE_HOME=" + cache.path().string()});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("capability: the child is short of memory and then not" * doctest::skip()) {
+  detail::reprobe_interval = std::chrono::seconds{0};
+  {
+    const fault_rules rules{"memory=1MiB"};
+    CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
+    CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
+  }
+  const capability known = capability_of(first_device);
+  CHECK(known[trait::virtual_memory] == finding::yes);
+  CHECK(known[trait::tail_access] != finding::unknown);
+  CHECK(known.origin().find("; kept in ") != std::string::npos);
+  CHECK(&capability_of(first_device).fingerprint() == &known.fingerprint());
+}
+
+TEST_CASE("capability: what a shortage left open is asked again at the next use") {
+  check_in_fresh_process("capability: the child is short of memory and then not");
+}
+
+TEST_CASE("capability: the child asks twice while memory is short" * doctest::skip()) {
+  const fault_rules rules{"memory=1MiB"};
+  CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
+  const call_counter reserved{"hipMemAddressReserve"};
+  CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
+  CHECK(reserved.count() == 0);
+}
+
+TEST_CASE("capability: what is open is not asked at every use") {
+  check_in_fresh_process("capability: the child asks twice while memory is short");
+}
+
+/// An error handler that uses the library, as one may that logs with the device's name.
+std::string told_subject;
+void ask_for_record(const char*, int, const char*) noexcept {
+  told_subject = capability_of(first_device).fingerprint();
+}
+
+TEST_CASE("capability: the child's error handler asks" * doctest::skip()) {
+  set_error_handler(ask_for_record);
+  // At the second, a thread of the library has something to tell.
+  for (const char* plan :
+       {"", "hipMemUnmap nth=1 error=hipErrorUnknown; hipMemUnmap nth=2 error=hipErrorUnknown"}) {
+    told_subject.clear();
+    const fault_rules rules{plan};
+    const capability known =
+        *plan == 0 ? capability_of(first_device) : probe_capability(first_device);
+    CHECK(told_subject == known.fingerprint());
+  }
+  set_error_handler(nullptr);
+}
+
+TEST_CASE("capability: the error handler may ask for the record") {
+  const temporary_folder cache;
+  const std::filesystem::path file = cache.path() / "record.txt";
+  std::ofstream{file} << "none\n";
+  const child_result child = run_case_in_child(
+      "capability: the child's error handler asks",
+      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none", "HIPVMM_CAPABILITY=" + file.string(),
+       "XDG_CACHE_HOME=" + cache.path().string()});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("capability: the child has room for one chunk and then for more" * doctest::skip()) {
+  detail::reprobe_interval = std::chrono::seconds{0};
+  {
+    const fault_rules rules{"descriptors=1"};
+    const capability known = capability_of(first_device);
+    CHECK(known[trait::virtual_memory] == finding::yes);
+    CHECK(known[trait::several_reservations] == finding::unknown);
+    CHECK(known.path() != memory_path::fallback);
+  }
+  const call_counter created{"hipMemCreate"};
+  CHECK(capability_of(first_device)[trait::several_reservations] == finding::yes);
+  CHECK(created.count() > 0);
+}
+
+TEST_CASE("capability: what was found during a shortage stays") {
+  check_in_fresh_process("capability: the child has room for one chunk and then for more");
+}
+
+TEST_CASE("capability: the child assumes while memory is short" * doctest::skip()) {
+  detail::reprobe_interval = std::chrono::seconds{0};
+  {
+    const fault_rules rules{"descriptors=1"};
+    CHECK(capability_of(first_device)[trait::virtual_memory] == finding::no);
+  }
+  const capability known = capability_of(first_device);
+  CHECK(known[trait::virtual_memory] == finding::no);
+  CHECK(known.visibility_delay().count() == 0);
+  CHECK(known.path() == memory_path::fallback);
+  ::unsetenv("HIPVMM_CAPABILITY");
+  CHECK(probe_capability(first_device).origin().find("assumed") == std::string::npos);
+}
+
+TEST_CASE("capability: assumptions are asked again with what is open") {
+  const temporary_folder cache;
+  const std::vector<std::string> environment{"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
+                                             "XDG_CACHE_HOME=" + cache.path().string(),
+                                             "HIPVMM_CAPABILITY=assume:virtual_memory=no"};
+  const child_result child =
+      run_case_in_child("capability: the child assumes while memory is short", environment);
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("capability: the child asks from many threads" * doctest::skip()) {
+  std::array<const std::string*, 8> subjects{};
+  std::vector<std::thread> threads;
+  for (auto& each : subjects)
+    threads.emplace_back([&each] { each = &capability_of(first_device).fingerprint(); });
+  for (std::thread& each : threads) each.join();
+  for (const std::string* each : subjects) CHECK(each == subjects.front());
+}
+
+TEST_CASE("capability: of many threads that ask first one probes") {
+  check_in_fresh_process("capability: the child asks from many threads");
+}
+
+TEST_CASE("capability: the child captures a stream" * doctest::skip()) {
+  const stream captured{first_device};
+  REQUIRE(hipSetDevice(1) == hipSuccess);
+  for (const hipStreamCaptureMode mode :
+       {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal}) {
+    REQUIRE(hipStreamBeginCapture(captured.get(), mode) == hipSuccess);
+    CHECK(probe_capability(first_device)[trait::virtual_memory] == finding::yes);
+    hipGraph_t graph = nullptr;
+    REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+    CHECK(hipGraphDestroy(graph) == hipSuccess);
+    int device = -1;
+    CHECK(hipGetDevice(&device) == hipSuccess);
+    CHECK(device == 1);
+    hipStreamCaptureMode own = hipStreamCaptureModeRelaxed;
+    CHECK(hipThreadExchangeStreamCaptureMode(&own) == hipSuccess);
+    CHECK(own == hipStreamCaptureModeGlobal);
+    CHECK(hipThreadExchangeStreamCaptureMode(&own) == hipSuccess);
+  }
+}
+
+TEST_CASE("capability: probes in the process cost no capture and leave the caller's device") {
+  check_in_fresh_process("capability: the child captures a stream");
+}
+
+TEST_CASE("capability: probes in the process leave nothing behind") {
+  const hipvmm_host_counters before = live_objects();
+  const std::size_t bytes = hipvmm_host_device_bytes(0);
+  ::setenv("HIPVMM_PROBE", "none", 1);
+  const capability known = probe_capability(first_device);
+  ::unsetenv("HIPVMM_PROBE");
+  CHECK(known[trait::virtual_memory] == finding::yes);
+  CHECK(known.origin().find("probed now in this process") == 0);
+  CHECK(live_objects() == before);
+  CHECK(hipvmm_host_device_bytes(0) == bytes);
+  // The record of a process that may start others is as it was.
+  probe_capability(first_device);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
+
+TEST_SUITE_END();

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT
+// What the probes find of each release that the host provider imitates. Each row is a process of
+// its own, with a cache of its own.
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <hipvmm/capability/capability.hpp>
+#include "support/child_process.hpp"
+#include "support/devices.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+// The name keeps the case from being skipped where there is none.
+constexpr const char* telling_case =
+    "capability: the child tells what it has without virtual memory too";
+
+TEST_CASE("capability: the child tells what it has without virtual memory too" * doctest::skip()) {
+  const capability known = capability_of(first_device);
+  std::printf("<path=%s>\n", std::string{name_of(known.path())}.c_str());
+  for (const quirk each : known.quirks())
+    std::printf("<quirk=%s>\n", std::string{name_of(each)}.c_str());
+  for (std::size_t i = 0; i < trait_count; ++i) {
+    const auto which = static_cast<trait>(i);
+    std::printf("<%s=%s>%s\n", std::string{name_of(which)}.c_str(),
+                std::string{name_of(known[which])}.c_str(), known.reason(which).c_str());
+  }
+  std::printf("<origin>%s\n<delay>%lld\n", known.origin().c_str(),
+              static_cast<long long>(known.visibility_delay().count()));
+}
+
+/// What a process with this environment and an empty cache tells of its first device.
+class told_by_child {
+ public:
+  explicit told_by_child(std::vector<std::string> environment) {
+    environment.push_back("XDG_CACHE_HOME=" + cache_.path().string());
+    ask(environment);
+  }
+  /// Another process, with what the first one left in the cache.
+  void ask_again(std::vector<std::string> environment) {
+    environment.push_back("XDG_CACHE_HOME=" + cache_.path().string());
+    ask(environment);
+  }
+
+  [[nodiscard]] bool tells(const std::string& line) const {
+    return output_.find(line) != std::string::npos;
+  }
+  [[nodiscard]] const std::string& output() const { return output_; }
+  /// The quirks in force.
+  [[nodiscard]] std::set<std::string> quirks() const {
+    std::set<std::string> found;
+    for (std::size_t at = 0; (at = output_.find("<quirk=", at)) != std::string::npos; ++at)
+      found.insert(output_.substr(at + 7, output_.find('>', at) - at - 7));
+    return found;
+  }
+  [[nodiscard]] const std::filesystem::path& cache() const { return cache_.path(); }
+
+ private:
+  void ask(const std::vector<std::string>& environment) {
+    const child_result child = run_case_in_child(telling_case, environment);
+    output_ = child.output;
+    CHECK_MESSAGE(passed(child), child.output);
+  }
+
+  temporary_folder cache_;
+  std::string output_;
+};
+
+struct row {
+  const char* profile;
+  const char* path;
+  std::set<std::string> missing;  // all other traits are there
+  std::set<std::string> unknown;
+  std::set<std::string> quirks;
+};
+
+const std::vector<row>& rows() {
+  static const std::set<std::string> rocm_6{
+      "tells_failed_map",     "returns_memory",        "imports_by_value", "unmaps_many",
+      "crosses_reservations", "counts_ending_streams", "peer_copies"};
+  static const std::set<std::string> quirks_of_6{"verify_maps", "re_reserve", "import_by_pointer",
+                                                 "one_reservation"};
+  static const std::vector<row> all{
+      {"strict", "vmm", {}, {}, {}},
+      {"rocm-5.7",
+       "fallback",
+       {"virtual_memory"},
+       {"several_reservations", "unmaps_each",           "unmaps_many",
+        "tail_access",          "base_access",           "equal_access",
+        "tells_failed_map",     "visible_at_once",       "crosses_chunks",
+        "crosses_reservations", "returns_memory",        "returns_with_addresses",
+        "coherent_aliases",     "keeps_read_only",       "peer_access",
+        "peer_copies",          "shares_chunks",         "imports_by_value",
+        "host_access",          "counts_ending_streams", "free_waits"},
+       {}},
+      {"rocm-6.2", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
+      {"rocm-6.4", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
+      {"rocm-7.1",
+       "vmm_with_quirks",
+       {"tells_failed_map", "returns_memory", "tail_access", "crosses_reservations",
+        "counts_ending_streams"},
+       {},
+       {"verify_maps", "re_reserve", "access_from_base", "one_reservation"}},
+      {"rocm-7.14",
+       "vmm_with_quirks",
+       {"crosses_reservations", "counts_ending_streams"},
+       {},
+       {"larger_chunks", "one_reservation"}},
+      {"rocm-10",
+       "vmm_with_quirks",
+       {"crosses_reservations", "counts_ending_streams"},
+       {},
+       {"one_reservation"}},
+      // Asked in the process, where these would take another one.
+      {"cuda-13",
+       "vmm",
+       {},
+       {"peer_access", "peer_copies", "unmaps_many", "keeps_read_only", "host_access"},
+       {}}};
+  return all;
+}
+
+TEST_CASE("capability: probes find what each profile does, without virtual memory too") {
+  for (const row& each : rows()) {
+    CAPTURE(each.profile);
+    const told_by_child told{{"HIPVMM_HOST_PROFILE=" + std::string{each.profile}}};
+    CAPTURE(told.output());
+    CHECK(told.tells("<path=" + std::string{each.path} + ">"));
+    CHECK(told.quirks() == each.quirks);
+    for (std::size_t i = 0; i < trait_count; ++i) {
+      const std::string name{name_of(static_cast<trait>(i))};
+      const char* const expected = each.missing.count(name) != 0   ? "no"
+                                   : each.unknown.count(name) != 0 ? "unknown"
+                                                                   : "yes";
+      CAPTURE(name);
+      CHECK(told.tells("<" + name + "=" + expected + ">"));
+    }
+  }
+}
+
+TEST_CASE("capability: a process is started for probes on AMD's runtime, none on CUDA") {
+  CHECK(told_by_child{{"HIPVMM_HOST_PROFILE=rocm-7.14"}}.tells(
+      "<origin>probed now in a process of its own; kept in /"));
+  CHECK(told_by_child{{"HIPVMM_HOST_PROFILE=cuda-13"}}.tells(
+      "<origin>probed now in this process; kept in /"));
+}
+
+TEST_CASE("capability: the next process reads what the first has found") {
+  for (const char* profile : {"HIPVMM_HOST_PROFILE=rocm-6.4", "HIPVMM_HOST_PROFILE=cuda-13"}) {
+    told_by_child told{{profile}};
+    const std::set<std::string> quirks = told.quirks();
+    told.ask_again({profile});
+    CAPTURE(told.output());
+    CHECK(told.tells("<origin>read from " + told.cache().string()));
+    CHECK_FALSE(told.tells("probed now"));
+    CHECK(told.quirks() == quirks);
+  }
+}
+
+TEST_CASE("capability: other settings of the devices meet no record of theirs") {
+  told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-6.4"}};
+  told.ask_again({"HIPVMM_HOST_PROFILE=rocm-7.14"});
+  CHECK(told.tells("<origin>probed now"));
+  CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
+}
+
+TEST_CASE("capability: without a process of their own, risky probes are answered by the version") {
+  for (const char* probe : {"HIPVMM_PROBE=none", "HIPVMM_PROBE=/nonexistent/hipvmm-probe",
+                            "HIPVMM_PROBE=/bin/true", "HIPVMM_PROBE=/bin/echo"}) {
+    told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-6.4", probe}};
+    CAPTURE(told.output());
+    CHECK(told.tells("<path=vmm_with_quirks>"));
+    CHECK(told.tells("<tail_access=yes>"));
+    CHECK(told.tells("<imports_by_value=no>by the version of the runtime, 60400000"));
+    CHECK(told.tells("<tells_failed_map=no>by the version of the runtime, 60400000"));
+    CHECK(told.tells("<keeps_read_only=unknown>not probed: "));
+    // What the version lets expect is not kept: the next process may ask.
+    told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4"});
+    CHECK(told.tells(", the rest probed now in a process of its own; kept in"));
+    CHECK(told.tells("<keeps_read_only=yes>"));
+  }
+}
+
+TEST_CASE("capability: a probe whose process dies is answered with no, and the others go on") {
+  const told_by_child told{
+      {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemGetInfo abort"}};
+  CAPTURE(told.output());
+  CHECK(told.tells("<returns_memory=no>the process that probed it crashed by signal 6 (Aborted)"));
+  CHECK(told.tells("<returns_with_addresses=no>"));
+  CHECK(told.tells("<tail_access=yes>"));
+  CHECK(told.tells("<keeps_read_only=yes>"));
+  CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
+}
+
+std::string only_file_in(const std::filesystem::path& folder) {
+  for (const auto& each : std::filesystem::recursive_directory_iterator{folder})
+    if (each.is_regular_file() && each.path().string().find("capability-") != std::string::npos)
+      return each.path().string();
+  return {};
+}
+
+std::string content_of(const std::string& path) {
+  return (std::ostringstream{} << std::ifstream{path}.rdbuf()).str();
+}
+
+TEST_CASE("capability: a probe whose process is killed from outside is not answered on disk") {
+  const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_DEVICES=1",
+                            "HIPVMM_HOST_PEERS=none", "HIPVMM_HOST_FAULTS=hipMemGetInfo kill"}};
+  CAPTURE(told.output());
+  CHECK(
+      told.tells("<returns_memory=unknown>not found out: the process that probed it was ended "
+                 "from outside by signal 9 (Killed)"));
+  CHECK(told.tells("<tail_access=yes>"));
+  const std::string kept = content_of(only_file_in(told.cache()));
+  CHECK(kept.find("tail_access=yes") != std::string::npos);
+  CHECK(kept.find("returns_memory") == std::string::npos);
+}
+
+TEST_CASE("capability: where nothing can be mapped without a crash there is no virtual memory") {
+  const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap abort"}};
+  CAPTURE(told.output());
+  CHECK(told.tells("<virtual_memory=no>the process that probed it crashed by signal 6 (Aborted)"));
+  CHECK(told.tells("<path=fallback>"));
+}
+
+TEST_CASE("capability: processes that keep dying end the search, and what they found stays") {
+  const told_by_child told{
+      {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap nth=2 abort"}};
+  CAPTURE(told.output());
+  CHECK(told.tells("<virtual_memory=yes>"));
+  CHECK(told.tells("<several_reservations=no>the process that probed it crashed"));
+  CHECK(told.tells("<path=fallback>"));
+}
+
+TEST_CASE("capability: mappings that are seen late are measured, and spoil no other answer") {
+  for (const char* profile : {"HIPVMM_HOST_PROFILE=strict", "HIPVMM_HOST_PROFILE=cuda-13"}) {
+    CAPTURE(profile);
+    // A machine that stands still at first is not one where what is written is lost.
+    const told_by_child told{
+        {profile, "HIPVMM_HOST_FAULTS=visible_after=10ms; hipStreamSynchronize nth=1 delay=110ms"}};
+    CAPTURE(told.output());
+    CHECK(told.tells("<visible_at_once=no>copies missed a new mapping for "));
+    CHECK(told.quirks() == std::set<std::string>{"wait_until_visible"});
+    for (const char* line : {"<crosses_chunks=yes>", "<coherent_aliases=yes>", "<tail_access=yes>",
+                             "<base_access=yes>", "<unmaps_each=yes>", "<shares_chunks=yes>"}) {
+      CAPTURE(line);
+      CHECK(told.tells(line));
+    }
+    const std::size_t at = told.output().find("<delay>");
+    REQUIRE(at != std::string::npos);
+    // Twice the time for which the mapping is hidden.
+    CHECK(std::atoll(told.output().c_str() + at + 7) >= 20'000'000);
+  }
+}
+
+TEST_CASE("capability: aliases that are not coherent are found") {
+  for (const char* profile : {"HIPVMM_HOST_PROFILE=strict", "HIPVMM_HOST_PROFILE=cuda-13"}) {
+    CAPTURE(profile);
+    const told_by_child told{{profile, "HIPVMM_HOST_FAULTS=aliases=incoherent"}};
+    CAPTURE(told.output());
+    CHECK(
+        told.tells("<coherent_aliases=no>what was written at one address of a chunk was not read "
+                   "at another"));
+    CHECK(told.quirks() == std::set<std::string>{"no_aliases"});
+    CHECK(told.tells("<shares_chunks=yes>"));
+  }
+}
+
+TEST_CASE("capability: a refusal of HIP is a no with the error as its reason") {
+  const told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14",
+                            "HIPVMM_HOST_FAULTS=hipMemExportToShareableHandle "
+                            "error=hipErrorNotSupported"}};
+  CAPTURE(told.output());
+  CHECK(
+      told.tells("<shares_chunks=no>hipMemExportToShareableHandle gave hipErrorNotSupported when "
+                 "a chunk was exported"));
+}
+
+TEST_CASE("capability: a shortage is no finding, and is not kept") {
+  for (const char* limit :
+       {"memory=1MiB", "descriptors=0", "hipMemAddressReserve error=hipErrorOutOfMemory"}) {
+    for (const char* profile : {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_PROFILE=cuda-13"}) {
+      CAPTURE(limit);
+      CAPTURE(profile);
+      const told_by_child told{{profile, "HIPVMM_HOST_FAULTS=" + std::string{limit}}};
+      CAPTURE(told.output());
+      CHECK(told.tells("<virtual_memory=unknown>not found out: "));
+      CHECK(told.tells("; not kept, for nothing was found out that would last"));
+      CHECK_FALSE(told.tells("=no>"));
+      CHECK_FALSE(std::filesystem::exists(told.cache() / "hipvmm"));
+    }
+  }
+}
+
+TEST_CASE("capability: map that is out of memory on an empty device is a no, and is not kept") {
+  const told_by_child told{
+      {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_FAULTS=hipMemMap error=hipErrorOutOfMemory"}};
+  CAPTURE(told.output());
+  CHECK(
+      told.tells("<virtual_memory=no>hipMemMap gave hipErrorOutOfMemory when a chunk was mapped, "
+                 "each time"));
+  CHECK(told.tells("<path=fallback>"));
+  CHECK(told.tells("; not kept, for nothing was found out that would last"));
+}
+
+TEST_CASE("HIPVMM_CAPABILITY: reprobe passes over the cache and writes it anew") {
+  told_by_child told{{"HIPVMM_HOST_PROFILE=rocm-7.14"}};
+  told.ask_again({"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_CAPABILITY=reprobe"});
+  CHECK(told.tells("<origin>probed now in a process of its own; kept in /"));
+}
+
+TEST_CASE(
+    "HIPVMM_CAPABILITY: assumptions count after all findings, and are kept out of the cache") {
+  told_by_child told{
+      {"HIPVMM_HOST_PROFILE=rocm-7.14",
+       "HIPVMM_CAPABILITY=assume:tail_access=no,visible_at_once=no;assume:visibility_delay=7us,"
+       "descriptors_per_chunk=1"}};
+  CAPTURE(told.output());
+  CHECK(told.tells("<tail_access=no>assumed by HIPVMM_CAPABILITY"));
+  CHECK(
+      told.tells("; assumed by HIPVMM_CAPABILITY: tail_access=no, visible_at_once=no, "
+                 "visibility_delay=7us, descriptors_per_chunk=1"));
+  CHECK(told.tells("<delay>7000\n"));
+  CHECK(told.quirks() == std::set<std::string>{"access_from_base", "wait_until_visible",
+                                               "larger_chunks", "one_reservation"});
+  told.ask_again({"HIPVMM_HOST_PROFILE=rocm-7.14"});
+  CHECK(told.quirks() == std::set<std::string>{"larger_chunks", "one_reservation"});
+  CHECK(told.tells("<tail_access=yes>"));
+}
+
+TEST_CASE("HIPVMM_CAPABILITY: assumptions may lead to the fallback") {
+  const told_by_child told{
+      {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_CAPABILITY=assume:virtual_memory=no"}};
+  CHECK(told.tells("<path=fallback>"));
+}
+
+TEST_CASE("HIPVMM_CAPABILITY: a file is taken for the device that it is about, and no other") {
+  const std::string alone = "HIPVMM_HOST_DEVICES=1";
+  const std::string peers = "HIPVMM_HOST_PEERS=none";
+  const std::string profile = "HIPVMM_HOST_PROFILE=rocm-7.14";
+  const told_by_child first{{profile, alone, peers}};
+  const std::string file = only_file_in(first.cache());
+  REQUIRE_FALSE(file.empty());
+  told_by_child told{{profile, alone, peers, "HIPVMM_CAPABILITY=" + file}};
+  CHECK(told.tells("<origin>read from " + file));
+  told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4", alone, peers, "HIPVMM_CAPABILITY=" + file});
+  CHECK(told.tells(file + " is ignored: it is about"));
+  CHECK(told.tells("<origin>probed now"));
+}
+
+TEST_CASE("HIPVMM_CAPABILITY: what a file says is kept out of the cache, with what it leaves out") {
+  const std::vector<std::string> alone{"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_DEVICES=1",
+                                       "HIPVMM_HOST_PEERS=none"};
+  const told_by_child first{alone};
+  const std::string file = only_file_in(first.cache());
+  std::string text = content_of(file);
+  const std::size_t left_out = text.find("crosses_chunks=");
+  REQUIRE(left_out != std::string::npos);
+  text.erase(left_out, text.find('\n', left_out) + 1 - left_out);
+  text.replace(text.find("tail_access=yes"), 15, "tail_access=no");
+  std::ofstream{file, std::ios::trunc} << text;
+  std::vector<std::string> named = alone;
+  named.push_back("HIPVMM_CAPABILITY=" + file);
+  const told_by_child told{named};
+  CAPTURE(told.output());
+  CHECK(told.tells("<tail_access=no>"));
+  CHECK(told.tells("<crosses_chunks=yes>"));
+  CHECK(
+      told.tells(", the rest probed now in a process of its own; not kept, for it began with a "
+                 "file that HIPVMM_CAPABILITY names"));
+  CHECK(only_file_in(told.cache()).empty());
+}
+
+TEST_CASE("HIPVMM_CAPABILITY: what is not understood is an error that names it") {
+  for (const char* part : {"reprobing", "assume", "/nonexistent/file", "assume:tail=no",
+                           "assume:minimum_granularity=4096"}) {
+    CAPTURE(part);
+    const child_result child =
+        run_case_in_child(telling_case, {"HIPVMM_CAPABILITY=" + std::string{part}});
+    CHECK(child.status == 2);
+    CHECK(child.output.find("HIPVMM_CAPABILITY: \"") != std::string::npos);
+    CHECK(child.output.find(std::string{part}.substr(std::string{part}.find(':') + 1)) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("capability: without a folder for the cache the record says so") {
+  const child_result child = run_case_in_child(
+      telling_case, {"XDG_CACHE_HOME=relative", "HOME=", "HIPVMM_HOST_PROFILE=rocm-7.14"});
+  CHECK_MESSAGE(passed(child), child.output);
+  CHECK(child.output.find("<origin>probed now in a process of its own; not kept, for there is "
+                          "neither XDG_CACHE_HOME nor HOME") != std::string::npos);
+}
+
+TEST_CASE("capability: a cache that cannot be written is told of") {
+  const child_result child = run_case_in_child(
+      telling_case, {"XDG_CACHE_HOME=/proc/self", "HIPVMM_HOST_PROFILE=rocm-7.14"});
+  CHECK_MESSAGE(passed(child), child.output);
+  CHECK(child.output.find("; not kept, for its folder cannot be made: ") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: MIT
+#include "capability/probe.hpp"
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "capability/capability_fingerprint.hpp"
+#include "capability/probe_child.hpp"
+#include "support/child_process.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+#include "support/program.hpp"
+#include "support/temporary_folder.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::test {
+namespace {
+
+using detail::probe;
+
+capability::record without_findings() {
+  capability::record found;
+  found.fingerprint = detail::fingerprint_of(first_device);
+  return found;
+}
+
+/// Runs one probe. What it needs to know of others is taken for granted.
+void run_alone(const probe& which, capability::record& found) {
+  const copy_kernel none;
+  detail::run_probes(first_device, found,
+                     {[&which](const probe& each) { return each.name == which.name; }, none});
+}
+
+/// Which may run in this process under any profile: the others crash or lose something.
+bool runs_here(const probe& each) {
+  return each.danger == detail::risk::none || host_profile() == "strict";
+}
+
+// The sweeps have processes of their own, for what HIP will not give back stays until the end of
+// one, as does what copies run into that nobody could wait for.
+void check_in_child(const char* test_case) {
+  const child_result child = run_case_in_child(test_case, {"HIPVMM_TESTS_PROBE_LATER=1"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("probes: the child's calls are out of memory" * doctest::skip()) {
+  for (const probe& each : detail::all_probes()) {
+    if (!runs_here(each)) continue;
+    capability::record good;
+    run_alone(each, good);
+    bool struck = true;
+    for (std::uint64_t nth = 1; struck; ++nth) {
+      INFO(each.name << ", HIP call " << nth);
+      REQUIRE(nth < 2000);
+      const error_recorder told;
+      const hipvmm_host_counters before = live_objects();
+      capability::record found;
+      {
+        const planned_fault fault{nullptr, nth, hipErrorOutOfMemory};
+        run_alone(each, found);
+        struck = fault.struck();
+      }
+      for (std::size_t i = 0; i < each.count; ++i) {
+        const std::size_t at = index_of(each.first) + i;
+        // Open, or as without the fault: never a no that would be kept.
+        if (found.persistences[at] == persistence::open) {
+          CHECK(found.findings[at] == finding::unknown);
+          CHECK_FALSE(found.reasons[at].empty());
+        } else if (found.persistences[at] == persistence::lasting) {
+          CHECK_MESSAGE(found.findings[at] == good.findings[at], found.reasons[at]);
+        }
+      }
+      if (told.count() == 0) CHECK(live_objects() == before);
+    }
+  }
+}
+
+TEST_CASE("probes: one whose calls are out of memory finds nothing wrong, and leaves nothing") {
+  check_in_child("probes: the child's calls are out of memory");
+}
+
+TEST_CASE("probes: the child's calls fail" * doctest::skip()) {
+  for (const probe& each : detail::all_probes()) {
+    if (!runs_here(each)) continue;
+    bool struck = true;
+    for (std::uint64_t nth = 1; struck; ++nth) {
+      INFO(each.name << ", HIP call " << nth);
+      REQUIRE(nth < 2000);
+      const error_recorder told;
+      const hipvmm_host_counters before = live_objects();
+      capability::record found;
+      {
+        const planned_fault fault{nullptr, nth, hipErrorUnknown};
+        run_alone(each, found);
+        struck = fault.struck();
+      }
+      for (std::size_t i = 0; i < each.count; ++i) {
+        const std::size_t at = index_of(each.first) + i;
+        CHECK_FALSE(found.reasons[at].empty());
+        if (struck && told.count() == 0 && found.findings[at] == finding::no &&
+            host_profile() == "strict")
+          CHECK_MESSAGE(found.reasons[at].find("hipErrorUnknown") != std::string::npos,
+                        found.reasons[at]);
+      }
+      if (told.count() == 0) CHECK(live_objects() == before);
+    }
+  }
+}
+
+TEST_CASE("probes: one whose call fails says which, and leaves nothing") {
+  check_in_child("probes: the child's calls fail");
+}
+
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator{"/proc/self/fd"},
+                       std::filesystem::directory_iterator{});
+}
+
+/// That the last child is gone and reaped.
+void check_no_child_left() {
+  CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
+  CHECK(errno == ECHILD);
+}
+
+constexpr const char* hanging_case = "probes: the child's child hangs";
+
+TEST_CASE("probes: the child's child hangs" * doctest::skip()) {
+  // Longer than any start of the program takes, even beside a full test run.
+  constexpr std::chrono::seconds patience{3};
+  const std::ptrdiff_t descriptors = open_descriptors();
+  capability::record found = without_findings();
+  CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path, patience) ==
+        "");
+  CHECK(found.findings[index_of(trait::virtual_memory)] == finding::no);
+  CHECK(found.reasons[index_of(trait::virtual_memory)] ==
+        "the process that probed it did nothing for 6000 ms, and before for 3000 ms");
+  CHECK(found.persistences[index_of(trait::virtual_memory)] == persistence::dated);
+  CHECK_FALSE(found.is_open());
+  check_no_child_left();
+  CHECK(open_descriptors() == descriptors);
+}
+
+TEST_CASE("probes: a process that hangs in a probe twice is killed, and that answered with no") {
+  const child_result child = run_case_in_child(
+      hanging_case, {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemSetAccess delay=60s"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+constexpr const char* crashing_case = "probes: the child's children crash";
+
+TEST_CASE("probes: the child's children crash" * doctest::skip()) {
+  const std::ptrdiff_t descriptors = open_descriptors();
+  capability::record found = without_findings();
+  CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path) == "");
+  CHECK(found.findings[index_of(trait::virtual_memory)] == finding::yes);
+  // Not one of the rest was taken for granted, nor left for this process to try.
+  CHECK_FALSE(found.is_open());
+  CHECK(found.findings[index_of(trait::keeps_read_only)] == finding::unknown);
+  CHECK(found.persistences[index_of(trait::keeps_read_only)] == persistence::passing);
+  CHECK(found.reasons[index_of(trait::keeps_read_only)] ==
+        "not probed: 5 processes that probed ended one after another");
+  check_no_child_left();
+  CHECK(open_descriptors() == descriptors);
+}
+
+TEST_CASE("probes: after a few processes that crashed no more are started") {
+  // Each gets through what frees addresses once.
+  const child_result child = run_case_in_child(
+      crashing_case,
+      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemAddressFree nth=2 abort"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+/// A program that begins a probe and ends by a signal there.
+class signalled_program {
+ public:
+  explicit signalled_program(const std::string& command)
+      : path_{(folder_.path() / "program.sh").string()} {
+    std::ofstream{path_} << "#!/bin/sh\n"
+                         << "echo begin tail_access\n"
+                         << command << "\n";
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
+  }
+  /// What comes of the probe.
+  [[nodiscard]] capability::record ask(std::chrono::milliseconds patience = std::chrono::seconds{
+                                           5}) const {
+    capability::record found = without_findings();
+    CHECK(detail::probe_in_child(first_device, found, path_, patience) == "");
+    return found;
+  }
+
+ private:
+  temporary_folder folder_;
+  std::string path_;
+};
+
+TEST_CASE("probes: a process that a signal from outside ends has answered nothing") {
+  constexpr std::size_t at = index_of(trait::tail_access);
+  for (const char* signal : {"KILL", "TERM", "INT", "HUP", "QUIT", "XCPU", "USR1"}) {
+    CAPTURE(signal);
+    const capability::record found =
+        signalled_program{"kill -" + std::string{signal} + " $$"}.ask();
+    CHECK(found.findings[at] == finding::unknown);
+    CHECK(found.persistences[at] == persistence::passing);
+    CHECK(found.reasons[at].find("ended from outside by signal ") != std::string::npos);
+  }
+  for (const char* signal : {"SEGV", "ABRT", "BUS", "ILL", "FPE", "TRAP", "SYS"}) {
+    CAPTURE(signal);
+    const capability::record found =
+        signalled_program{"kill -" + std::string{signal} + " $$"}.ask();
+    CHECK(found.findings[at] == finding::no);
+    CHECK(found.persistences[at] == persistence::lasting);
+    CHECK(found.reasons[at].find("crashed by signal ") != std::string::npos);
+  }
+}
+
+TEST_CASE("probes: one that a process was silent in is asked again by another, more patiently") {
+  const temporary_folder folder;
+  const std::string mark = (folder.path() / "mark").string();
+  const capability::record found = signalled_program{"if [ ! -e " + mark + " ]; then : > " + mark +
+                                                     "; exec sleep 60; fi\n"
+                                                     "sleep 1.2\n"
+                                                     "echo 'tail_access=yes  # it was seen'\n"
+                                                     "echo end"}
+                                       .ask(std::chrono::seconds{1});
+  constexpr std::size_t at = index_of(trait::tail_access);
+  CHECK(found.findings[at] == finding::yes);
+  CHECK(found.persistences[at] == persistence::lasting);
+}
+
+/// While it lives, the system reaps this process's children itself and reports no end of one.
+class ignored_children {
+ public:
+  ignored_children() {
+    const bool ignored = std::signal(SIGCHLD, SIG_IGN) != SIG_ERR;
+    REQUIRE(ignored);
+  }
+  ~ignored_children() { std::signal(SIGCHLD, SIG_DFL); }
+  ignored_children(const ignored_children&) = delete;
+  ignored_children& operator=(const ignored_children&) = delete;
+};
+
+TEST_CASE("probes: an end that the system does not report has answered nothing") {
+  constexpr std::size_t at = index_of(trait::tail_access);
+  const ignored_children ignored;
+  const capability::record found = signalled_program{"kill -SEGV $$"}.ask();
+  CHECK(found.findings[at] == finding::unknown);
+  CHECK(found.persistences[at] == persistence::passing);
+  CHECK_MESSAGE(found.reasons[at].find("SIGCHLD") != std::string::npos, found.reasons[at]);
+}
+
+TEST_CASE("probes: the child's child ends unseen" * doctest::skip()) {
+  const ignored_children ignored;
+  capability::record found = without_findings();
+  CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path) == "");
+  CHECK(found.findings[index_of(trait::virtual_memory)] == finding::no);
+  CHECK(found.persistences[index_of(trait::virtual_memory)] == persistence::lasting);
+  CHECK_MESSAGE(found.reasons[index_of(trait::virtual_memory)].find("crashed by signal 6") !=
+                    std::string::npos,
+                found.reasons[index_of(trait::virtual_memory)]);
+}
+
+TEST_CASE("probes: the program itself reports a crash to who ignores ends of children") {
+  const child_result child = run_case_in_child(
+      "probes: the child's child ends unseen",
+      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemSetAccess nth=1 abort"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("probes: what a terminal sends to the application's group does not reach the process") {
+  const capability::record found =
+      signalled_program{
+          "read -r pid name state parent group rest </proc/$$/stat\n"
+          "test $group = $$ && exit 7\n"
+          "exit 8"}
+          .ask();
+  CHECK(found.reasons[index_of(trait::tail_access)] ==
+        "the process that probed it ended with status 7");
+}
+
+TEST_CASE("probes: signals that the application ignores or blocks do not reach the process") {
+  const ignored_children ignored;
+  capability::record found = without_findings();
+  CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path) == "");
+  CHECK(found.findings[index_of(trait::virtual_memory)] == finding::yes);
+  CHECK_FALSE(found.is_open());
+}
+
+TEST_CASE("probes: a process that sees another device by that number answers nothing") {
+  capability::record found = without_findings();
+  found.fingerprint += ", another";
+  const std::string why =
+      detail::probe_in_child(first_device, found, detail::find_probe_program().path);
+  CHECK(why.find("sees another device by that number: " + first_device.name()) !=
+        std::string::npos);
+  CHECK(found.persistences[index_of(trait::virtual_memory)] == persistence::open);
+  check_no_child_left();
+}
+
+TEST_CASE("probes: a program that is none is told of") {
+  capability::record found = without_findings();
+  CHECK(detail::probe_in_child(first_device, found, "/nonexistent/probe")
+            .find("no process could be started for probes: /nonexistent/probe: ") == 0);
+  CHECK(detail::probe_in_child(first_device, found, "/bin/false") ==
+        "/bin/false ended with status 1");
+  CHECK(detail::probe_in_child(first_device, found, "/bin/echo")
+            .find("/bin/echo said what is none of its lines: ") == 0);
+  check_no_child_left();
+}
+
+TEST_CASE("child: looks for the program of probes" * doctest::skip()) {
+  const detail::probe_program found = detail::find_probe_program();
+  std::printf("found [%s] because [%s]\n", found.path.c_str(), found.why_not.c_str());
+}
+
+TEST_CASE("probes: a program that other users could have put there is not started") {
+  namespace fs = std::filesystem;
+  const test::temporary_folder folder;
+  const fs::path bin = folder.path() / "program" / "bin";
+  fs::create_directories(bin);
+  const fs::path program = bin / "test_vmm";
+  fs::copy_file(fs::read_symlink("/proc/self/exe"), program);
+  const fs::path planted = folder.path() / "program" / "libexec" / "hipvmm" / "hipvmm-probe";
+  fs::create_directories(planted.parent_path());
+  std::ofstream{planted} << "#!/bin/sh\n";
+  fs::permissions(planted, fs::perms::owner_all);
+  const auto look = [&] {
+    return test::run(program.string(), {"--no-skip", "-tc=child: looks for the program of probes"})
+        .out;
+  };
+  CHECK(look().find("found [" + planted.string() + "]") != std::string::npos);
+  for (const fs::path& part : {planted, planted.parent_path(), folder.path() / "program"}) {
+    CAPTURE(part.string());
+    const fs::perms before = fs::status(part).permissions();
+    fs::permissions(part, fs::perms::others_write, fs::perm_options::add);
+    const std::string told = look();
+    CHECK(told.find("found []") != std::string::npos);
+    CHECK(told.find("other users may change " + part.string()) != std::string::npos);
+    fs::permissions(part, before);
+  }
+}
+
+TEST_CASE("probes: what fails before the first probe answers none") {
+  for (const char* function :
+       {"hipDeviceGetAttribute", "hipMemGetAllocationGranularity", "hipStreamCreateWithFlags"}) {
+    CAPTURE(function);
+    capability::record found;
+    const copy_kernel none;
+    const planned_fault fault{function, 1, hipErrorUnknown};
+    detail::run_probes(first_device, found, {[](const probe&) { return true; }, none});
+    CHECK(fault.struck());
+    CHECK(found.persistences[index_of(trait::virtual_memory)] == persistence::open);
+    CHECK(found.findings[index_of(trait::virtual_memory)] == finding::unknown);
+    CHECK(found.reasons[index_of(trait::virtual_memory)] ==
+          "not found out: " + std::string{function} +
+              " gave hipErrorUnknown when the device was asked about itself");
+  }
+}
+
+TEST_CASE("probes: one that finds nothing to export answers for itself alone") {
+  for (const probe& each : detail::all_probes()) {
+    if (each.first != trait::shares_chunks && each.first != trait::imports_by_value) continue;
+    CAPTURE(each.name);
+    capability::record found;
+    const planned_fault fault{"hipMemCreate", 1, hipErrorNotSupported};
+    run_alone(each, found);
+    CHECK(fault.struck());
+    for (const trait which : {trait::shares_chunks, trait::imports_by_value})
+      CHECK((found.persistences[index_of(which)] == persistence::open) == (which != each.first));
+  }
+}
+
+TEST_CASE("probes: what is known already is not asked again") {
+  capability::record found = without_findings();
+  for (const probe& each : detail::all_probes())
+    for (std::size_t i = 0; i < each.count; ++i)
+      found.set(static_cast<trait>(index_of(each.first) + i), finding::yes, "known before",
+                persistence::lasting);
+  found.persistences[index_of(trait::crosses_chunks)] = persistence::open;
+  CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path) == "");
+  CHECK(found.reasons[index_of(trait::crosses_chunks)] ==
+        "copies spanned two neighbouring mappings");
+  CHECK(found.reasons[index_of(trait::tail_access)] == "known before");
+}
+
+}  // namespace
+}  // namespace hipvmm::test
+
+TEST_SUITE_END();

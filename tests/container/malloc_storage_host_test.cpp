@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: MIT
+// Memory of a vector on hipMalloc, for devices whose virtual memory cannot be used.
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include "container/malloc_storage.hpp"
+#include "runtime/device_wait.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/forked_child.hpp"
+#include "support/happens.hpp"
+#include "support/host_provider.hpp"
+#include "support/is_ready.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test::malloc_storage_host_test {
+namespace {
+
+constexpr device_ref peer{1};
+constexpr auto replace = tail_chunk::replace;
+
+struct sixteen_granules {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  detail::malloc_storage memory{first_device, 16 * unit};
+};
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: a new one allocates nothing" * needs_fallback) {
+  CHECK(live_objects().allocations == 0);
+  CHECK(memory.base() == nullptr);
+  CHECK(memory.max_bytes() == 16 * unit);
+  CHECK(memory.committed_bytes() == 0);
+  CHECK(memory.chunk_count() == 0);
+  CHECK_FALSE(memory.is_address_stable());
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: commit backs all bytes up to the end of the range" *
+                      needs_fallback) {
+  memory.commit(2 * unit, unit);
+  CHECK(memory.committed_bytes() == 3 * unit);
+  CHECK(memory.chunk_count() == 1);
+  CHECK(hipvmm_host_device_bytes(0) == 3 * unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: commit of what is backed or of nothing makes no HIP call" *
+                      needs_fallback) {
+  memory.commit(0, 4 * unit);
+  const std::uint64_t calls = hipvmm_host_call_count(nullptr);
+  memory.commit(unit, 2 * unit);
+  memory.commit(16 * unit, 0);
+  CHECK(hipvmm_host_call_count(nullptr) == calls);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: growth keeps the contents and frees the old memory" *
+                      needs_fallback) {
+  memory.commit(0, 2 * unit);
+  write_tags(memory, 0, 2, 1, stream);
+  memory.commit(2 * unit, 3 * unit);
+  check_tags(memory, 0, 2, 1, stream);
+  CHECK(memory.chunk_count() == 1);
+  drain_retired_memory();
+  CHECK(hipvmm_host_device_bytes(0) == 5 * unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: a first commit waits for nothing" * needs_fallback) {
+  blocked_stream busy{first_device};
+  const calls_of waits{waiting_functions};
+  memory.commit(0, unit);
+  CHECK(waits.count() == 0);
+  CHECK_FALSE(busy.is_done());
+}
+
+TEST_CASE("malloc_storage: growth waits for work of every device with access" * needs_fallback) {
+  for (const device_ref device : {first_device, peer}) {
+    CAPTURE(device.ordinal());
+    const std::size_t unit = granule();
+    detail::malloc_storage memory{first_device, 16 * unit};
+    memory.grant(peer);
+    memory.commit(0, unit);
+    blocked_stream writer{device};
+    fill_async(writer, memory.base(), 0x42, unit);
+    const call_counter waits{"hipDeviceSynchronize"};
+    auto growing = std::async(std::launch::async, [&] { memory.commit(unit, unit); });
+    // The write comes when growth waits for its device, the first or the second in turn, or has
+    // not.
+    const auto turn = static_cast<std::uint64_t>(device.ordinal()) + 1;
+    while (waits.count() < turn && !is_ready(growing)) std::this_thread::yield();
+    writer.release();
+    growing.get();
+    CHECK(read_bytes(stream{}, memory.base(), unit) == byte_vector(unit, 0x42));
+  }
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: a peer that was granted uses what growth allocates" *
+                      needs_fallback) {
+  memory.grant(peer);
+  memory.commit(0, unit);
+  memory.commit(unit, unit);
+  const hipvmm::stream of_peer{peer};
+  fill_async(of_peer, memory.base(), 7, 2 * unit);
+  CHECK(read_bytes(of_peer, memory.base(), 2 * unit) == byte_vector(2 * unit, 7));
+  CHECK(memory.rights().get(peer) == access_right::read_write);
+  memory.grant(peer, access_right::none);
+  CHECK(memory.rights().get(peer) == access_right::none);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: rights that hipMalloc cannot give are refused" *
+                      needs_fallback) {
+  CHECK_THROWS_WITH_AS(memory.grant(peer, access_right::read),
+                       doctest::Contains("ask for access_right::read_write"), unsupported);
+  CHECK_THROWS_AS(memory.grant(first_device, access_right::none), unsupported);
+  CHECK_THROWS_AS(memory.grant(device_ref{2}), unsupported);
+  CHECK(memory.rights().get(peer) == access_right::none);
+  CHECK(memory.rights().get(first_device) == access_right::read_write);
+}
+
+TEST_CASE("malloc_storage: chunks to share are refused with the reason and the way out" *
+          needs_fallback) {
+  region_options options;
+  options.shareable = handle_type::posix_fd;
+  for (const char* part : {"virtual_memory: ", "set it to handle_type::none"})
+    CHECK_THROWS_WITH_AS((detail::malloc_storage{first_device, granule(), options}),
+                         doctest::Contains(part), unsupported);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "malloc_storage: prepare makes nothing" * needs_fallback) {
+  memory.commit(0, unit);
+  const std::uint64_t calls = hipvmm_host_call_count(nullptr);
+  memory.prepare(unit, prefetch_level::mapped);
+  CHECK(memory.cancel_or_wait() == 0);
+  CHECK(memory.failed_preparations() == 0);
+  CHECK(hipvmm_host_call_count(nullptr) == calls);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: extend raises the bound and keeps the contents" *
+                      needs_fallback) {
+  memory.commit(0, unit);
+  write_tags(memory, 0, 1, 1, stream);
+  void* const base = memory.base();
+  CHECK_FALSE(memory.extend(32 * unit, unit));
+  CHECK(memory.base() == base);
+  CHECK(memory.extend(64 * unit, 20 * unit));
+  CHECK(memory.max_bytes() == 64 * unit);
+  CHECK(memory.committed_bytes() == 20 * unit);
+  check_tags(memory, 0, 1, 1, stream);
+}
+
+/// Four granules, which a stream that stands still is about to fill.
+struct memory_in_use {
+  const std::size_t unit = granule();
+  detail::malloc_storage memory;
+  blocked_stream stream;
+
+  explicit memory_in_use(device_ref device = first_device)
+      : memory{device, 16 * unit}, stream{device} {
+    memory.commit(0, 4 * unit);
+    fill_async(stream, memory.base(), 0x42, 4 * unit);
+  }
+};
+
+TEST_CASE("malloc_storage: trim of one in use waits for nothing and comes back behind it" *
+          needs_fallback) {
+  memory_in_use subject;
+  const calls_of waits{waiting_functions};
+  CHECK(subject.memory.trim(0, subject.stream) == 4 * subject.unit);
+  CHECK(subject.memory.base() == nullptr);
+  CHECK(subject.memory.committed_bytes() == 0);
+  CHECK(retired_memory().waiting_bytes == 4 * subject.unit);
+  CHECK(waits.count() == 0);
+  CHECK(live_objects().allocations == 1);
+  subject.stream.release();
+  drain_retired_memory();
+  CHECK(live_objects().allocations == 0);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: a grant lets the device reach the memory of the owner" *
+                      needs_fallback) {
+  const call_counter enabled{"hipDeviceEnablePeerAccess"};
+  memory.grant(peer);
+  CHECK(enabled.count() == 1);
+  memory.grant(first_device);
+  CHECK(enabled.count() == 1);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: growth returns when the bytes are there for every stream" *
+                      needs_fallback) {
+  memory.commit(0, 4 * unit);
+  // Else the end of the stream that copies waits as well.
+  detail::set_device_wait_rules({true, false});
+  const call_counter waits{"hipStreamSynchronize"};
+  memory.commit(4 * unit, 4 * unit);
+  CHECK(waits.count() == 1);
+  const capability known = capability_of(first_device);
+  detail::set_device_wait_rules(
+      {known.has(trait::counts_ending_streams), known.has(trait::free_waits)});
+}
+
+TEST_CASE("malloc_storage: trim waits for a stream of a device without access" * needs_fallback) {
+  memory_in_use subject;
+  subject.stream.release();
+  static_cast<stream_ref>(subject.stream).synchronize();
+  blocked_stream stranger{device_ref{2}};
+  const call_counter waits{"hipStreamSynchronize"};
+  std::atomic<bool> has_returned{false};
+  std::thread trimming{[&] {
+    subject.memory.trim(0, stranger);
+    has_returned = true;
+  }};
+  while (waits.count() == 0 && !has_returned) std::this_thread::yield();
+  CHECK_FALSE(has_returned);
+  stranger.release();
+  trimming.join();
+  CHECK(subject.memory.committed_bytes() == 0);
+}
+
+TEST_CASE("malloc_storage: retire of one in use waits for nothing" * needs_fallback) {
+  memory_in_use subject;
+  subject.memory.retire();
+  CHECK_FALSE(subject.stream.is_done());
+  CHECK(live_objects().allocations == 1);
+  subject.stream.release();
+  drain_retired_memory();
+  CHECK(live_objects().allocations == 0);
+}
+
+TEST_CASE("malloc_storage: destruction waits for no other work of the device" * needs_fallback) {
+  blocked_stream busy{first_device};
+  {
+    detail::malloc_storage idle{first_device, granule()};
+    idle.commit(0, granule());
+  }
+  CHECK_FALSE(busy.is_done());
+  busy.release();
+  drain_retired_memory();
+  CHECK(live_objects().allocations == 0);
+}
+
+TEST_CASE("malloc_storage: no device's hipFree holds up what another device used" *
+          needs_fallback) {
+  blocked_stream busy{first_device};
+  memory_in_use first;
+  memory_in_use second{peer};
+  first.memory.trim(0, first.stream);
+  second.memory.trim(0, second.stream);
+  // Its own stream has passed, and hipFree goes on waiting for the one that is busy.
+  first.stream.release();
+  static_cast<stream_ref>(first.stream).synchronize();
+  static_cast<void>(happens([] { return false; }));
+  second.stream.release();
+  while (retired_memory().waiting != 1) std::this_thread::yield();
+  CHECK(live_objects().allocations == 1);
+  CHECK_FALSE(busy.is_done());
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: trim to some bytes keeps all unless told to replace" *
+                      needs_fallback) {
+  memory.commit(0, 10 * unit);
+  write_tags(memory, 0, 10, 1, stream);
+  CHECK(memory.trim(3 * unit, stream) == 0);
+  CHECK(memory.trim(9 * unit, stream, replace) == 0);
+  CHECK(memory.committed_bytes() == 10 * unit);
+  fill_async(stream, memory.base(), 0x3c, unit);
+  CHECK(memory.trim(2 * unit + 1, stream, replace) == 7 * unit);
+  CHECK(memory.committed_bytes() == 3 * unit);
+  CHECK(read_bytes(stream, memory.base(), unit) == byte_vector(unit, 0x3c));
+  check_tags(memory, 1, 3, 1, stream);
+  drain_retired_memory();
+  CHECK(hipvmm_host_device_bytes(0) == 3 * unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: trim without memory for the smaller one keeps all" *
+                      needs_fallback) {
+  memory.commit(0, 10 * unit);
+  write_tags(memory, 0, 10, 1, stream);
+  const device_allocation rest{first_device, first_device.free_memory()};
+  CHECK(memory.trim(unit, stream, replace) == 0);
+  check_tags(memory, 0, 10, 1, stream);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: growth on a full device says what is held and keeps it" *
+                      needs_fallback) {
+  memory.commit(0, 4 * unit);
+  write_tags(memory, 0, 4, 1, stream);
+  void* const base = memory.base();
+  const device_allocation rest{first_device, first_device.free_memory() - 7 * unit};
+  CHECK_THROWS_WITH_AS(memory.commit(4 * unit, 4 * unit),
+                       doctest::Contains("the vector holds 8.00 MiB of hipMalloc"), out_of_memory);
+  CHECK(memory.base() == base);
+  CHECK(memory.committed_bytes() == 4 * unit);
+  check_tags(memory, 0, 4, 1, stream);
+  memory.commit(4 * unit, 3 * unit);
+  CHECK(memory.committed_bytes() == 7 * unit);
+  check_tags(memory, 0, 4, 1, stream);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "malloc_storage: growth on a full device has what was retired before" *
+                      needs_fallback) {
+  const std::size_t all = first_device.free_memory();
+  for (int turn = 0; turn < 4; ++turn) {
+    detail::malloc_storage most{first_device, all};
+    most.commit(0, align_down(all, unit));
+    most.retire();
+  }
+  memory.commit(0, 16 * unit);
+  CHECK(memory.committed_bytes() == 16 * unit);
+}
+
+using fixture_ptr = std::unique_ptr<sixteen_granules>;
+
+/// Three granules with tags and a peer.
+fixture_ptr make_subject() {
+  auto subject = std::make_unique<sixteen_granules>();
+  subject->memory.grant(peer);
+  subject->memory.commit(0, 3 * subject->unit);
+  write_tags(subject->memory, 0, 3, 1, subject->stream);
+  drain_retired_memory();
+  return subject;
+}
+
+void check_unchanged(const fixture_ptr& subject) {
+  CHECK(subject->memory.max_bytes() == 16 * subject->unit);
+  CHECK(subject->memory.committed_bytes() == 3 * subject->unit);
+  CHECK(subject->memory.rights().get(peer) == access_right::read_write);
+  check_tags(subject->memory, 0, 3, 1, subject->stream);
+}
+
+TEST_CASE("malloc_storage: growth that fails leaves it as it was" * needs_fallback) {
+  const std::size_t unit = granule();
+  fault_sweep{"commit"}.run(
+      make_subject, [&](fixture_ptr& subject) { subject->memory.commit(3 * unit, 2 * unit); },
+      check_unchanged,
+      [&](const fixture_ptr& subject) {
+        CHECK(subject->memory.committed_bytes() == 5 * unit);
+        check_tags(subject->memory, 0, 3, 1, subject->stream);
+      });
+}
+
+TEST_CASE("malloc_storage: a first commit that fails leaves nothing" * needs_fallback) {
+  fault_sweep{"commit"}.run(
+      [] { return std::make_unique<sixteen_granules>(); },
+      [](fixture_ptr& subject) { subject->memory.commit(0, subject->unit); },
+      [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); },
+      [](const fixture_ptr& subject) { CHECK(subject->memory.committed_bytes() != 0); });
+}
+
+TEST_CASE("malloc_storage: extend that fails leaves it as it was" * needs_fallback) {
+  const std::size_t unit = granule();
+  fault_sweep{"extend"}.run(
+      make_subject, [&](fixture_ptr& subject) { subject->memory.extend(32 * unit, 20 * unit); },
+      check_unchanged,
+      [&](const fixture_ptr& subject) {
+        CHECK(subject->memory.max_bytes() == 32 * unit);
+        CHECK(subject->memory.committed_bytes() == 20 * unit);
+        check_tags(subject->memory, 0, 3, 1, subject->stream);
+      });
+}
+
+TEST_CASE("malloc_storage: trim that fails leaves it as it was" * needs_fallback) {
+  const std::size_t unit = granule();
+  fault_sweep{"trim to nothing"}.run(
+      make_subject, [](fixture_ptr& subject) { subject->memory.trim(0, subject->stream); },
+      check_unchanged,
+      [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); });
+  // Where there is no memory for the smaller allocation the larger one stays.
+  fault_sweep{"trim to one"}.run(
+      make_subject,
+      [&](fixture_ptr& subject) { subject->memory.trim(unit, subject->stream, replace); },
+      check_unchanged,
+      [](const fixture_ptr& subject) { check_tags(subject->memory, 0, 1, 1, subject->stream); });
+}
+
+TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was" * needs_fallback) {
+  fault_sweep{"trim in use"}.run(
+      [] {
+        auto subject = make_subject();
+        // Its work is done before anything here waits, so that the sweep may drain.
+        fill_async(subject->stream, advance(subject->memory.base(), tag_bytes), 1,
+                   subject->unit - 2 * tag_bytes);
+        return subject;
+      },
+      [](fixture_ptr& subject) { subject->memory.trim(0, subject->stream); }, check_unchanged,
+      [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); });
+}
+
+TEST_CASE("malloc_storage: a grant that fails gives no right" * needs_fallback) {
+  fault_sweep{"grant"}.run([] { return std::make_unique<sixteen_granules>(); },
+                           [](fixture_ptr& subject) { subject->memory.grant(peer); },
+                           [](const fixture_ptr& subject) {
+                             CHECK(subject->memory.rights().get(peer) == access_right::none);
+                           },
+                           [](const fixture_ptr& subject) {
+                             CHECK(subject->memory.rights().get(peer) == access_right::read_write);
+                           });
+}
+
+TEST_CASE("malloc_storage: its end in a child of fork() calls no HIP" * needs_fallback) {
+  std::optional<detail::malloc_storage> one{std::in_place, first_device, granule()};
+  detail::malloc_storage other{first_device, granule()};
+  one->commit(0, granule());
+  other.commit(0, granule());
+  CHECK(succeeds_in_forked_child([&] {
+    const call_counter calls{nullptr};
+    one.reset();
+    other.retire();
+    return calls.count() == 0;
+  }));
+}
+
+}  // namespace
+}  // namespace hipvmm::test::malloc_storage_host_test

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/testing/resource_contract.hpp>
+#include "support/passing_adaptor.hpp"
+
+namespace hipvmm::mr {
+
+using test::passing_adaptor;
+
+TEST_CASE("resource_adaptor: keeps the contract when it changes nothing") {
+  hip_resource upstream{device_ref{0}};
+  passing_adaptor adaptor{&upstream};
+  const contract_subject subject{adaptor, device_ref{0}, 1 * MiB};
+  for (const contract_rule& rule : resource_contract()) {
+    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
+  }
+}
+
+TEST_CASE("resource_adaptor: answers for the memory of its upstream") {
+  hip_resource upstream{device_ref{0}};
+  passing_adaptor inner{&upstream};
+  const passing_adaptor outer{&inner};
+  CHECK(outer.device() == upstream.device());
+  CHECK(outer.is_device_accessible());
+  CHECK_FALSE(outer.is_host_accessible());
+  CHECK(outer.get_upstream_resource() == &inner);
+}
+
+TEST_CASE("resource_adaptor: no upstream is refused by the adaptor's name") {
+  CHECK_THROWS_WITH_AS(passing_adaptor{nullptr}, doctest::Contains("passing_adaptor"),
+                       std::invalid_argument);
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include "mr/pool/allocator/block_allocator.hpp"
+#include "mr/pool/allocator/pool_of.hpp"
+#include "support/allocation_failure.hpp"
+
+// What a failure of HIP, or of the host's memory, leaves behind.
+namespace hipvmm::mr::pool {
+
+using test::hand_driven_streams;
+using test::pool_of;
+
+namespace {
+
+/// Sixteen chunks of which every other one was given back, by two streams in turn.
+struct worn_pool : pool_of {
+  worn_pool() : pool_of{3} {
+    for (int i = 0; i < 16; ++i) parts.push_back(take(0, 2 * MiB));
+    streams.wait(1, 0);
+    for (std::size_t i = 0; i < parts.size(); i += 2) give(i % 4 / 2, parts[i], 2 * MiB);
+    used = all.counters().used_bytes;
+  }
+  /// Whether every byte that is held is handed out or free.
+  void verify() {
+    const usage seen = all.usage_snapshot();
+    std::size_t free_bytes = 0;
+    for (const auto& each : seen.streams) free_bytes += each.free_bytes;
+    CHECK(seen.physical_bytes == memory.held());
+    CHECK(seen.used_bytes + free_bytes == seen.physical_bytes);
+  }
+
+  std::vector<std::size_t> parts;
+  std::size_t used;
+};
+
+/// Fails each allocation of the host in turn. Whatever fails leaves what is handed out as it was.
+void sweep(const std::string& name, const std::function<void(worn_pool&)>& operation) {
+  for (std::uint64_t nth = 1; nth < 1000; ++nth) {
+    INFO(name << ", allocation " << nth << " of the host failing");
+    worn_pool subject;
+    bool thrown = false;
+    bool struck = false;
+    {
+      const test::allocation_failure failure{nth};
+      try {
+        operation(subject);
+      } catch (const std::bad_alloc&) {
+        thrown = true;
+      }
+      struck = failure.struck();
+    }
+    CHECK(thrown == struck);
+    if (thrown) CHECK(subject.all.counters().used_bytes == subject.used);
+    subject.verify();
+    if (!struck) {
+      CHECK(nth > 1);
+      return;
+    }
+  }
+  FAIL("more allocations than any operation makes");
+}
+
+}  // namespace
+
+TEST_CASE("pool: a growth that fails leaves everything to be used") {
+  for (const bool aliases : {false, true}) {
+    for (std::uint64_t call = 1; call <= 8; ++call) {
+      pool_of pool{2, aliases};
+      std::vector<std::size_t> all;
+      for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+      pool.streams.wait(1, 0);
+      for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
+      if (!aliases) pool.streams.finish_all();
+      pool.memory.fails_at = call;
+      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 40 * MiB, 256)),
+                      hip_error);
+      CHECK(pool.memory.fails_at == 0);
+      CHECK(pool.all.counters().physical_bytes == pool.memory.held());
+      pool.take(1, 40 * MiB);
+      pool.streams.wait(1, 0);
+      for (std::size_t i = 1; i < all.size(); i += 2) pool.give(1, all[i], 2 * MiB);
+      pool.streams.finish_all();
+      pool.take(0, pool.memory.held() - 40 * MiB);
+    }
+  }
+}
+
+TEST_CASE("pool: without memory of the host a request fails and loses nothing") {
+  const auto allocate = [](std::size_t stream, std::size_t bytes, bool passed) {
+    return [=](worn_pool& pool) {
+      if (passed) pool.streams.finish_all();
+      static_cast<void>(pool.all.allocate(pool.state(stream), bytes, 256));
+    };
+  };
+  sweep("memory that has passed", allocate(2, 2 * MiB, true));
+  sweep("memory of another stream", allocate(2, 2 * MiB, false));
+  sweep("moved and new chunks", allocate(2, 24 * MiB, true));
+  sweep("new chunks", allocate(2, 24 * MiB, false));
+  sweep("pieces", [](worn_pool& pool) {
+    const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
+    static_cast<void>(pool.all.allocate_small_block(user, classes.of(1000)));
+  });
+  sweep("a block by way of the cache", [](worn_pool& pool) {
+    const auto user = pool.all.small_user_of(hand_driven_streams::name(1));
+    static_cast<void>(pool.all.allocate_block(user, 20 * MiB));
+  });
+}
+
+TEST_CASE("pool: without memory of the host a trim fails and loses nothing") {
+  sweep("trim", [](worn_pool& pool) {
+    pool.streams.finish_all();
+    pool.all.trim(0, {});
+  });
+}
+
+TEST_CASE("pool: without memory of the host nothing is reused that no fence covers") {
+  sweep("deallocate_and_record", [](worn_pool& pool) {
+    stream_state& own = pool.all.state_of_thread(hand_driven_streams::name(2));
+    static_cast<void>(pool.all.deallocate_and_record(own, pool.parts[1], 2 * MiB));
+  });
+  sweep("forget", [](worn_pool& pool) { pool.all.forget(hand_driven_streams::name(0)); });
+}
+
+TEST_CASE("pool: a claim that ends beside memory freed meanwhile keeps the newer epoch") {
+  pool_of pool{3};
+  const std::size_t first = pool.take(1, 2 * MiB);
+  const std::size_t behind = pool.take(1, 2 * MiB);
+  REQUIRE(behind == first + 2 * MiB);
+  pool.take(1, 2 * MiB);
+  pool.give(1, first, 2 * MiB);
+  // A growth claims the first chunk, to move it, and waits for stream 1, which goes on meanwhile.
+  pool.streams.when_waited = [&, freed = false]() mutable {
+    if (std::exchange(freed, true)) return;
+    pool.memory.use(1, behind, 2 * MiB);
+    pool.give(1, behind, 2 * MiB);
+    pool.memory.fails_at = 1;
+  };
+  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 8 * MiB, 256)), hip_error);
+  REQUIRE(pool.memory.fails_at == 0);
+  pool.all.set_reuse({false, true, false});
+  const std::size_t at = pool.take(2, 4 * MiB);
+  CHECK((at >= behind + 2 * MiB || at + 4 * MiB <= first));
+}
+
+TEST_CASE("pool: addresses that cannot be renewed leave all memory to be used") {
+  pool_of pool;
+  pool.memory.keeps_addresses = true;
+  pool.give(0, pool.take(0, 8 * MiB), 8 * MiB);
+  pool.streams.finish_all();
+  pool.memory.fails_at = 1;
+  CHECK_THROWS_AS(static_cast<void>(pool.all.trim(0, {})), hip_error);
+  CHECK(pool.all.counters().physical_bytes == 8 * MiB);
+  const auto created = pool.memory.created;
+  pool.take(0, 8 * MiB);
+  CHECK(pool.memory.created == created);
+}
+
+}  // namespace hipvmm::mr::pool

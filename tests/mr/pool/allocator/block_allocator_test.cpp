@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/allocator/block_allocator.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include "mr/pool/allocator/pool_of.hpp"
+
+namespace hipvmm::mr::pool {
+
+using test::hand_driven_streams;
+using test::pool_of;
+TEST_CASE("pool: memory given back in a stream is used again there without a mark or a wait") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 1 * MiB);
+  pool.give(0, first, 1 * MiB);
+  const std::size_t again = pool.take(0, 1 * MiB);
+  CHECK(again == first);
+  CHECK(pool.streams.marks == 0);
+  CHECK(pool.served(pool_source::own_stream) == 1);
+}
+
+TEST_CASE("pool: neighbours that are given back become one") {
+  pool_of pool;
+  std::array<std::size_t, 4> parts{};
+  for (std::size_t& each : parts) each = pool.take(0, 512 * KiB);
+  CHECK(pool.memory.created == 1);
+  for (const std::size_t index : {1, 3, 0, 2})
+    pool.give(0, parts[static_cast<std::size_t>(index)], 512 * KiB);
+  CHECK(pool.take(0, 2 * MiB) == parts[0]);
+  CHECK(pool.memory.created == 1);
+}
+
+TEST_CASE("pool: the smallest hole that holds a request serves it") {
+  pool_of pool;
+  const std::size_t large = pool.take(0, 1 * MiB);
+  pool.take(0, 64 * KiB);
+  const std::size_t small = pool.take(0, 256 * KiB);
+  pool.take(0, 64 * KiB);
+  pool.give(0, large, 1 * MiB);
+  pool.give(0, small, 256 * KiB);
+  CHECK(pool.take(0, 192 * KiB) == small);
+}
+
+TEST_CASE("pool: a block with the alignment is found behind many that lack it") {
+  pool_of pool;
+  // What is free of 4 MiB: 18 blocks of 64 KiB that begin at no multiple of that, and one that is
+  // just large enough to hold such a block wherever it begins.
+  pool.give(0, pool.take(0, 4 * MiB), 4 * MiB);
+  pool.all.set_limit(4 * MiB);
+  std::vector<std::size_t> holes;
+  pool.take(0, 256);
+  for (int i = 0; i < 18; ++i) {
+    holes.push_back(pool.take(0, 64 * KiB));
+    pool.take(0, 256);
+  }
+  const std::size_t large = pool.take(0, 128 * KiB - 256);
+  pool.take(0, 4 * MiB - large - (128 * KiB - 256));
+  for (const std::size_t each : holes) pool.give(0, each, 64 * KiB);
+  pool.give(0, large, 128 * KiB - 256);
+  const std::size_t at = pool.take(0, 64 * KiB, 64 * KiB);
+  CHECK(at >= large);
+  CHECK(at % (64 * KiB) == 0);
+  // By itself, not by the walk of a miss.
+  CHECK(pool.served(pool_source::internal_dependency) == 0);
+}
+
+TEST_CASE("pool: another stream's memory is used once that stream has passed") {
+  pool_of pool;
+  pool.all.set_reuse({false, true, false});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  SUBCASE("before, new memory is taken") {
+    CHECK(pool.take(1, 2 * MiB) != first);
+    CHECK(pool.served(pool_source::new_chunks) == 2);
+  }
+  SUBCASE("after, that memory") {
+    pool.streams.finish(0);
+    CHECK(pool.take(1, 2 * MiB) == first);
+    CHECK(pool.served(pool_source::opportunistic) == 1);
+    CHECK(pool.streams.waits == 0);
+  }
+}
+
+TEST_CASE("pool: another stream's memory is used by one that was announced to come behind it") {
+  pool_of pool;
+  pool.all.set_reuse({true, false, false});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  pool.streams.wait(1, 0);
+  pool.all.add_dependency(pool.state(1), pool.state(0));
+  CHECK(pool.take(1, 2 * MiB) == first);
+  CHECK(pool.served(pool_source::followed_stream) == 1);
+  CHECK(pool.streams.waits == 0);
+}
+
+TEST_CASE("pool: what is given back after the announcement is not covered by it") {
+  pool_of pool;
+  pool.all.set_reuse({true, false, false});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.streams.wait(1, 0);
+  pool.all.add_dependency(pool.state(1), pool.state(0));
+  pool.memory.use(0, first, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  CHECK(pool.take(1, 2 * MiB) != first);
+}
+
+TEST_CASE("pool: a stream is made to wait for another one's memory, where that is allowed") {
+  pool_of pool;
+  pool.all.set_reuse({false, false, true});
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  CHECK(pool.take(1, 2 * MiB) == first);
+  CHECK(pool.served(pool_source::internal_dependency) == 1);
+  CHECK(pool.streams.waits == 1);
+}
+
+TEST_CASE("pool: with all reuse switched off streams share nothing before memory runs out") {
+  pool_of pool;
+  pool.all.set_reuse({false, false, false});
+  pool.all.set_limit(4 * MiB);
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  CHECK(pool.take(1, 2 * MiB) != first);
+  CHECK(pool.take(1, 2 * MiB) == first);
+  CHECK(pool.served(pool_source::waited) == 1);
+  CHECK(pool.streams.host_waits == 1);
+}
+
+TEST_CASE("pool: a request waits once for what other streams gave back, whatever comes meanwhile") {
+  pool_of pool;
+  pool.all.set_reuse({false, false, false});
+  pool.all.set_limit(4 * MiB);
+  const std::size_t first = pool.take(0, 2 * MiB);
+  const std::size_t second = pool.take(0, 1 * MiB);
+  const std::size_t third = pool.take(0, 1 * MiB);
+  pool.give(0, second, 1 * MiB);
+  // While it waits somebody else gives back.
+  pool.streams.when_waited = [&] {
+    pool.memory.use(0, third, 1 * MiB);
+    pool.give(0, third, 1 * MiB);
+  };
+  CHECK_FALSE(pool.all.allocate(pool.state(1), 3 * MiB, 256));
+  CHECK(pool.streams.host_waits == 1);
+  pool.give(0, first, 2 * MiB);
+}
+
+TEST_CASE("pool: no other thread is asked to mark a thread's default stream") {
+  for (const bool aliases : {false, true}) {
+    pool_of pool{3, aliases};
+    for (int i = 0; i < 4; ++i) {
+      const std::size_t hole = pool.take(0, 2 * MiB);
+      pool.take(0, 2 * MiB);
+      pool.give(0, hole, 2 * MiB);
+    }
+    std::thread{[&] {
+      pool.streams.set_thread_of(1, std::this_thread::get_id());
+      stream_state& own = pool.all.state_of_thread(hand_driven_streams::name(1));
+      pool.streams.wait(1, 0);
+      pool.all.add_dependency(own, pool.state(0));
+      // Parts of what it follows and of what is made for it stay free.
+      for (const std::size_t bytes : {1 * MiB, 3 * MiB}) {
+        const auto at = pool.all.allocate(own, bytes, 256);
+        REQUIRE(at);
+        pool.memory.use(1, *at, bytes);
+      }
+    }}.join();
+    pool.take(2, 8 * MiB);
+    CHECK(pool.streams.foreign_marks == 0);
+  }
+}
+
+TEST_CASE("pool: neighbours of two streams serve one request together") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 1 * MiB);
+  const std::size_t second = pool.take(0, 1 * MiB);
+  pool.give(0, first, 1 * MiB);
+  pool.give(1, second, 1 * MiB);
+  CHECK(pool.take(1, 2 * MiB) == first);
+  CHECK(pool.memory.created == 1);
+}
+
+TEST_CASE("pool: idle chunks move to where a request needs them") {
+  pool_of pool;
+  std::vector<std::size_t> all;
+  for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+  for (std::size_t i = 0; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
+  pool.streams.finish_all();
+  pool.take(0, 8 * MiB);
+  CHECK(pool.memory.created == 8);
+  CHECK(pool.memory.held() == 16 * MiB);
+  CHECK(pool.served(pool_source::moved_chunks) == 1);
+}
+
+TEST_CASE("pool: chunks in use move, and nobody waits where one chunk may have two addresses") {
+  for (const bool aliases : {false, true}) {
+    pool_of pool{2, aliases};
+    std::vector<std::size_t> all;
+    for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+    for (std::size_t i = 0; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
+    const std::size_t large = pool.take(0, 8 * MiB);
+    CHECK(pool.memory.held() == 16 * MiB);
+    CHECK((pool.streams.host_waits == 0) == aliases);
+    pool.give(0, large, 8 * MiB);
+    // A later miss ends the old addresses of what moved.
+    pool.streams.finish_all();
+    pool.take(0, 32 * MiB);
+    pool.streams.finish_all();
+    pool.take(0, 64 * MiB);
+    CHECK(pool.memory.held() == (8 + 32 + 64) * MiB);
+  }
+}
+
+TEST_CASE("pool: what an event outside has shown needs no mark") {
+  pool_of pool;
+  const std::size_t before = pool.take(0, 2 * MiB);
+  pool.take(0, 2 * MiB);  // neighbours would become one, given back behind the point
+  const std::size_t behind = pool.take(0, 2 * MiB);
+  pool.give(0, before, 2 * MiB);
+  const block_allocator::stream_epoch reached =
+      pool.all.current_epoch(hand_driven_streams::name(0));
+  REQUIRE(reached.state == &pool.state(0));
+  pool.give(0, behind, 2 * MiB);
+  SUBCASE("that the stream has passed") {
+    pool.streams.advance(0, pool.streams.submitted(0) - 1);
+    pool.all.note_passed(reached);
+    pool.all.set_reuse({false, true, false});
+    CHECK(pool.take(1, 2 * MiB) == before);
+    CHECK(pool.served(pool_source::opportunistic) == 1);
+  }
+  SUBCASE("that another stream waits") {
+    pool.streams.wait(1, 0);
+    pool.all.add_dependency(hand_driven_streams::name(1), reached);
+    pool.all.set_reuse({true, false, false});
+    CHECK(pool.take(1, 2 * MiB) == before);
+    CHECK(pool.served(pool_source::followed_stream) == 1);
+    CHECK(pool.streams.marks == 0);
+  }
+  CHECK(pool.take(1, 2 * MiB) != behind);
+}
+
+TEST_CASE("pool: a stream without memory under way has no point to wait for") {
+  pool_of pool;
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
+  const std::size_t at = pool.take(0, 2 * MiB);
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
+  pool.give(0, at, 2 * MiB);
+  const block_allocator::stream_epoch first = pool.all.current_epoch(hand_driven_streams::name(0));
+  const block_allocator::stream_epoch second = pool.all.current_epoch(hand_driven_streams::name(0));
+  CHECK(first.epoch == second.epoch);
+  pool.all.note_passed(second);
+  CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
+}
+
+TEST_CASE(
+    "pool: what a captured stream gave back waits for the capture's end, and hinders nobody") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 3 * MiB);
+  const std::size_t last = pool.take(0, 1 * MiB);
+  pool.give(0, last, 1 * MiB);
+  pool.streams.set_captured(0, true);
+  SUBCASE("its memory lies where another's request would go") {
+    CHECK(pool.take(1, 4 * MiB) != last);
+    CHECK(pool.take(1, 1 * MiB) != last);
+  }
+  SUBCASE("memory for all streams is wanted") {
+    REQUIRE(pool.all.allocate(pool.all.idle(), 1 * MiB, 256));
+  }
+  SUBCASE("it wants more itself, and is not made to wait") {
+    const std::size_t other = pool.take(1, 2 * MiB);
+    pool.give(1, other, 2 * MiB);
+    CHECK(pool.take(0, 2 * MiB) != other);
+    CHECK(pool.take(0, 1 * MiB) == last);
+    pool.give(0, last, 1 * MiB);
+  }
+  SUBCASE("memory is short") {
+    pool.all.set_limit(4 * MiB);
+    CHECK_FALSE(pool.all.allocate(pool.state(1), 1 * MiB, 256));
+  }
+  CHECK(pool.streams.waits == 0);
+  CHECK_THROWS_AS(pool.all.forget(hand_driven_streams::name(0)), std::invalid_argument);
+  pool.streams.set_captured(0, false);
+  pool.all.set_limit(pool.memory.held());
+  pool.all.trim(0, {});
+  pool.give(0, first, 3 * MiB);
+  pool.take(1, 4 * MiB);
+}
+
+namespace {
+
+/// Four chunks of stream 0 that moved while in use, as one block at `large`.
+struct pool_amid_moves : pool_of {
+  pool_amid_moves() : pool_of{2, true} {
+    for (std::size_t& each : parts) each = take(0, 2 * MiB);
+    for (std::size_t i = 0; i < parts.size(); i += 2) give(0, parts[i], 2 * MiB);
+    large = take(0, 8 * MiB);
+    REQUIRE(memory.held() == 16 * MiB);
+    REQUIRE(memory.mappings() == 12);
+  }
+  std::array<std::size_t, 8> parts{};
+  std::size_t large = 0;
+};
+
+}  // namespace
+
+TEST_CASE("pool: memory with two addresses is counted once, and both count as mapped") {
+  pool_amid_moves pool;
+  CHECK(pool.all.counters().physical_bytes == 16 * MiB);
+  CHECK(pool.all.usage_snapshot().physical_bytes == 16 * MiB);
+  CHECK(pool.all.usage_snapshot().mapped_bytes == 24 * MiB);
+  CHECK(pool.all.usage_snapshot().largest_moved == 0);
+}
+
+TEST_CASE("pool: old addresses end when somebody looks and their work has passed, not before") {
+  pool_amid_moves pool;
+  pool.all.unmap_old_addresses();
+  CHECK(pool.memory.mappings() == 12);
+  // What the stream got since then is not waited for.
+  pool.streams.advance(0, pool.streams.submitted(0) - 1);
+  pool.all.unmap_old_addresses();
+  CHECK(pool.memory.mappings() == 8);
+  CHECK(pool.all.usage_snapshot().mapped_bytes == 16 * MiB);
+}
+
+TEST_CASE("pool: old addresses that the device does not let go end later, and are not used") {
+  pool_amid_moves pool;
+  pool.streams.finish_all();
+  pool.memory.keeps_mappings = true;
+  pool.all.unmap_old_addresses();
+  CHECK(pool.memory.mappings() == 9);
+  CHECK(pool.all.usage_snapshot().mapped_bytes == 18 * MiB);
+  pool.take(0, 32 * MiB);
+  CHECK(pool.memory.mappings() == 9 + 1);
+  CHECK(pool.all.has_old_addresses());
+  // Nobody is to ask for what HIP has refused, again and again.
+  CHECK_FALSE(pool.all.has_addresses_to_unmap());
+  pool.all.unmap_old_addresses();
+  CHECK(pool.memory.mappings() == 8 + 1);
+  CHECK_FALSE(pool.all.has_old_addresses());
+}
+
+TEST_CASE("pool: memory that goes leaves its old addresses too, known to have passed or not") {
+  pool_amid_moves pool;
+  pool.streams.wait(1, 0);
+  pool.all.add_dependency(pool.state(1), pool.state(0));
+  pool.give(0, pool.large, 8 * MiB);
+  const std::size_t taken = pool.take(1, 8 * MiB);
+  CHECK(taken == pool.large);
+  pool.give(1, taken, 8 * MiB);
+  // Asked before, stream 0 is not done; asked then, stream 1 is, which comes behind it.
+  pool.streams.finishes_after_poll = true;
+  CHECK(pool.all.trim(0, {}) == 8 * MiB);
+  CHECK(pool.memory.mappings() == 4);
+}
+
+TEST_CASE("pool: a trim returns no more than was held, whatever others free meanwhile") {
+  for (const std::size_t keep : {std::size_t{0}, 16 * MiB}) {
+    pool_of pool;
+    std::array<std::size_t, 8> parts{};
+    for (std::size_t& each : parts) each = pool.take(0, 8 * MiB);
+    for (const std::size_t each : parts) pool.give(0, each, 8 * MiB);
+    pool.streams.finish_all();
+    const std::size_t held = pool.all.counters().physical_bytes;
+    int others = 0;
+    pool.memory.when_released = [&] {
+      if (++others > 100) return;
+      const auto at = pool.all.allocate(pool.all.idle(), 8 * MiB, 256);
+      REQUIRE(at);
+      REQUIRE(pool.all.deallocate(pool.all.idle(), *at, 8 * MiB));
+    };
+    const std::size_t returned = pool.all.trim(keep, {});
+    CHECK(returned <= held - keep);
+    CHECK(returned > 0);
+    CHECK(others < 100);
+  }
+}
+
+TEST_CASE("pool: memory for all streams is idle") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 2 * MiB);
+  pool.give(0, first, 2 * MiB);
+  // New memory costs no wait.
+  const auto fresh = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
+  REQUIRE(fresh);
+  CHECK(*fresh != first);
+  pool.all.set_limit(4 * MiB);
+  const auto at = pool.all.allocate(pool.all.idle(), 2 * MiB, 256);
+  REQUIRE(at);
+  CHECK(*at == first);
+  pool.memory.require_idle(*at, 2 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.idle(), *at, 2 * MiB));
+  CHECK(pool.take(1, 2 * MiB) == first);
+}
+
+TEST_CASE("pool: alignment is that of the address") {
+  pool_of pool;
+  for (std::size_t alignment = 256; alignment <= 8 * MiB; alignment *= 2) {
+    pool.take(0, 64 * KiB);
+    const std::size_t at = pool.take(0, 64 * KiB, alignment);
+    CHECK((2 * MiB + at) % alignment == 0);
+  }
+}
+
+TEST_CASE("pool: what is not in use is not taken back") {
+  pool_of pool;
+  const std::size_t at = pool.take(0, 1 * MiB);
+  CHECK_FALSE(pool.all.deallocate(pool.state(0), at, 512 * KiB));
+  CHECK_FALSE(pool.all.deallocate(pool.state(0), at + 256, 1 * MiB));
+  pool.give(0, at, 1 * MiB);
+  CHECK_FALSE(pool.all.deallocate(pool.state(0), at, 1 * MiB));
+}
+
+TEST_CASE("pool: the limit is kept, and what is over it is refused and changes nothing") {
+  pool_of pool;
+  pool.all.set_limit(8 * MiB);
+  const std::size_t at = pool.take(0, 6 * MiB);
+  CHECK_FALSE(pool.all.allocate(pool.state(0), 4 * MiB, 256));
+  CHECK(pool.memory.held() == 6 * MiB);
+  pool.give(0, at, 6 * MiB);
+  pool.take(0, 8 * MiB);
+  CHECK(pool.memory.held() == 8 * MiB);
+}
+
+TEST_CASE("pool: a device that is full is told, with what is asked for") {
+  pool_of pool;
+  pool.memory.capacity = 8 * MiB;
+  const std::size_t at = pool.take(0, 6 * MiB);
+  CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 4 * MiB, 256)), out_of_memory);
+  pool.give(0, at, 6 * MiB);
+  pool.take(0, 8 * MiB);
+}
+
+TEST_CASE("pool: addresses that were emptied are used again") {
+  pool_of pool{1, false, 256 * MiB};
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::size_t> all;
+    for (int i = 0; i < 16; ++i) all.push_back(pool.take(0, 2 * MiB));
+    for (std::size_t i = 0; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
+    pool.streams.finish_all();
+    const std::size_t large = pool.take(0, 16 * MiB);
+    pool.give(0, large, 16 * MiB);
+    for (std::size_t i = 1; i < all.size(); i += 2) pool.give(0, all[i], 2 * MiB);
+    pool.streams.finish_all();
+  }
+  CHECK(pool.memory.held() <= 48 * MiB);
+}
+
+TEST_CASE("pool: a growth that fails leaves everything to be used") {
+  for (const bool aliases : {false, true}) {
+    for (std::uint64_t call = 1; call <= 8; ++call) {
+      pool_of pool{2, aliases};
+      std::vector<std::size_t> all;
+      for (int i = 0; i < 8; ++i) all.push_back(pool.take(0, 2 * MiB));
+      pool.streams.wait(1, 0);
+      for (std::size_t i = 0; i < all.size(); i += 2) pool.give(i % 4 / 2, all[i], 2 * MiB);
+      pool.memory.fails_at = call;
+      CHECK_THROWS_AS(static_cast<void>(pool.all.allocate(pool.state(0), 40 * MiB, 256)),
+                      hip_error);
+      CHECK(pool.memory.fails_at == 0);
+      CHECK(pool.all.counters().physical_bytes == pool.memory.held());
+      pool.take(1, 40 * MiB);
+      pool.streams.wait(1, 0);
+      for (std::size_t i = 1; i < all.size(); i += 2) pool.give(1, all[i], 2 * MiB);
+      pool.streams.finish_all();
+      pool.take(0, pool.memory.held() - 40 * MiB);
+    }
+  }
+}
+
+}  // namespace hipvmm::mr::pool

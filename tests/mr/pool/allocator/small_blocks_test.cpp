@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/allocator/small_blocks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+
+namespace hipvmm::mr::pool {
+
+TEST_CASE("pool: a class of pieces holds what it is for, with at most an eighth to spare") {
+  for (std::size_t bytes = 1; bytes <= largest_small_block; ++bytes) {
+    const std::size_t held = classes.bytes[classes.of(bytes)];
+    REQUIRE(held >= bytes);
+    const std::size_t rounded =
+        (bytes + small_block_unit - 1) / small_block_unit * small_block_unit;
+    REQUIRE(held - rounded <= rounded / 8);
+    REQUIRE(classes.of(held) == classes.of(bytes));
+  }
+}
+
+TEST_CASE("pool: a cache of pieces gives the last one first and takes so many as it has room for") {
+  thread_cache cache;
+  const std::size_t one = classes.of(4096);
+  CHECK(cache.pop(one) == thread_cache::npos);
+  for (std::size_t i = 0; i < thread_cache::capacity(one); ++i) REQUIRE(cache.push(one, 4096 * i));
+  CHECK_FALSE(cache.push(one, 1));
+  CHECK(cache.pop(one) == 4096 * (thread_cache::capacity(one) - 1));
+  std::array<std::size_t, 3> oldest{};
+  CHECK(cache.take(one, oldest.data(), oldest.size()) == 3);
+  CHECK(oldest == std::array<std::size_t, 3>{0, 4096, 8192});
+  CHECK(cache.pop(classes.of(256)) == thread_cache::npos);
+}
+
+TEST_CASE("pool: a cache of pieces is emptied class by class") {
+  thread_cache cache;
+  std::size_t index = 0;
+  std::array<std::size_t, thread_cache::most> taken{};
+  CHECK(cache.take_next(index, taken.data()) == 0);
+  const std::size_t small = classes.of(256);
+  const std::size_t large = classes.of(largest_small_block);
+  for (const std::size_t at : {256, 512}) REQUIRE(cache.push(small, at));
+  REQUIRE(cache.push(large, 65536));
+  index = 0;
+  CHECK(cache.take_next(index, taken.data()) == 2);
+  CHECK(index == small);
+  CHECK(taken[0] == 256);
+  CHECK(taken[1] == 512);
+  CHECK(cache.take_next(++index, taken.data()) == 1);
+  CHECK(index == large);
+  CHECK(taken[0] == 65536);
+  CHECK(cache.take_next(++index, taken.data()) == 0);
+  index = 0;
+  CHECK(cache.take_next(index, taken.data()) == 0);
+}
+
+TEST_CASE("pool: a cache keeps the last larger block that came back, for a request of its size") {
+  thread_cache cache;
+  thread_cache::block_at evicted;
+  CHECK_FALSE(cache.push_block({0, 65536}, evicted));
+  cache.remember({0, 65536});
+  cache.remember({65536, 131072});
+  CHECK_FALSE(cache.push_block({0, 131072}, evicted));
+  CHECK(cache.push_block({0, 65536}, evicted));
+  CHECK(evicted.bytes == 0);
+  CHECK_FALSE(cache.push_block({0, 65536}, evicted));
+  CHECK(cache.push_block({65536, 131072}, evicted));
+  CHECK(evicted.offset == 0);
+  CHECK(evicted.bytes == 65536);
+  CHECK(cache.pop_block(65536) == thread_cache::npos);
+  CHECK(cache.pop_block(131072) == 65536);
+  CHECK(cache.pop_block(131072) == thread_cache::npos);
+  CHECK(cache.push_block({65536, 131072}, evicted));
+  CHECK(cache.take_block().offset == 65536);
+  CHECK(cache.take_block().bytes == 0);
+}
+
+TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
+  block_map map{std::size_t{1} << 30};
+  const std::size_t at = (std::size_t{5} << 21) + 512;
+  CHECK_FALSE(map.to_cache(at, 3, 7));
+  map.add(at, 3, 7, false);
+  CHECK(map.user_of(at) == 7);
+  CHECK(map.cached_by(at) == block_map::nobody);
+  CHECK_FALSE(map.to_caller(at, 3, 7));
+  CHECK_FALSE(map.to_cache(at, 4, 7));
+  CHECK_FALSE(map.to_cache(at + 1, 3, 7));
+  CHECK_FALSE(map.to_cache(at + 256, 3, 7));
+  CHECK(map.to_cache(at, 3, 8));
+  CHECK(map.is_in_cache(at));
+  CHECK(map.cached_by(at) == 8);
+  CHECK_FALSE(map.to_cache(at, 3, 7));
+  CHECK(map.to_caller(at, 3, 9));
+  map.disown(at, 8);
+  CHECK(map.user_of(at) == 9);
+  map.disown(at, 9);
+  CHECK(map.user_of(at) == block_map::nobody);
+  CHECK(map.to_cache(at, 3, 8));
+  map.remove(at);
+  CHECK_FALSE(map.to_cache(at, 3, 8));
+}
+
+TEST_CASE("block_map: every piece has a mark of its own") {
+  constexpr std::size_t count = 300'000;
+  block_map map{count * small_block_unit};
+  for (std::size_t i = 0; i < count; ++i)
+    map.add(i * small_block_unit, i % size_class_count, i, false);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (map.user_of(i * small_block_unit) != i) ++wrong;
+  }
+  CHECK(wrong == 0);
+}
+
+}  // namespace hipvmm::mr::pool

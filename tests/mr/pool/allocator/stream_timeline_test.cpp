@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/allocator/stream_timeline.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <thread>
+
+#include <hipvmm/core/bytes.hpp>
+#include "mr/pool/allocator/pool_of.hpp"
+
+// What becomes of streams that are gone, and of what is known of them.
+namespace hipvmm::mr::pool {
+
+using test::hand_driven_streams;
+using test::pool_of;
+
+TEST_CASE("pool: the states of streams that were forgotten serve others") {
+  pool_of pool;
+  pool.take(1, 1 * MiB);
+  for (int i = 0; i < 100; ++i) {
+    pool.all.add_dependency(pool.state(1), pool.state(0));
+    const std::size_t at = pool.take(0, 4 * MiB);
+    pool.give(0, at, 4 * MiB);
+    pool.all.forget(hand_driven_streams::name(0));
+    pool.streams.finish_all();
+  }
+  // One whose last work is in flight beside the next one, that of stream 1, and the two of memory
+  // without a stream.
+  CHECK(pool.all.usage_snapshot().states <= 5);
+  CHECK(pool.memory.held() <= 10 * MiB);
+}
+
+TEST_CASE("pool: what is known of a stream that was forgotten covers nothing of the next one") {
+  pool_of pool;
+  pool.all.set_reuse({true, false, false});
+  pool.give(0, pool.take(0, 2 * MiB), 2 * MiB);
+  pool.streams.wait(1, 0);
+  pool.all.add_dependency(pool.state(1), pool.state(0));
+  pool.streams.finish_all();
+  stream_state& before = pool.state(0);
+  pool.all.forget(hand_driven_streams::name(0));
+  REQUIRE(&pool.state(0) == &before);
+  const std::size_t again = pool.take(0, 2 * MiB);
+  pool.give(0, again, 2 * MiB);
+  CHECK(pool.take(1, 2 * MiB) != again);
+}
+
+TEST_CASE("pool: a stream does not depend on what the one before it in its state did") {
+  pool_of pool{3};
+  pool.all.set_reuse({true, false, false});
+  const std::size_t used = pool.take(0, 2 * MiB);
+  pool.give(0, used, 2 * MiB);
+  pool.streams.wait(1, 0);
+  pool.all.add_dependency(pool.state(1), pool.state(0));
+  stream_state& before = pool.state(1);
+  pool.all.forget(hand_driven_streams::name(1));
+  REQUIRE(&pool.state(2) == &before);
+  CHECK(pool.take(2, 2 * MiB) != used);
+}
+
+TEST_CASE("pool: nobody is told as the user of what a forgotten stream had taken") {
+  pool_of pool;
+  const std::size_t block = pool.take(0, 2 * MiB);
+  const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
+  const auto piece = pool.all.allocate_small_block(user, classes.of(1000));
+  REQUIRE(piece);
+  for (const std::size_t at : {block, *piece}) {
+    const auto found = pool.all.find(at);
+    REQUIRE(found);
+    CHECK(found->user == user.state);
+  }
+  pool.streams.finish_all();
+  pool.all.forget(hand_driven_streams::name(0));
+  CHECK(&pool.state(1) == user.state);
+  for (const std::size_t at : {block, *piece}) {
+    const auto found = pool.all.find(at);
+    REQUIRE(found);
+    CHECK(found->user == nullptr);
+  }
+}
+
+TEST_CASE("pool: the state of a forgotten stream is not used again while old addresses name it") {
+  pool_of pool{3, true};
+  std::array<std::size_t, 8> parts{};
+  for (std::size_t& each : parts) each = pool.take(1, 2 * MiB);
+  for (std::size_t i = 0; i < parts.size(); i += 2) pool.give(1, parts[i], 2 * MiB);
+  pool.take(0, 8 * MiB);
+  REQUIRE(pool.memory.mappings() == 12);
+  pool.all.forget(hand_driven_streams::name(0));
+  pool.all.set_reuse({false, false, false});
+  pool.give(2, pool.take(2, 2 * MiB), 2 * MiB);
+  // Waits for stream 2, whose fence is later than that of the moves.
+  pool.all.drain();
+  pool.all.unmap_old_addresses();
+  CHECK(pool.all.has_old_addresses());
+  CHECK(pool.memory.mappings() == 13);
+}
+
+TEST_CASE("pool: what a thread's default stream gains is in order for all others") {
+  pool_of pool{3, true};
+  std::array<std::size_t, 8> parts{};
+  for (std::size_t& each : parts) each = pool.take(0, 2 * MiB);
+  for (std::size_t i = 0; i < parts.size(); i += 2) pool.give(0, parts[i], 2 * MiB);
+  std::thread{[&] {
+    stream_state& own = pool.all.state_of_thread(hand_driven_streams::name(1));
+    pool.streams.wait(1, 0);
+    pool.all.add_dependency(own, pool.state(0));
+    // Two chunks that stream 0 still uses move, of which a part stays free.
+    const auto at = pool.all.allocate(own, 3 * MiB, 256);
+    REQUIRE(at);
+    pool.memory.use(1, *at, 3 * MiB);
+  }}.join();
+  pool.take(2, 1 * MiB);
+}
+
+}  // namespace hipvmm::mr::pool

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/pool/arena_resource.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <stdexcept>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/testing/resource_contract.hpp>
+#include "support/counted_upstream.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+using test::counted_upstream;
+using test::first_device;
+using test::refusal;
+
+}  // namespace
+
+TEST_CASE("arena_resource: keeps the contract of a resource, on hipMalloc and on a pool") {
+  hip_resource below{first_device};
+  pool_options options;
+  options.maximum_bytes = 64 * MiB;
+  vmm_pool_resource pool{first_device, options};
+  memory_resource* upstream = &below;
+  SUBCASE("hip_resource") {}
+  SUBCASE("vmm_pool_resource") { upstream = &pool; }
+  arena_resource arena{upstream, 64 * MiB};
+  const contract_subject subject{arena, first_device, 4 * MiB};
+  for (const contract_rule& rule : resource_contract()) {
+    SUBCASE(rule.name) { CHECK_NOTHROW(rule.verify(subject)); }
+  }
+}
+
+TEST_CASE("arena_resource: it holds superblocks, at most as many as it may") {
+  counted_upstream upstream;
+  arena_resource arena{upstream.get(), 20 * MiB};
+  CHECK(arena.arena_size() == 20 * MiB);
+  CHECK(upstream.held() == 0);
+  void* const small = arena.allocate_sync(1000);
+  CHECK(upstream.held() == 8 * MiB);
+  void* const large = arena.allocate_sync(9 * MiB);
+  // 16 MiB more would be too much: what is asked for is not.
+  CHECK(upstream.held() == 17 * MiB);
+  CHECK(arena.statistics().reserved_current == 17 * MiB);
+  CHECK(arena.statistics().chunks_created == 2);
+  CHECK(refusal(arena, 12 * MiB).find("leaves no room") != std::string::npos);
+  CHECK(refusal(arena, 21 * MiB).find("raise arena_size") != std::string::npos);
+  arena.deallocate_sync(small, 1000);
+  arena.deallocate_sync(large, 9 * MiB);
+}
+
+TEST_CASE("arena_resource: superblocks go back when told to, and for a request that needs them") {
+  counted_upstream upstream;
+  arena_resource arena{upstream.get(), 24 * MiB};
+  const stream used{first_device};
+  for (const std::size_t bytes : {6 * MiB, 10 * MiB, 24 * MiB}) {
+    void* const one = arena.allocate(used, bytes);
+    fill_async(used, one, 1, bytes);
+    arena.deallocate(used, one, bytes);
+  }
+  CHECK(upstream.held() == 24 * MiB);
+  used.synchronize();
+  CHECK(arena.trim_to(1) == 0);
+  CHECK(arena.trim_to(0) == 24 * MiB);
+  CHECK(upstream.held() == 0);
+  CHECK(arena.statistics().reserved_current == 0);
+}
+
+TEST_CASE("arena_resource: by default it may hold half of what the device has free") {
+  hip_resource below{first_device};
+  const std::size_t before = first_device.free_memory() / 2;
+  const arena_resource arena{&below};
+  CHECK(arena.arena_size() > 0);
+  CHECK(arena.arena_size() <= first_device.total_memory() / 2);
+  // Other programs may use the same GPU.
+  if (!HIPVMM_TEST_ON_CUDA) CHECK(before - arena.arena_size() < KiB);
+}
+
+TEST_CASE("arena_resource: a refusal is dumped where that was asked for") {
+  hip_resource below{first_device};
+  for (const bool dumps : {false, true}) {
+    arena_resource arena{&below, 1 * MiB, dumps};
+    const test::error_recorder reported;
+    CHECK_THROWS_AS(static_cast<void>(arena.allocate_sync(2 * MiB)), out_of_memory);
+    REQUIRE(reported.count() == (dumps ? 1 : 0));
+    if (dumps)
+      CHECK(reported.errors()[0].message.find("held from the device") != std::string::npos);
+  }
+}
+
+TEST_CASE("arena_resource: an upstream that has less gives less, then a refusal, then more again") {
+  counted_upstream upstream{10 * MiB};
+  arena_resource arena{upstream.get(), 64 * MiB};
+  void* const first = arena.allocate_sync(7 * MiB);
+  CHECK(upstream.held() == 8 * MiB);
+  void* const second = arena.allocate_sync(1536 * KiB);
+  CHECK(upstream.held() == 8 * MiB + 1536 * KiB);
+  CHECK(refusal(arena, 2 * MiB).find("upstream") != std::string::npos);
+  CHECK(upstream.held() == 8 * MiB + 1536 * KiB);
+  arena.deallocate_sync(first, 7 * MiB);
+  // The superblock of the first goes back for this one.
+  arena.deallocate_sync(arena.allocate_sync(8 * MiB + 256), 8 * MiB + 256);
+  arena.deallocate_sync(second, 1536 * KiB);
+}
+
+TEST_CASE("arena_resource: its upstream may call back into it") {
+  using namespace std::chrono_literals;
+  counted_upstream upstream{16 * MiB};
+  arena_resource arena{upstream.get(), 64 * MiB};
+  void* kept = arena.allocate_sync(7 * MiB);
+  int depth = 0;
+  upstream.meanwhile = [&] {
+    if (depth++ == 0) {
+      arena.deallocate_sync(std::exchange(kept, nullptr), 7 * MiB);
+      arena.deallocate_sync(arena.allocate_sync(1 * MiB), 1 * MiB);
+      arena.deallocate_sync(arena.allocate_sync(8 * MiB + 256), 8 * MiB + 256);
+      CHECK(arena.trim_to(0, std::chrono::steady_clock::now() + 10s) != 0);
+    }
+    --depth;
+  };
+  void* const one = arena.allocate_sync(12 * MiB);
+  CHECK(kept == nullptr);
+  upstream.meanwhile = [] {};
+  arena.deallocate_sync(one, 12 * MiB);
+}
+
+TEST_CASE("arena_resource: a superblock that is not needed any more goes back") {
+  counted_upstream upstream;
+  arena_resource arena{upstream.get(), 64 * MiB};
+  void* const kept = arena.allocate_sync(8 * MiB);
+  upstream.meanwhile = [&] { arena.deallocate_sync(kept, 8 * MiB); };
+  void* const one = arena.allocate_sync(8 * MiB);
+  upstream.meanwhile = [] {};
+  CHECK(one == kept);
+  CHECK(upstream.calls() == 2);
+  CHECK(upstream.held() == 8 * MiB);
+  arena.deallocate_sync(one, 8 * MiB);
+}
+
+TEST_CASE("arena_resource: an exception of its upstream comes through and changes nothing") {
+  counted_upstream upstream;
+  arena_resource arena{upstream.get(), 64 * MiB};
+  upstream.meanwhile = [] { throw std::runtime_error{"not today"}; };
+  CHECK_THROWS_WITH_AS(static_cast<void>(arena.allocate_sync(256)), "not today",
+                       std::runtime_error);
+  upstream.meanwhile = [] {};
+  CHECK(arena.statistics().reserved_current == 0);
+  arena.deallocate_sync(arena.allocate_sync(256), 256);
+}
+
+}  // namespace hipvmm::mr

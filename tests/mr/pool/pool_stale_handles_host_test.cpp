@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// What a pool remembers of streams and events must not outlive them: their handles may name others
+// then. Each case has memory with work in flight, which another stream must not get without a wait.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include "core/background_task.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t size = 8 * MiB;
+
+/// Memory that `user` gave back while its work on it waits.
+struct busy_memory {
+  mr::vmm_pool_resource pool{device_ref{0}, {.maximum_bytes = 2 * size}};
+  std::optional<stream> user{device_ref{0}};
+  void* memory = pool.allocate(*user, size);
+  held_streams held;
+
+  busy_memory() {
+    REQUIRE(hipMemsetAsync(memory, 1, size, user->get()) == hipSuccess);
+    pool.deallocate(*user, memory, size);
+  }
+  /// Whether `next` gets that very memory although its work would not wait.
+  [[nodiscard]] bool is_given_without_order(stream_ref next) {
+    void* const got = pool.allocate(next, size);
+    const bool waits = !next.is_done();
+    pool.deallocate(next, got, size);
+    held.release();
+    return got == memory && !waits;
+  }
+};
+
+TEST_CASE("vmm_pool_resource: an event recorded by others leaves no order of an earlier record") {
+  busy_memory busy;
+  const stream other{device_ref{0}};
+  const stream next{device_ref{0}};
+  event mark{device_ref{0}};
+  mark.record(*busy.user);
+  REQUIRE(hipEventRecord(mark.get(), other.get()) == hipSuccess);
+  next.wait(mark);
+  CHECK_FALSE(busy.is_given_without_order(next));
+}
+
+TEST_CASE("vmm_pool_resource: an event that was released leaves its order to no later one") {
+  busy_memory busy;
+  const stream next{device_ref{0}};
+  event mark{device_ref{0}};
+  mark.record(*busy.user);
+  REQUIRE(hipEventDestroy(mark.release()) == hipSuccess);
+  const event later{device_ref{0}};
+  next.wait(later);
+  CHECK_FALSE(busy.is_given_without_order(next));
+}
+
+TEST_CASE("vmm_pool_resource: a default stream of another device is none of its own") {
+  for (const stream_ref name : {stream_ref::legacy_default(),
+                                stream_ref{reinterpret_cast<ihipStream_t*>(std::uintptr_t{1})}}) {
+    CAPTURE(name.get());
+    mr::vmm_pool_resource pool{device_ref{0}};
+    const stream next{device_ref{0}};
+    void* const memory = pool.allocate(name, size);
+    held_streams held;
+    REQUIRE(hipMemsetAsync(memory, 1, size, name.get()) == hipSuccess);
+    pool.deallocate(name, memory, size);
+    event mark{device_ref{1}};
+    {
+      const scoped_device other{device_ref{1}};
+      mark.record(name);
+    }
+    next.wait(mark);
+    void* const got = pool.allocate(next, size);
+    CHECK((got != memory || !next.is_done()));
+    pool.deallocate(next, got, size);
+  }
+}
+
+TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory to the next") {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);
+  for (const bool is_captured : {false, true}) {
+    CAPTURE(is_captured);
+    const error_recorder reported;
+    busy_memory busy;
+    if (is_captured) {
+      REQUIRE(hipStreamBeginCapture(busy.user->get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+    } else {
+      hipvmm_host_fail_call("hipEventCreateWithFlags", 1, hipErrorUnknown);
+    }
+    busy.user.reset();
+    CHECK(reported.count() == 1);
+    const stream next{device_ref{0}};
+    CHECK_FALSE(busy.is_given_without_order(next));
+    // When no other memory is left it comes back, by a wait for the device.
+    const calls_of waits{waiting_functions};
+    std::array<void*, 2> all{};
+    for (void*& each : all) each = busy.pool.allocate(next, size);
+    CHECK((all[0] == busy.memory || all[1] == busy.memory));
+    CHECK(waits.count() > 0);
+    for (void* const each : all) busy.pool.deallocate(next, each, size);
+  }
+}
+
+TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory behind" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);
+  for (const bool by_threshold : {false, true}) {
+    CAPTURE(by_threshold);
+    const error_recorder reported;
+    busy_memory busy;
+    hipvmm_host_fail_call("hipEventCreateWithFlags", 1, hipErrorUnknown);
+    busy.user.reset();
+    CHECK(reported.count() == 1);
+    // Its work goes on.
+    CHECK(busy.pool.trim_to(0) == 0);
+    busy.held.release();
+    if (by_threshold) {
+      busy.pool.set_release_threshold(0);
+      detail::wait_for_background_tasks();
+    } else {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+      CHECK(busy.pool.trim_to(0, deadline) == size);
+    }
+    CHECK(busy.pool.statistics().reserved_current == 0);
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/arena_resource.hpp>
+#include <hipvmm/mr/pool/binning_resource.hpp>
+#include <hipvmm/mr/pool/fixed_size_resource.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/callback_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "mr/pool/random_program.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/forked_child.hpp"
+#include "support/host_provider.hpp"
+#include "support/random_seed.hpp"
+
+// What only the host provider can tell of arena_resource, binning_resource and fixed_size_resource:
+// calls, held streams, calls that fail in turn, and the order of all uses, which the checker judges
+// where HIPVMM_HOST_CHECK=1 switches it on.
+namespace hipvmm::mr {
+namespace {
+
+using test::first_device;
+constexpr std::size_t block = 64 * KiB;
+
+std::unique_ptr<memory_resource> one_block_of(memory_resource* upstream, bool fixed) {
+  if (fixed) return std::make_unique<fixed_size_resource>(upstream, block, 1);
+  return std::make_unique<arena_resource>(upstream, block);
+}
+
+void end_capture(stream_ref captured, std::size_t expected_nodes) {
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+  std::size_t nodes = 0;
+  CHECK(hipGraphGetNodes(graph, nullptr, &nodes) == hipSuccess);
+  CHECK(nodes == expected_nodes);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+}
+
+void verify_hand_over(memory_resource& resource) {
+  const stream first{first_device};
+  const stream second{first_device};
+  void* const one = resource.allocate(first, block);
+  test::held_streams held;
+  fill_async(first, one, 1, block);
+  resource.deallocate(first, one, block);
+  const test::calls_of waits{test::waiting_functions};
+  void* const two = resource.allocate(second, block);
+  CHECK(two == one);
+  CHECK(waits.count() == 0);
+  fill_async(second, two, 2, block);
+  held.release();
+  std::vector<unsigned char> seen(block);
+  copy(second, seen.data(), two, seen.size());
+  CHECK(std::count(seen.begin(), seen.end(), 2) == static_cast<std::ptrdiff_t>(block));
+  resource.deallocate(second, two, block);
+}
+
+/// Blocks of one size on hipMalloc, or an arena on a pool, with one block handed out.
+struct worn {
+  explicit worn(bool fixed) : first{first_device}, second{first_device} {
+    pool_options options;
+    options.maximum_bytes = 32 * MiB;
+    if (!fixed)
+      upstream = std::make_unique<vmm_pool_resource>(first_device, options);
+    else
+      upstream = std::make_unique<hip_resource>(first_device);
+    if (fixed)
+      resource = std::make_unique<fixed_size_resource>(upstream.get(), block, 2);
+    else
+      resource = std::make_unique<arena_resource>(upstream.get(), 24 * MiB);
+    kept = resource->allocate(first, block);
+    fill_async(first, kept, 7, block);
+  }
+  ~worn() { resource->deallocate(first, kept, block); }
+  void use() const {
+    std::vector<void*> out;
+    const auto give_back = [&] {
+      for (std::size_t i = 0; i < out.size(); ++i)
+        resource->deallocate(i % 2 == 0 ? first : second, out[i], block);
+    };
+    try {
+      for (int i = 0; i < 4; ++i)
+        out.push_back(resource->allocate(i % 2 == 0 ? first : second, block));
+    } catch (...) {
+      give_back();
+      throw;
+    }
+    give_back();
+    resource->deallocate_sync(resource->allocate_sync(block), block);
+    if (auto* const arena = dynamic_cast<arena_resource*>(resource.get())) arena->trim_to(0);
+    if (auto* const fixed = dynamic_cast<fixed_size_resource*>(resource.get())) fixed->trim_to(0);
+  }
+  void verify() const {
+    std::vector<unsigned char> seen(block);
+    copy(first, seen.data(), kept, seen.size());
+    CHECK(std::count(seen.begin(), seen.end(), 7) == static_cast<std::ptrdiff_t>(block));
+    use();
+  }
+
+  stream first;
+  stream second;
+  std::unique_ptr<memory_resource> upstream;
+  std::unique_ptr<memory_resource> resource;
+  void* kept = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("sub-allocators: memory goes to another stream behind its work, and nothing waits") {
+  hip_resource below{first_device};
+  verify_hand_over(*one_block_of(&below, true));
+  verify_hand_over(*one_block_of(&below, false));
+}
+
+TEST_CASE("sub-allocators: a stream that waited for an event takes what was given back before") {
+  for (const bool fixed : {true, false}) {
+    hip_resource below{first_device};
+    const auto resource = one_block_of(&below, fixed);
+    test::blocked_stream first{first_device};
+    const stream second{first_device};
+    void* const one = resource->allocate(first, block);
+    resource->deallocate(first, one, block);
+    event given_back{first_device};
+    given_back.record(first);
+    second.wait(given_back);
+    const test::call_counter records{"hipEventRecord"};
+    void* const two = resource->allocate(second, block);
+    CHECK(two == one);
+    CHECK(records.count() == 0);
+    resource->deallocate(second, two, block);
+    first.release();  // ~stream of the second may wait for its work
+  }
+}
+
+TEST_CASE("sub-allocators: a stream of another device is waited for as any other") {
+  for (const bool fixed : {true, false}) {
+    vmm_pool_resource pool{first_device};
+    pool.grant(device_ref{1});
+    const auto resource = one_block_of(&pool, fixed);
+    test::blocked_stream far{device_ref{1}};
+    const stream near{first_device};
+    void* const one = resource->allocate(far, block);
+    resource->deallocate(far, one, block);
+    REQUIRE(resource->allocate(near, block) == one);
+    CHECK_FALSE(near.is_done());
+    far.release();
+    near.synchronize();
+    resource->deallocate(near, one, block);
+  }
+}
+
+TEST_CASE("sub-allocators: reuse in the same stream asks HIP only whether it is captured") {
+  hip_resource below{first_device};
+  for (const bool fixed : {true, false}) {
+    const auto resource = one_block_of(&below, fixed);
+    const stream used{first_device};
+    resource->deallocate(used, resource->allocate(used, block), block);
+    const test::call_counter calls{nullptr};
+    const test::call_counter questions{"hipStreamIsCapturing"};
+    for (int i = 0; i < 100; ++i)
+      resource->deallocate(used, resource->allocate(used, block), block);
+    CHECK(questions.count() == 100);
+    CHECK(calls.count() == 100);
+  }
+}
+
+TEST_CASE("sub-allocators: trim takes nothing away that work under way uses") {
+  hip_resource below{first_device};
+  arena_resource arena{&below, 8 * MiB};
+  const stream used{first_device};
+  void* const one = arena.allocate(used, block);
+  test::held_streams held;
+  fill_async(used, one, 1, block);
+  arena.deallocate(used, one, block);
+  CHECK(arena.trim_to(0) == 0);
+  held.release();
+  used.synchronize();
+  CHECK(arena.trim_to(0) == 8 * MiB);
+}
+
+TEST_CASE("sub-allocators: their end waits for their own streams, and gives all back") {
+  for (const bool fixed : {true, false}) {
+    vmm_pool_resource pool{first_device};
+    test::blocked_stream unrelated{first_device};
+    const stream used{first_device};
+    {
+      const auto resource = one_block_of(&pool, fixed);
+      void* const one = resource->allocate(used, block);
+      fill_async(used, one, 1, block);
+      resource->deallocate(used, one, block);
+    }
+    CHECK(used.is_done());
+    CHECK_FALSE(unrelated.is_done());
+    CHECK(pool.statistics().used_current == 0);
+  }
+}
+
+TEST_CASE("sub-allocators: they serve a captured stream and others beside it") {
+  for (const auto mode :
+       {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal, hipStreamCaptureModeRelaxed}) {
+    for (const bool fixed : {true, false}) {
+      CAPTURE(mode);
+      CAPTURE(fixed);
+      hip_resource below{first_device};
+      // Each of these requests takes a slab of its own.
+      const std::size_t bytes = fixed ? block : 8 * MiB;
+      fixed_size_resource blocks{&below, block, 1};
+      arena_resource arena{&below, 64 * MiB};
+      memory_resource& resource = fixed ? static_cast<memory_resource&>(blocks) : arena;
+      const stream captured{first_device};
+      const stream other{first_device};
+      for (const stream& each : {std::cref(captured), std::cref(other)})
+        resource.deallocate(each, resource.allocate(each, bytes), bytes);
+      const test::error_recorder reported;
+      REQUIRE(hipStreamBeginCapture(captured.get(), mode) == hipSuccess);
+      // Of its own, of another stream, new.
+      std::vector<void*> of_graph;
+      for (int i = 0; i < 3; ++i) {
+        of_graph.push_back(resource.allocate(captured, bytes));
+        fill_async(captured, of_graph.back(), 1, bytes);
+      }
+      void* const beside = resource.allocate(other, bytes);
+      fill_async(other, beside, 2, bytes);
+      resource.deallocate(other, beside, bytes);
+      fixed ? blocks.trim_to(0) : arena.trim_to(0);
+      CHECK(stream_ref{captured}.is_capturing());
+      end_capture(captured, of_graph.size());
+      for (void* const each : of_graph) resource.deallocate(captured, each, bytes);
+      CHECK(reported.count() == 0);
+    }
+  }
+}
+
+TEST_CASE("sub-allocators: a thread's default stream gives nothing back while it is captured") {
+  hip_resource below{first_device};
+  for (const bool fixed : {true, false}) {
+    const auto resource = one_block_of(&below, fixed);
+    const stream_ref own = stream_ref::per_thread_default();
+    void* const one = resource->allocate(own, block);
+    const test::error_recorder reported;
+    REQUIRE(hipStreamBeginCapture(own.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+    resource->deallocate(own, one, block);
+    end_capture(own, 0);
+    REQUIRE(reported.count() == 1);
+    CHECK(reported.errors()[0].message.find("being captured") != std::string::npos);
+    resource->deallocate(own, one, block);
+    CHECK(reported.count() == 1);
+  }
+}
+
+TEST_CASE("sub-allocators: construction that fails leaves nothing behind") {
+  test::fault_sweep{"fixed_size_resource"}.run([] {
+    hip_resource below{first_device};
+    const fixed_size_resource blocks{&below, block, 4};
+  });
+  test::fault_sweep{"binning_resource"}.run([] {
+    hip_resource below{first_device};
+    const binning_resource bins{&below, 8, 9};
+  });
+  test::fault_sweep{"arena_resource"}.run([] {
+    hip_resource below{first_device};
+    const arena_resource arena{&below};
+  });
+}
+
+TEST_CASE("callback_resource: each HIP call that fails leaves nothing behind") {
+  test::fault_sweep{"callback_resource"}.run([] {
+    hip_resource below{first_device};
+    callback_resource resource{
+        [&](std::size_t bytes, stream_ref used, void*) { return below.allocate(used, bytes); },
+        [&](void* pointer, std::size_t bytes, stream_ref used, void*) {
+          below.deallocate(used, pointer, bytes);
+        }};
+    resource.deallocate_sync(resource.allocate_sync(block), block);
+  });
+}
+
+TEST_CASE("sub-allocators: a call that fails leaves them to be used") {
+  for (const bool fixed : {true, false}) {
+    test::fault_sweep{fixed ? "fixed_size_resource" : "arena_resource",
+                      test::after_failure::capacity}
+        .run([=] { return std::make_unique<worn>(fixed); },
+             [](const std::unique_ptr<worn>& subject) { subject->use(); },
+             [](const std::unique_ptr<worn>& subject) { subject->verify(); },
+             [](const std::unique_ptr<worn>& subject) { subject->verify(); });
+  }
+}
+
+TEST_CASE("sub-allocators: random programs of many threads and streams keep their bytes") {
+  std::mt19937 seeds = test::seeded_generator();
+  const hipvmm_host_counters before = test::live_objects();
+  {
+    hip_resource below{first_device};
+    arena_resource arena{&below, 48 * MiB};
+    fixed_size_resource large{&arena, block, 8};
+    fixed_size_resource small{&below, 4096, 16};
+    binning_resource bins{&arena};
+    bins.add_bin(4096, &small);
+    bins.add_bin(block, &large);
+    test::run_random_programs(arena, first_device, {20000, 3 * MiB}, seeds, 100);
+    test::run_random_programs(large, first_device, {20000, block}, seeds, 100);
+    test::run_random_programs(small, first_device, {4096, 4096}, seeds, 100);
+    test::run_random_programs(bins, first_device, {20000, 3 * MiB}, seeds, 100);
+    CHECK(large.statistics().used + small.statistics().used == 0);
+    CHECK(arena.statistics().used_current == large.statistics().held * block);
+    CHECK(arena.statistics().reserved_high <= 48 * MiB);
+  }
+  drain_retired_memory();
+  CHECK(test::live_objects() == before);
+}
+
+TEST_CASE("sub-allocators: their end in a child of fork() calls no HIP") {
+  hip_resource upstream{first_device};
+  const stream used{first_device};
+  std::optional<arena_resource> arena{std::in_place, &upstream, 64 * MiB};
+  std::optional<fixed_size_resource> blocks{std::in_place, &upstream, 4096, 16};
+  arena->deallocate(used, arena->allocate(used, MiB), MiB);
+  blocks->deallocate(used, blocks->allocate(used, 4096), 4096);
+  CHECK(test::succeeds_in_forked_child([&] {
+    const test::call_counter calls{nullptr};
+    arena.reset();
+    blocks.reset();
+    return calls.count() == 0;
+  }));
+}
+
+}  // namespace hipvmm::mr

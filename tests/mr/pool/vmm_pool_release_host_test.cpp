@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "core/background_task.hpp"
+#include "mr/pool/pool_limit.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/child_process.hpp"
+#include "support/devices.hpp"
+#include "support/forked_child.hpp"
+#include "support/held_worker.hpp"
+#include "support/host_provider.hpp"
+
+// What goes back behind the callers' backs, and what becomes of it when the process ends.
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::mr {
+namespace {
+
+using test::first_device;
+
+pool_options keeping(std::size_t bytes) {
+  pool_options options;
+  options.maximum_bytes = 256 * MiB;
+  options.release_threshold = bytes;
+  return options;
+}
+
+std::atomic<bool> exiting{false};
+
+void wait_for_exit(void*) {
+  while (!exiting) std::this_thread::yield();
+}
+
+/// Leaves the worker with memory that work in flight uses, which goes on until the process exits.
+void give_back_what_is_in_use(vmm_pool_resource& pool) {
+  // Never ends: ~stream may wait for its work, which waits for the exit.
+  static const auto& used = *new stream{first_device};
+  void* const one = pool.allocate(used, 32 * MiB);
+  REQUIRE(hipLaunchHostFunc(used.get(), wait_for_exit, nullptr) == hipSuccess);
+  fill_async(used, one, 1, 32 * MiB);
+  pool.deallocate(used, one, 32 * MiB);
+  pool.forget_stream(used);
+  CHECK(pool.statistics().reserved_current == 32 * MiB);
+  // Runs before the library's own, which was registered when the worker was first asked.
+  REQUIRE(std::atexit([] { exiting = true; }) == 0);
+}
+
+void end_process(const char*, int, const char*) noexcept { std::exit(5); }
+
+}  // namespace
+
+TEST_CASE("vmm_pool_resource: whoever gives memory back beyond the threshold makes no HIP call") {
+  vmm_pool_resource pool{first_device, keeping(8 * MiB)};
+  const stream used{first_device};
+  void* blocks[4];
+  for (void*& each : blocks) each = pool.allocate(used, 8 * MiB);
+  void* const small = pool.allocate(used, 1000);
+  test::held_worker held;
+  drain_retired_memory();
+  const test::call_counter calls{nullptr};
+  for (void* const each : blocks) pool.deallocate(used, each, 8 * MiB);
+  pool.deallocate(used, small, 1000);
+  CHECK(calls.count() == 0);
+  CHECK(pool.statistics().reserved_current == 34 * MiB);
+  held.release();
+  used.synchronize();
+  hipvmm::detail::wait_for_background_tasks();
+  CHECK(pool.statistics().reserved_current <= 8 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: what is beyond the threshold goes when its last use is over") {
+  vmm_pool_resource pool{first_device, keeping(0)};
+  const stream other{first_device};
+  test::blocked_stream used{first_device};
+  void* const one = pool.allocate(used, 32 * MiB);
+  fill_async(used, one, 1, 32 * MiB);
+  pool.deallocate(used, one, 32 * MiB);
+  pool.set_reuse({false, false, false});
+  // Nobody is held up meanwhile.
+  void* const two = pool.allocate(other, 4 * MiB);
+  CHECK(pool.statistics().reserved_current == 36 * MiB);
+  used.release();
+  hipvmm::detail::wait_for_background_tasks();
+  CHECK(pool.statistics().reserved_current == (test::returns_chunks() ? 4 * MiB : 36 * MiB));
+  pool.deallocate(other, two, 4 * MiB);
+  hipvmm::detail::wait_for_background_tasks();
+  CHECK(pool.statistics().reserved_current == 0);
+}
+
+TEST_CASE("vmm_pool_resource: it may end while the worker is at it") {
+  for (int i = 0; i < 20; ++i) {
+    const stream used{first_device};
+    vmm_pool_resource pool{first_device, keeping(0)};
+    void* const one = pool.allocate(used, 32 * MiB);
+    fill_async(used, one, 1, 32 * MiB);
+    pool.deallocate(used, one, 32 * MiB);
+    if (i % 2 == 0) std::this_thread::yield();
+  }
+}
+
+TEST_CASE("vmm_pool_resource: its end in a child of fork() waits for nothing and calls no HIP") {
+  const stream used{first_device};
+  std::optional<vmm_pool_resource> pool;
+  pool.emplace(first_device, keeping(0));
+  // The worker is asked for, and busy.
+  const test::held_worker held;
+  pool->deallocate(used, pool->allocate(used, 32 * MiB), 32 * MiB);
+  CHECK(test::succeeds_in_forked_child([&] {
+    const test::call_counter calls{nullptr};
+    pool.reset();
+    return calls.count() == 0;
+  }));
+}
+
+TEST_CASE("child: a pool without a threshold" * doctest::skip()) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator{"/proc/self/task"}, {});
+  };
+  vmm_pool_resource pool{first_device};
+  const stream used{first_device};
+  pool.deallocate(used, pool.allocate(used, 32 * MiB), 32 * MiB);
+  const auto before = threads();
+  for (int i = 0; i < 10; ++i) pool.deallocate(used, pool.allocate(used, 64 * MiB), 64 * MiB);
+  pool.trim_to(0);
+  // Those of HIP end by themselves.
+  for (int i = 0; i < 1000 && threads() != before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  CHECK(threads() == before);
+  pool.deallocate(used, pool.allocate(used, 32 * MiB), 32 * MiB);
+  pool.set_release_threshold(0);
+  CHECK(threads() > before);  // ThreadSanitizer adds one of its own
+}
+
+TEST_CASE("child: a pool of static storage ends after main" * doctest::skip()) {
+  static vmm_pool_resource pool{first_device, keeping(0)};
+  give_back_what_is_in_use(pool);
+}
+
+TEST_CASE("child: a pool never ends" * doctest::skip()) {
+  static auto& pool = *new vmm_pool_resource{first_device, keeping(0)};
+  give_back_what_is_in_use(pool);
+}
+
+TEST_CASE("child: the process ends with a pool in use" * doctest::skip()) {
+  vmm_pool_resource pool{first_device, keeping(0)};
+  std::thread{[&pool] {
+    give_back_what_is_in_use(pool);
+    std::exit(3);
+  }}.join();
+}
+
+TEST_CASE("child: an error handler ends the process in the worker" * doctest::skip()) {
+  set_error_handler(end_process);
+  auto& pool = *new vmm_pool_resource{first_device, keeping(0)};
+  void* const one = pool.allocate_sync(32 * MiB);
+  const test::planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};
+  pool.deallocate_sync(one, 32 * MiB);
+  for (;;) ::pause();
+}
+
+TEST_CASE("vmm_pool_resource: one without a threshold starts no thread") {
+  const test::child_result child = test::run_case_in_child("child: a pool without a threshold");
+  CHECK_MESSAGE(test::passed(child), child.output);
+}
+
+TEST_CASE("vmm_pool_resource: the process may end while the worker waits for work in flight") {
+  for (const char* const name :
+       {"child: a pool of static storage ends after main", "child: a pool never ends"}) {
+    const test::child_result child = test::run_case_in_child(name);
+    CHECK_MESSAGE(test::passed(child), child.output);
+  }
+  const test::child_result child =
+      test::run_case_in_child("child: the process ends with a pool in use");
+  CHECK_MESSAGE(child.status == 3, child.output);
+}
+
+TEST_CASE("vmm_pool_resource: an error handler may end the process in the worker") {
+  const test::child_result child =
+      test::run_case_in_child("child: an error handler ends the process in the worker");
+  CHECK_MESSAGE(child.status == 5, child.output);
+}
+
+TEST_CASE("vmm_pool_resource: a trim may begin while another thread brings new streams") {
+  vmm_pool_resource pool{first_device, keeping(0)};
+  std::atomic<int> streams_there = 0;
+  // Nothing but the pool puts this thread's trims behind what the other one does.
+  std::thread trimming{[&] {
+    for (int seen = 0; seen < 40; seen = streams_there.load(std::memory_order_relaxed)) {
+      while (streams_there.load(std::memory_order_relaxed) == seen) std::this_thread::yield();
+      static_cast<void>(pool.trim_to(0));
+    }
+  }};
+  // More than the books have room for at first.
+  std::vector<std::unique_ptr<stream>> streams;
+  for (int i = 0; i < 40; ++i) {
+    const stream& used = *streams.emplace_back(std::make_unique<stream>(first_device));
+    pool.deallocate(used, pool.allocate(used, 1000), 1000);
+    streams_there.fetch_add(1, std::memory_order_relaxed);
+  }
+  trimming.join();
+  CHECK(pool.statistics().used_current == 0);
+}
+
+}  // namespace hipvmm::mr
+
+TEST_SUITE_END();

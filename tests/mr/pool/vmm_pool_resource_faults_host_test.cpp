@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "core/background_task.hpp"
+#include "mr/pool/pool_limit.hpp"
+#include "support/devices.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/host_profile.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+using test::first_device;
+
+/// Memory that goes back whatever happens.
+class lease {
+ public:
+  lease(vmm_pool_resource& from, stream_ref stream, std::size_t bytes)
+      : from_{from}, stream_{stream}, bytes_{bytes}, pointer_{from.allocate(stream, bytes)} {}
+  ~lease() { from_.deallocate(stream_, pointer_, bytes_); }
+  lease(const lease&) = delete;
+  lease& operator=(const lease&) = delete;
+
+ private:
+  vmm_pool_resource& from_;
+  stream_ref stream_;
+  std::size_t bytes_;
+  void* pointer_;
+};
+
+/// A pool of eight chunks, every other one given back, by two streams in turn: when all work is
+/// done, or while it is held.
+struct worn_pool {
+  explicit worn_pool(bool in_use = false) : first{first_device}, second{first_device} {
+    if (in_use) held.emplace();
+    pool_options options;
+    options.maximum_bytes = most;
+    pool.emplace(first_device, options);
+    for (int i = 0; i < 8; ++i) parts.push_back(pool->allocate(first, 4 * MiB));
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      const stream& used = i % 4 == 0 ? first : second;
+      if (in_use) fill_async(used, parts[i], 1, 4 * MiB);
+      pool->deallocate(used, parts[i], 4 * MiB);
+    }
+    if (in_use) return;
+    first.synchronize();
+    second.synchronize();
+  }
+  ~worn_pool() {
+    for (std::size_t i = 1; i < parts.size(); i += 2) pool->deallocate(first, parts[i], 4 * MiB);
+  }
+  void verify() {
+    held.reset();
+    CHECK(pool->statistics().used_current == 16 * MiB);
+    for (const std::size_t bytes : {std::size_t{4000}, 4 * MiB, 20 * MiB}) {
+      void* const one = pool->allocate(second, bytes);
+      fill_async(second, one, 1, bytes);
+      second.synchronize();
+      pool->deallocate(second, one, bytes);
+    }
+    CHECK(pool->statistics().reserved_current <= most);
+  }
+
+  // Slabs are left half free.
+  const std::size_t most = test::on_fallback() ? 128 * MiB : 64 * MiB;
+  stream first;
+  stream second;
+  std::optional<vmm_pool_resource> pool;
+  std::vector<void*> parts;
+  std::optional<test::held_streams> held;
+};
+
+template <typename Operation>
+void sweep(const char* name, Operation operation, bool in_use = false) {
+  test::fault_sweep{name, test::after_failure::capacity}.run(
+      [=] { return std::make_unique<worn_pool>(in_use); },
+      [&](const std::unique_ptr<worn_pool>& subject) { operation(*subject); },
+      [](const std::unique_ptr<worn_pool>& subject) { subject->verify(); },
+      [](const std::unique_ptr<worn_pool>& subject) { subject->verify(); });
+}
+
+}  // namespace
+
+TEST_CASE("vmm_pool_resource: construction that fails leaves nothing behind") {
+  test::fault_sweep{"vmm_pool_resource"}.run([] {
+    pool_options options;
+    options.maximum_bytes = 64 * MiB;
+    options.initial_bytes = 12 * MiB;
+    const vmm_pool_resource pool{first_device, options};
+  });
+}
+
+TEST_CASE("vmm_pool_resource: allocate that fails leaves the pool as it was") {
+  sweep("allocate of what moved and new chunks hold", [](worn_pool& subject) {
+    const lease one{*subject.pool, subject.second, 24 * MiB};
+  });
+  sweep("allocate of another stream's memory", [](worn_pool& subject) {
+    fill_async(subject.first, subject.parts[1], 1, 4 * MiB);
+    const lease one{*subject.pool, subject.second, 4 * MiB};
+    const lease two{*subject.pool, subject.second, 4 * MiB};
+    const lease three{*subject.pool, subject.second, 4 * MiB};
+  });
+  sweep("allocate_sync", [](worn_pool& subject) {
+    void* const one = subject.pool->allocate_sync(12 * MiB);
+    subject.pool->deallocate_sync(one, 12 * MiB);
+  });
+}
+
+TEST_CASE("vmm_pool_resource: a move of chunks in use that fails leaves the pool as it was" *
+          test::needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(unmap_waits);  // for the streams that are held
+  sweep(
+      "allocate of chunks in use",
+      [](worn_pool& subject) {
+        const lease one{*subject.pool, subject.second, 12 * MiB};
+        subject.held.reset();
+        subject.second.synchronize();
+        // Which unmaps the old addresses.
+        hipvmm::detail::wait_for_background_tasks();
+      },
+      true);
+}
+
+// On slabs neither makes a call that can fail: slabs go in the background.
+TEST_CASE("vmm_pool_resource: trim and grant that fail leave the pool to be used" *
+          test::needs_virtual_memory) {
+  if (test::returns_chunks())
+    sweep("trim_to", [](worn_pool& subject) { subject.pool->trim_to(0); });
+  sweep("grant", [](worn_pool& subject) { subject.pool->grant(device_ref{1}); });
+}
+
+TEST_CASE("vmm_pool_resource: a trim of an idle pool that fails leaves it to be used" *
+          test::needs_virtual_memory) {
+  test::fault_sweep{"trim_to"}.run([] {
+    vmm_pool_resource pool{first_device, test::at_most(64 * MiB)};
+    const stream used{first_device};
+    for (int i = 0; i < 2; ++i) {
+      void* const one = pool.allocate(used, 8 * MiB);
+      fill_async(used, one, 1, 8 * MiB);
+      used.synchronize();
+      pool.deallocate(used, one, 8 * MiB);
+      pool.trim_to(0);
+    }
+  });
+}
+
+TEST_CASE("vmm_pool_resource: forget_stream that fails leaves the pool to be used") {
+  sweep("forget_stream", [](worn_pool& subject) {
+    { const lease one{*subject.pool, subject.first, 1 * MiB}; }
+    subject.pool->forget_stream(subject.first);
+  });
+}
+
+TEST_CASE("vmm_pool_resource: memory of a default stream comes back where it cannot be marked") {
+  sweep("deallocate of a per-thread default stream", [](worn_pool& subject) {
+    const lease one{*subject.pool, stream_ref::per_thread_default(), 1000};
+    const lease two{*subject.pool, stream_ref::per_thread_default(), 1 * MiB};
+  });
+}
+
+TEST_CASE("hip_resource: allocate that fails leaves nothing behind") {
+  test::fault_sweep{"hip_resource"}.run([] {
+    hip_resource resource{first_device};
+    void* const one = resource.allocate_sync(5000);
+    resource.deallocate_sync(one, 5000);
+  });
+}
+
+TEST_CASE("vmm_pool_resource: addresses that HIP will not unmap cost only themselves" *
+          test::needs_virtual_memory) {
+  const hipvmm_host_counters before = test::live_objects();
+  {
+    pool_options options;
+    options.maximum_bytes = 64 * MiB;
+    vmm_pool_resource pool{first_device, options};
+    const stream used{first_device};
+    const std::size_t outside = hipvmm_host_device_bytes(0);
+    const test::error_recorder reported;
+    // Ten refusals: those of the undo, and of what tries again.
+    std::string plan = "hipMemSetAccess nth=1 error=hipErrorUnknown";
+    for (int i = 1; i <= 10; ++i)
+      plan += "; hipMemUnmap nth=" + std::to_string(i) + " error=hipErrorUnknown";
+    REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
+    CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 4 * MiB)), hip_error);
+    const std::size_t lost = pool.statistics().reserved_current;
+    CHECK(lost != 0);
+    CHECK(hipvmm_host_device_bytes(0) - outside == lost);
+    CHECK(pool.statistics().mapped_bytes >= lost);
+    // Other addresses serve while those are mapped, and the limit counts them.
+    void* const other = pool.allocate(used, 4 * MiB);
+    fill_async(used, other, 1, 4 * MiB);
+    CHECK(pool.statistics().reserved_current >= lost + 4 * MiB);
+    CHECK_THROWS_AS(static_cast<void>(pool.allocate(used, 60 * MiB)), out_of_memory);
+    hipvmm_host_set_faults(nullptr);
+    void* const all = pool.allocate(used, 60 * MiB);
+    CHECK(pool.statistics().reserved_current == 64 * MiB);
+    pool.deallocate(used, all, 60 * MiB);
+    pool.deallocate(used, other, 4 * MiB);
+    used.synchronize();
+    pool.trim_to(0);
+    CHECK(hipvmm_host_device_bytes(0) - outside == pool.statistics().reserved_current);
+  }
+  drain_retired_memory();
+  CHECK(test::live_objects() == before);
+}
+
+TEST_CASE("vmm_pool_resource: a growth whose undo HIP refuses leaves all to later requests" *
+          test::needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(unmap_waits);  // for the streams that are held
+  for (const bool in_use : {false, true}) {
+    bool struck = true;
+    for (int nth = 1; struck; ++nth) {
+      INFO("HIP call " << nth << " and the next unmap fail, in use " << in_use);
+      REQUIRE(nth < 300);
+      const test::error_recorder reported;
+      worn_pool subject{in_use};
+      const test::call_counter calls{nullptr};
+      const std::string plan = "any nth=" + std::to_string(nth) +
+                               " error=hipErrorUnknown; hipMemUnmap nth=1 error=hipErrorUnknown";
+      REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
+      try {
+        const lease large{*subject.pool, subject.first, 20 * MiB};
+      } catch (const std::exception&) {
+      }
+      struck = calls.count() >= static_cast<std::uint64_t>(nth);
+      hipvmm_host_set_faults(nullptr);
+      REQUIRE(hipSetDevice(0) == hipSuccess);
+      static_cast<void>(hipGetLastError());
+      subject.verify();
+      void* const all = subject.pool->allocate(subject.first, subject.most - 16 * MiB);
+      subject.pool->deallocate(subject.first, all, subject.most - 16 * MiB);
+    }
+  }
+}
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+#include <hipvmm/provider/host_control.h>
+#include <hipvmm/runtime/device.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/happens.hpp"
+
+namespace hipvmm::test {
+
+inline constexpr device_ref second_device{1};  // a peer of the first
+inline constexpr device_ref lonely_device{2};  // reaches no other and is reached by none
+
+/// A plan of faults that ends with this object.
+class planned_faults {
+ public:
+  explicit planned_faults(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
+  ~planned_faults() { hipvmm_host_set_faults(nullptr); }
+  planned_faults(const planned_faults&) = delete;
+  planned_faults& operator=(const planned_faults&) = delete;
+};
+
+/// No wait for a device succeeds.
+inline constexpr const char* no_waits =
+    "hipMalloc error=hipErrorUnknown; hipDeviceSynchronize error=hipErrorUnknown";
+
+/// Whether `call` returns only when `busy` is released, which this does.
+template <typename Call>
+bool waits_for(blocked_stream& busy, Call call) {
+  std::atomic<bool> has_returned{false};
+  std::thread caller{[&] {
+    call();
+    has_returned = true;
+  }};
+  const bool waited = !happens([&] { return has_returned.load(); });
+  busy.release();
+  caller.join();
+  return waited;
+}
+
+}  // namespace hipvmm::test

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// What hip_async_resource does with frees where HIP's pools reuse memory out of order.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/error_recorder.hpp"
+#include "support/happens.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+#include "support/under_profile.hpp"
+
+namespace hipvmm::test::hip_async_frees_host_test {
+namespace {
+
+/// Whether pools are missing, or HIP itself orders their reuse, as CUDA does.
+bool frees_are_not_kept() {
+  if (device_ref{0}.supports_memory_pools() && host_profile() != "cuda-13") return false;
+  MESSAGE("skipped: there are no pools, or their reuse is in order");
+  return true;
+}
+
+/// A plan of faults that ends with this object.
+class planned {
+ public:
+  explicit planned(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
+  ~planned() { hipvmm_host_set_faults(nullptr); }
+  planned(const planned&) = delete;
+  planned& operator=(const planned&) = delete;
+};
+
+/// Whether `call` waits, by one of `functions`, until `busy` is released; releases it.
+template <std::size_t Size, typename Call>
+bool waits_by(const std::array<const char*, Size>& functions, blocked_stream& busy, Call call) {
+  const calls_of waits{functions};
+  std::atomic<bool> has_returned{false};
+  std::thread caller{[&] {
+    call();
+    has_returned = true;
+  }};
+  while (waits.count() == 0 && !has_returned) std::this_thread::yield();
+  const bool waited = !happens([&] { return has_returned.load(); });
+  busy.release();
+  caller.join();
+  return waited;
+}
+
+void verify_refused_alignment() {
+  mr::hip_async_resource resource{device_ref{0}};
+  const stream used{device_ref{0}};
+  int refused = 0;
+  // No pool begins all of its blocks at multiples of this.
+  for (std::size_t alignment = MiB; alignment <= TiB; alignment *= 2) {
+    try {
+      resource.deallocate(used, resource.allocate(used, MiB, alignment), MiB, alignment);
+    } catch (const std::invalid_argument&) {
+      ++refused;
+    }
+  }
+  used.synchronize();
+  CHECK(refused > 0);
+  CHECK(resource.statistics().used_current == 0);
+}
+
+TEST_CASE("hip_async_resource: an alignment that HIP does not give costs no memory") {
+  if (frees_are_not_kept()) return;
+  verify_refused_alignment();
+}
+
+TEST_CASE("hip_async_resource: an alignment that CUDA does not give costs no memory") {
+  if (is_under("cuda-13", "peer_access=yes",
+               "hip_async_resource: an alignment that CUDA does not give costs no memory"))
+    verify_refused_alignment();
+}
+
+TEST_CASE("hip_async_resource: a free that no event can mark waits for the stream") {
+  if (frees_are_not_kept()) return;
+  const error_recorder reported;
+  mr::hip_async_resource resource{device_ref{0}};
+  blocked_stream used{device_ref{0}};
+  void* const block = resource.allocate(used, MiB);
+  fill_async(used, block, 1, MiB);
+  const planned_fault fault{"hipEventRecord", 1, hipErrorUnknown};
+  CHECK(waits_by(std::array{"hipStreamSynchronize"}, used,
+                 [&] { resource.deallocate(used, block, MiB); }));
+  CHECK(fault.struck());
+  CHECK(reported.count() == 1);
+}
+
+TEST_CASE("hip_async_resource: memory that another stream has yet to free is waited for") {
+  if (frees_are_not_kept()) return;
+  const std::size_t most = device_ref{0}.free_memory() / 16 * 10;
+  mr::hip_async_resource resource{device_ref{0}};
+  blocked_stream first{device_ref{0}};
+  const stream second{device_ref{0}};
+  void* const block = resource.allocate(first, most);
+  fill_async(first, block, 1, MiB);
+  resource.deallocate(first, block, most);
+  void* const again = resource.allocate(second, most);
+  CHECK(again == block);
+  CHECK_FALSE(second.is_done());
+  first.release();
+  resource.deallocate(second, again, most);
+}
+
+TEST_CASE("hip_async_resource: a block that served less is as large as before") {
+  if (frees_are_not_kept()) return;
+  mr::hip_async_resource resource{device_ref{0}};
+  blocked_stream used{device_ref{0}};
+  void* const block = resource.allocate(used, MiB);
+  resource.deallocate(used, block, MiB);
+  void* const less = resource.allocate(used, MiB - 64 * KiB);
+  CHECK(less == block);
+  resource.deallocate(used, less, MiB - 64 * KiB);
+  void* const again = resource.allocate(used, MiB);
+  CHECK(again == block);
+  resource.deallocate(used, again, MiB);
+}
+
+TEST_CASE("hip_async_resource: where an event cannot be waited for its own device is") {
+  if (frees_are_not_kept()) return;
+  const error_recorder reported;
+  auto resource = std::make_unique<mr::hip_async_resource>(device_ref{1});
+  blocked_stream used{device_ref{1}};
+  void* const block = resource->allocate(used, MiB);
+  fill_async(used, block, 1, MiB);
+  resource->deallocate(used, block, MiB);
+  const planned_fault fault{"hipEventSynchronize", 1, hipErrorUnknown};
+  CHECK(waits_by(device_waiting_functions, used, [&] { resource.reset(); }));
+  CHECK(fault.struck());
+}
+
+TEST_CASE("hip_async_resource: memory for which HIP refuses every wait is not freed") {
+  if (frees_are_not_kept()) return;
+  const error_recorder reported;
+  mr::hip_async_resource resource{device_ref{0}};
+  blocked_stream used{device_ref{0}};
+  void* const block = resource.allocate(used, MiB);
+  fill_async(used, block, 1, MiB);
+  resource.deallocate(used, block, MiB);
+  {
+    const planned faults{
+        "hipEventSynchronize error=hipErrorUnknown; hipDeviceSynchronize error=hipErrorUnknown; "
+        "hipFree error=hipErrorUnknown; hipMallocFromPoolAsync error=hipErrorOutOfMemory"};
+    const call_counter frees{"hipFreeAsync"};
+    // All that is kept is freed before the refusal.
+    CHECK_THROWS_AS(static_cast<void>(resource.allocate(used, 8 * MiB)), out_of_memory);
+    CHECK(frees.count() == 0);
+  }
+  CHECK(reported.count() > 0);
+  used.release();
+  stream_ref{used}.synchronize();
+  CHECK(resource.statistics().used_current == 0);
+}
+
+}  // namespace
+}  // namespace hipvmm::test::hip_async_frees_host_test

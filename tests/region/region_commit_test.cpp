@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/region/region.hpp>
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include "support/devices.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+struct sixteen_granules {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 16 * unit};
+};
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: a new one backs nothing") {
+  CHECK(region.device() == first_device);
+  CHECK(region.base() != nullptr);
+  CHECK(region.max_bytes() == 16 * unit);
+  CHECK(region.granularity() == unit);
+  CHECK(region.committed_bytes() == 0);
+  CHECK(region.chunk_count() == 0);
+  CHECK(region.committed_from(0) == 0);
+}
+
+TEST_CASE("region: the size is rounded up to the granularity") {
+  CHECK(region{first_device, 1}.max_bytes() == granule());
+  CHECK(region{first_device, granule() + 1}.max_bytes() == 2 * granule());
+}
+
+TEST_CASE("region: a size of zero and an unknown device throw invalid_argument") {
+  CHECK_THROWS_AS((region{first_device, 0}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS((region{device_ref{device_count()}, MiB}),
+                       doctest::Contains(("device " + std::to_string(device_count())).c_str()),
+                       std::invalid_argument);
+}
+
+TEST_CASE("region: a size that no granularity fits throws length_error") {
+  CHECK_THROWS_AS((region{first_device, std::numeric_limits<std::size_t>::max()}),
+                  std::length_error);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit backs the range with one chunk") {
+  region.commit(2 * unit, 3 * unit);
+  CHECK(region.committed_bytes() == 3 * unit);
+  CHECK(region.chunk_count() == 1);
+  CHECK(region.committed_from(0) == 0);
+  CHECK(region.committed_from(2 * unit) == 3 * unit);
+  CHECK(region.committed_from(5 * unit) == 0);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: committed_from counts from the middle of a chunk") {
+  region.commit(2 * unit, 3 * unit);
+  CHECK(region.committed_from(2 * unit + 1) == 3 * unit - 1);
+  CHECK(region.committed_from(5 * unit - 1) == 1);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: committed_from counts across chunks that touch") {
+  commit_as_granted(region, 0, 2 * unit);
+  region.commit(2 * unit, unit);
+  region.commit(4 * unit, unit);
+  CHECK(region.committed_from(0) == 3 * unit);
+  CHECK(region.committed_from(unit) == 2 * unit);
+  CHECK(region.committed_from(4 * unit) == unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit makes one chunk for each gap") {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  region.commit(2 * unit, unit);
+  region.commit(5 * unit, 2 * unit);
+  region.commit(0, 10 * unit);
+  CHECK(region.committed_from(0) == 10 * unit);
+  CHECK(region.committed_bytes() == 10 * unit);
+  CHECK(region.chunk_count() == 5);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit across the edges of chunks adds what misses" *
+                                        needs_virtual_memory) {
+  region.commit(2 * unit, 4 * unit);
+  region.commit(0, 3 * unit);
+  region.commit(5 * unit, 3 * unit);
+  CHECK(region.committed_from(0) == 8 * unit);
+  CHECK(region.chunk_count() == 3);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit of what is backed changes nothing") {
+  region.commit(0, 8 * unit);
+  region.commit(2 * unit, 3 * unit);
+  region.commit(0, 8 * unit);
+  CHECK(region.chunk_count() == 1);
+  CHECK(region.committed_bytes() == 8 * unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit of no bytes changes nothing") {
+  region.commit(3 * unit, 0);
+  region.commit(16 * unit, 0);
+  CHECK(region.chunk_count() == 0);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit of everything fills the region") {
+  region.commit(0, 16 * unit);
+  CHECK(region.committed_from(0) == region.max_bytes());
+  write_tags(region, 0, 16, 1, stream);
+  check_tags(region, 0, 16, 1, stream);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit leaves bytes that were backed untouched") {
+  region.commit(4 * unit, 4 * unit);
+  write_tags(region, 4, 8, 1, stream);
+  region.commit(0, 16 * unit);
+  check_tags(region, 4, 8, 1, stream);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit keeps the base") {
+  void* const base = region.base();
+  region.commit(0, unit);
+  region.commit(unit, 15 * unit);
+  CHECK(region.base() == base);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: a range off the granularity throws and is named") {
+  CHECK_THROWS_AS(region.commit(1, unit), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(region.commit(0, unit + 1),
+                       doctest::Contains(std::to_string(unit + 1).c_str()), std::invalid_argument);
+  CHECK_THROWS_AS(region.decommit(1, unit), std::invalid_argument);
+  CHECK_THROWS_AS(region.decommit(0, 1), std::invalid_argument);
+  CHECK(region.chunk_count() == 0);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: a range beyond the region throws out_of_range") {
+  const std::size_t far = align_down(std::numeric_limits<std::size_t>::max(), unit);
+  CHECK_THROWS_AS(region.commit(0, 17 * unit), std::out_of_range);
+  CHECK_THROWS_AS(region.commit(16 * unit, unit), std::out_of_range);
+  CHECK_THROWS_AS(region.commit(17 * unit, 0), std::out_of_range);
+  CHECK_THROWS_AS(region.commit(unit, far), std::out_of_range);
+  CHECK_THROWS_AS(region.decommit(unit, far), std::out_of_range);
+  CHECK(region.chunk_count() == 0);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: decommit gives back chunks wholly in the range") {
+  region.commit(0, 2 * unit);
+  region.commit(2 * unit, 3 * unit);
+  region.commit(5 * unit, unit);
+  CHECK(region.decommit(2 * unit, 3 * unit) == 3 * unit);
+  CHECK(region.committed_from(0) == 2 * unit);
+  CHECK(region.committed_from(2 * unit) == 0);
+  CHECK(region.committed_from(5 * unit) == unit);
+  CHECK(region.chunk_count() == 2);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: decommit leaves chunks that reach outside the range" *
+                                        needs_virtual_memory) {
+  region.commit(0, 4 * unit);
+  region.commit(4 * unit, unit);
+  region.commit(5 * unit, 4 * unit);
+  write_tags(region, 0, 9, 1, stream);
+  CHECK(region.decommit(unit, 7 * unit) == unit);
+  CHECK(region.committed_from(0) == 4 * unit);
+  CHECK(region.committed_from(5 * unit) == 4 * unit);
+  check_tags(region, 0, 4, 1, stream);
+  check_tags(region, 5, 9, 1, stream);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: decommit of what is not backed gives back nothing") {
+  CHECK(region.decommit(0, 16 * unit) == 0);
+  region.commit(0, unit);
+  CHECK(region.decommit(unit, 15 * unit) == 0);
+  CHECK(region.decommit(0, 0) == 0);
+  CHECK(region.committed_bytes() == unit);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules,
+                  "region: decommitted bytes have no access until committed again" *
+                      needs_virtual_memory) {
+  region.commit(0, 2 * unit);
+  CHECK(get_access(region.base(), first_device) == access_right::read_write);
+  region.decommit(0, 2 * unit);
+  CHECK_THROWS_AS(static_cast<void>(get_access(region.base(), first_device)), hip_error);
+  region.commit(0, unit);
+  write_tag(region, 0, 2, stream);
+  CHECK(has_tag(region, 0, 2, stream));
+}
+
+TEST_CASE("region: lies on the device asked for") {
+  if (device_count() < 2) {
+    MESSAGE("skipped: this machine has no second device");
+    return;
+  }
+  const device_ref second{1};
+  const stream stream{second};
+  region region{second, 4 * granule()};
+  region.commit(0, 4 * granule());
+  CHECK(region.device() == second);
+  CHECK(device_ref::current() == first_device);
+  write_tags(region, 0, 4, 1, stream);
+  check_tags(region, 0, 4, 1, stream);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: a moved-from one is empty") {
+  region.commit(0, unit);
+  const hipvmm::region taken = std::move(region);
+  CHECK(taken.committed_bytes() == unit);
+  CHECK(region.base() == nullptr);
+  CHECK(region.max_bytes() == 0);
+  CHECK(region.committed_bytes() == 0);
+  CHECK(region.committed_from(0) == 0);
+  CHECK(region.chunk_count() == 0);
+}
+
+TEST_CASE_FIXTURE(sixteen_granules, "region: what would change a moved-from one throws") {
+  const hipvmm::region taken = std::move(region);
+  CHECK_THROWS_AS(region.commit(0, unit), std::invalid_argument);
+  CHECK_THROWS_AS(region.decommit(0, unit), std::invalid_argument);
+  CHECK_THROWS_AS(region.trim(0, stream), std::invalid_argument);
+  CHECK_THROWS_AS(region.extend(unit, unit), std::invalid_argument);
+  CHECK_THROWS_AS(region.grant(first_device), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(region.device()), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(region.rights()), std::invalid_argument);
+  CHECK(region.access(first_device) == access_right::none);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/region/region.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "support/device_bytes.hpp"
+#include "support/devices.hpp"
+#include "support/random_seed.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+/// What a region is to hold: per granule whether it is backed and its tag, and the chunks.
+class region_model {
+ public:
+  explicit region_model(std::size_t granules) : tags_(granules, nothing) {}
+
+  /// The granules that a commit of [first, end) backs.
+  std::vector<std::size_t> commit(std::size_t first, std::size_t end) {
+    std::vector<std::size_t> added;
+    for (std::size_t at = first; at < end;) {
+      if (tags_[at] != nothing) {
+        ++at;
+        continue;
+      }
+      const std::size_t gap = at;
+      for (; at < end && tags_[at] == nothing; ++at) {
+        added.push_back(at);
+        tags_[at] = untagged;
+      }
+      chunks_[gap] = at;
+    }
+    return added;
+  }
+  /// The granules that a decommit of [first, end) gives back.
+  std::size_t decommit(std::size_t first, std::size_t end) {
+    std::size_t returned = 0;
+    for (auto chunk = chunks_.lower_bound(first); chunk != chunks_.end() && chunk->second <= end;) {
+      for (std::size_t at = chunk->first; at < chunk->second; ++at) tags_[at] = nothing;
+      returned += chunk->second - chunk->first;
+      chunk = chunks_.erase(chunk);
+    }
+    return returned;
+  }
+
+  /// Whether a chunk that moved is still mapped somewhere in [first, end).
+  [[nodiscard]] bool is_left_within(std::size_t first, std::size_t end) const {
+    return first != end && std::any_of(left_.begin(), left_.end(), [&](const auto& one) {
+             return one.first < end && first < one.second.end;
+           });
+  }
+  /// Whether [first, end) holds all of a chunk that is mapped elsewhere too.
+  [[nodiscard]] bool takes_moving(std::size_t first, std::size_t end) const {
+    return std::any_of(left_.begin(), left_.end(), [&](const auto& one) {
+      const auto chunk = chunks_.find(one.second.now);
+      return first <= chunk->first && chunk->second <= end;
+    });
+  }
+  /// Whether the chunk at `from` may move to `to`; then it has.
+  bool move(std::size_t from, std::size_t to) {
+    const auto chunk = chunks_.find(from);
+    if (chunk == chunks_.end()) return false;
+    const std::size_t size = chunk->second - from;
+    if (to + size > granules() || is_left_within(to, to + size)) return false;
+    for (std::size_t at = to; at < to + size; ++at)
+      if (backed(at)) return false;
+    for (std::size_t at = 0; at < size; ++at)
+      tags_[to + at] = std::exchange(tags_[from + at], nothing);
+    chunks_.erase(chunk);
+    chunks_[to] = to + size;
+    for (auto& one : left_)
+      if (one.second.now == from) one.second.now = to;
+    left_[from] = {from + size, to};
+    return true;
+  }
+  bool end_move(std::size_t from) { return left_.erase(from) != 0; }
+
+  void set_tag(std::size_t index, std::uint32_t tag) { tags_[index] = tag; }
+  [[nodiscard]] std::uint32_t tag(std::size_t index) const { return tags_[index]; }
+  [[nodiscard]] bool backed(std::size_t index) const { return tags_[index] != nothing; }
+  [[nodiscard]] std::size_t chunk_count() const { return chunks_.size(); }
+  [[nodiscard]] std::size_t granules() const { return tags_.size(); }
+  [[nodiscard]] std::size_t backed_from(std::size_t first) const {
+    std::size_t at = first;
+    while (at < tags_.size() && backed(at)) ++at;
+    return at - first;
+  }
+  [[nodiscard]] std::size_t backed_granules() const {
+    std::size_t count = 0;
+    for (const std::uint32_t tag : tags_) count += tag != nothing;
+    return count;
+  }
+
+ private:
+  static constexpr std::uint32_t nothing = 0;
+  static constexpr std::uint32_t untagged = 1;
+
+  std::vector<std::uint32_t> tags_;
+  std::map<std::size_t, std::size_t> chunks_;  // first granule to end
+  struct left_behind {
+    std::size_t end;
+    std::size_t now;  // where the chunk is
+  };
+  std::map<std::size_t, left_behind> left_;  // by first granule
+};
+
+// A tag does not tell its granule, for it moves.
+void write_region_tag(const region& region, std::size_t index, std::uint32_t tag,
+                      stream_ref stream) {
+  copy(stream, advance(region.base(), index * region.granularity()), &tag, sizeof tag);
+}
+
+std::uint32_t region_tag(const region& region, std::size_t index, stream_ref stream) {
+  std::uint32_t tag = 0;
+  copy(stream, &tag, advance(region.base(), index * region.granularity()), sizeof tag);
+  return tag;
+}
+
+void compare(const region& region, const region_model& model, stream_ref stream) {
+  const std::size_t unit = region.granularity();
+  REQUIRE(region.committed_bytes() == model.backed_granules() * unit);
+  REQUIRE(region.chunk_count() == model.chunk_count());
+  for (std::size_t index = 0; index < model.granules(); ++index) {
+    CAPTURE(index);
+    REQUIRE(region.committed_from(index * unit) == model.backed_from(index) * unit);
+    void* const at = advance(region.base(), index * unit);
+    if (model.backed(index)) {
+      REQUIRE(get_access(at, region.device()) == access_right::read_write);
+      REQUIRE(region_tag(region, index, stream) == model.tag(index));
+    } else if (!model.is_left_within(index, index + 1)) {
+      REQUIRE_THROWS_AS(static_cast<void>(get_access(at, region.device())), hip_error);
+    }
+  }
+}
+
+constexpr std::size_t granules = 24;
+
+void run(chunk_cache& cache, std::size_t most_at_once) {
+  std::mt19937 generator = seeded_generator();
+  const stream stream;
+  region_options options;
+  options.cache = &cache;
+  region region{first_device, granules * granule(), options};
+  const std::size_t unit = region.granularity();
+  const bool moves = region.can_move_chunks();
+  region_model model{granules};
+  for (std::uint32_t step = 0; step < 250; ++step) {
+    CAPTURE(step);
+    const std::size_t first = below(generator, granules + 1);
+    const std::size_t most = std::min(granules - first, most_at_once);
+    const bool in_steps = !takes_any_layout();
+    const std::size_t end = first + below(generator, most + 1);
+    const std::size_t what = below(generator, moves ? 6 : 4);
+    if (what == 4) {
+      const std::size_t to = below(generator, granules);
+      if (model.move(first, to)) {
+        region.move_chunk(first * unit, to * unit);
+      } else {
+        REQUIRE_THROWS_AS(region.move_chunk(first * unit, to * unit), std::logic_error);
+      }
+    } else if (what == 5) {
+      if (model.end_move(first)) {
+        region.end_move(first * unit);
+      } else {
+        REQUIRE_THROWS_AS(region.end_move(first * unit), std::invalid_argument);
+      }
+    } else if (what % 2 == 0 && model.is_left_within(first, end)) {
+      REQUIRE_THROWS_AS(region.commit(first * unit, (end - first) * unit), std::invalid_argument);
+    } else if (what % 2 != 0 && model.takes_moving(first, end)) {
+      REQUIRE_THROWS_AS(region.decommit(first * unit, (end - first) * unit), std::invalid_argument);
+    } else if (what % 2 == 0) {
+      for (std::size_t at = first; at < end; at = in_steps ? at + 1 : end) {
+        const std::size_t to = in_steps ? at + 1 : end;
+        region.commit(at * unit, (to - at) * unit);
+        for (const std::size_t index : model.commit(at, to)) {
+          write_region_tag(region, index, step + 2, stream);
+          model.set_tag(index, step + 2);
+        }
+      }
+    } else {
+      REQUIRE(region.decommit(first * unit, (end - first) * unit) ==
+              model.decommit(first, end) * unit);
+    }
+    if (step % 10 == 0) compare(region, model, stream);
+  }
+  compare(region, model, stream);
+}
+
+TEST_CASE("region: random commits, decommits and moves agree with a model") {
+  chunk_cache keeps_nothing;
+  run(keeps_nothing, granules);
+}
+
+TEST_CASE("region: random commits and decommits agree with a model where chunks are recycled" *
+          needs_virtual_memory) {
+  chunk_cache keeps_some{16 * granule()};
+  run(keeps_some, 3);  // few sizes, so that what is kept is wanted again for certain
+  CHECK(keeps_some.statistics().hits > 0);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+// The cases of the contract are of the suite that is open where it is included.
+TEST_SUITE_BEGIN("needs virtual memory");
+
+#include "contract/owner_contract.hpp"
+
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+struct region_owner {
+  using owner_type = region;
+
+  static region make() {
+    region made{first_device, 4 * granule()};
+    made.commit(0, granule());
+    return made;
+  }
+  static region make_empty() {
+    region source = make();
+    const region taken = std::move(source);
+    return source;
+  }
+  static bool is_empty(const region& owner) {
+    return owner.base() == nullptr && owner.max_bytes() == 0 && owner.committed_bytes() == 0;
+  }
+  static void* identity(const region& owner) { return owner.base(); }
+  static std::uint64_t live() {
+    drain_retired_memory();
+    return live_objects().reservations + live_objects().allocations;
+  }
+  static std::uint64_t freed() {
+    drain_retired_memory();
+    // hipFree of one byte is a way to wait where regions are mapped.
+    return hipvmm_host_call_count("hipMemAddressFree");
+  }
+};
+
+HIPVMM_OWNER_CONTRACT(region_owner);
+
+}  // namespace
+}  // namespace hipvmm::test
+
+TEST_SUITE_END();

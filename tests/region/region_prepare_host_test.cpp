@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "core/background_task.hpp"
+#include "support/devices.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/held_worker.hpp"
+#include "support/host_profile.hpp"
+#include "support/region_contents.hpp"
+#include "support/under_profile.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::test::region_prepare_host_test {
+namespace {
+
+using detail::wait_for_background_tasks;
+
+constexpr device_ref peer{1};
+constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
+
+/// Lets the background thread start, whose first HIP call is none of what a case counts or fails.
+void start_worker() { const held_worker started; }
+
+/// Slows calls of one HIP function down while it lives.
+class slow_calls {
+ public:
+  explicit slow_calls(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
+  ~slow_calls() { hipvmm_host_set_faults(nullptr); }
+  slow_calls(const slow_calls&) = delete;
+  slow_calls& operator=(const slow_calls&) = delete;
+};
+
+TEST_CASE("region: a commit that finds its chunk mapped makes no HIP call") {
+  const std::size_t unit = granule();
+  region region{first_device, 16 * unit};
+  region.commit(0, unit);
+  region.prepare(2 * unit, prefetch_level::mapped);
+  wait_for_background_tasks();
+  const std::uint64_t before = hipvmm_host_call_count(nullptr);
+  region.commit(unit, 2 * unit);
+  CHECK(hipvmm_host_call_count(nullptr) == before);
+}
+
+TEST_CASE("region: a commit that finds its chunk created maps it") {
+  const std::size_t unit = granule();
+  region region{first_device, 16 * unit};
+  region.prepare(2 * unit, prefetch_level::created);
+  wait_for_background_tasks();
+  const std::uint64_t before = hipvmm_host_call_count(nullptr);
+  region.commit(0, 2 * unit);
+  // Where a map that fails says nothing it is asked after.
+  CHECK(hipvmm_host_call_count(nullptr) == before + under(quirks::map_reports_success, 3U, 2U));
+}
+
+TEST_CASE("region: operations wait for a preparation that has begun") {
+  const std::size_t unit = granule();
+  start_worker();
+  const auto begin = [&](region& region) {
+    const call_counter maps{"hipMemMap"};
+    region.prepare(2 * unit, prefetch_level::mapped);
+    while (maps.count() == 0) std::this_thread::yield();
+  };
+  const slow_calls slow{"hipMemMap delay=5ms"};
+  {
+    region region{first_device, 16 * unit};
+    begin(region);
+    CHECK(region.cancel_or_wait() == 2 * unit);
+  }
+  {
+    region region{first_device, 16 * unit};
+    begin(region);
+    region.commit(0, unit);
+    CHECK(region.committed_bytes() == 2 * unit);
+  }
+  {
+    region region{first_device, 16 * unit};
+    begin(region);
+    region.grant(peer, access_right::read);
+    CHECK(region.prepared_bytes() == 2 * unit);
+    region.commit(0, unit);
+    CHECK(get_access(region.base(), peer) == access_right::read);
+  }
+  const hipvmm_host_counters before = live_objects();
+  {
+    region region{first_device, 16 * unit};
+    begin(region);
+    region.decommit(0, 16 * unit);
+    CHECK(live_objects().handles == before.handles);
+    begin(region);
+  }
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("region: a preparation that fails surfaces at no one and is not repeated") {
+  const std::size_t unit = granule();
+  start_worker();
+  error_recorder reported;
+  for (const prefetch_level how : both_ways) {
+    region region{first_device, 16 * unit};
+    region.commit(0, unit);
+    const hipvmm_host_counters before = live_objects();
+    for (const char* const function : {"hipMemCreate", "hipMemSetAccess"}) {
+      if (how == prefetch_level::created && function == std::string{"hipMemSetAccess"}) continue;
+      CAPTURE(function);
+      const std::size_t failed = region.failed_preparations();
+      {
+        const planned_fault fault{function, 1, int{hipErrorOutOfMemory}};
+        region.prepare(unit, how);
+        wait_for_background_tasks();
+        CHECK(fault.struck());
+      }
+      CHECK(region.failed_preparations() == failed + 1);
+      CHECK(region.prepared_bytes() == 0);
+      CHECK(live_objects() == before);
+      const call_counter creations{"hipMemCreate"};
+      region.prepare(unit, how);
+      wait_for_background_tasks();
+      CHECK(creations.count() == 0);
+      // A commit, even of nothing, allows the next one.
+      region.commit(0, unit);
+      region.prepare(unit, how);
+      CHECK(region.failed_preparations() == failed + 1);
+      wait_for_background_tasks();
+      CHECK(region.prepared_bytes() == unit);
+      region.decommit(unit, unit);
+    }
+  }
+  CHECK(reported.count() == 0);
+}
+
+TEST_CASE("region: a prepared chunk that cannot be unmapped is not used again") {
+  const std::size_t unit = granule();
+  chunk_cache cache{GiB};
+  region_options options;
+  options.cache = &cache;
+  region region{first_device, 16 * unit, options};
+  region.prepare(2 * unit, prefetch_level::mapped);
+  wait_for_background_tasks();
+  {
+    const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(region.decommit(0, 16 * unit), hip_error);
+    CHECK(fault.struck());
+  }
+  CHECK(cache.statistics().chunks == 0);
+  region.decommit(0, 16 * unit);
+  CHECK(cache.statistics().chunks == 1);
+}
+
+TEST_CASE(
+    "region: where tail access fails a larger chunk behind one mapped ahead gets its rights") {
+  if (!is_under("rocm-7.1", "tail_access=no,base_access=yes",
+                "region: where tail access fails a larger chunk behind one mapped ahead gets its "
+                "rights"))
+    return;
+  const std::size_t unit = granule();
+  region region{first_device, 16 * unit};
+  region.commit(0, unit);
+  region.commit(unit, unit);
+  region.prepare(unit, prefetch_level::mapped);
+  wait_for_background_tasks();
+  REQUIRE(region.prepared_bytes() == unit);
+  CHECK_NOTHROW(region.commit(3 * unit, 2 * unit));
+  CHECK(get_access(advance(region.base(), 4 * unit), first_device) == access_right::read_write);
+}
+
+/// A region whose next two granules are ready, that a peer may read and that extend() must move.
+struct subject {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 8 * unit};
+  address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
+
+  explicit subject(prefetch_level how) {
+    region.grant(peer, access_right::read);
+    region.commit(0, 3 * unit);
+    write_tags(region, 0, 3, 1, stream);
+    region.prepare(2 * unit, how);
+    wait_for_background_tasks();
+    REQUIRE(region.prepared_bytes() == 2 * unit);
+  }
+  void check_unchanged() const {
+    CHECK(region.max_bytes() == 8 * unit);
+    CHECK(region.committed_bytes() == 3 * unit);
+    CHECK(region.committed_from(0) == 3 * unit);
+    CHECK(region.chunk_count() == 1);
+    CHECK(region.access(peer) == access_right::read);
+    CHECK(get_access(region.base(), peer) == access_right::read);
+    check_tags(region, 0, 3, 1, stream);
+  }
+};
+
+template <typename Operation, typename Done>
+void sweep(const char* name, Operation operation, Done done) {
+  start_worker();
+  for (const prefetch_level how : both_ways) {
+    // What was ready may have been mapped or given back.
+    fault_sweep{name, after_failure::capacity}.run(
+        [how] { return std::make_unique<subject>(how); },
+        [&](std::unique_ptr<subject>& subject) { operation(*subject); },
+        [](const std::unique_ptr<subject>& subject) {
+          subject->check_unchanged();
+          // What is left of the preparation does no harm.
+          subject->region.commit(0, 8 * subject->unit);
+          write_tags(subject->region, 3, 8, 2, subject->stream);
+          check_tags(subject->region, 0, 3, 1, subject->stream);
+          check_tags(subject->region, 3, 8, 2, subject->stream);
+          CHECK(get_access(advance(subject->region.base(), 4 * subject->unit), peer) ==
+                access_right::read);
+        },
+        [&](const std::unique_ptr<subject>& subject) { done(*subject); });
+  }
+}
+
+TEST_CASE("region: commit that fails beside a prepared chunk leaves the region as it was") {
+  sweep(
+      "commit", [](subject& subject) { subject.region.commit(0, 7 * subject.unit); },
+      [](const subject& subject) {
+        CHECK(subject.region.committed_from(0) == 7 * subject.unit);
+        check_tags(subject.region, 0, 3, 1, subject.stream);
+      });
+}
+
+TEST_CASE("region: decommit that fails beside a prepared chunk leaves the region as it was") {
+  sweep(
+      "decommit", [](subject& subject) { subject.region.decommit(0, 8 * subject.unit); },
+      [](const subject& subject) { CHECK(subject.region.committed_bytes() == 0); });
+}
+
+TEST_CASE("region: grant that fails beside a prepared chunk leaves all rights as they were") {
+  sweep(
+      "grant", [](subject& subject) { subject.region.grant(peer, access_right::read_write); },
+      [](subject& subject) {
+        subject.region.commit(0, 5 * subject.unit);
+        for (const std::size_t index : {0, 4})
+          CHECK(get_access(advance(subject.region.base(), index * subject.unit), peer) ==
+                access_right::read_write);
+      });
+}
+
+TEST_CASE("region: extend that fails beside a prepared chunk leaves the region as it was") {
+  sweep(
+      "extend",
+      [](subject& subject) { subject.region.extend(16 * subject.unit, 7 * subject.unit); },
+      [](const subject& subject) {
+        CHECK(subject.region.committed_from(0) == 7 * subject.unit);
+        check_tags(subject.region, 0, 3, 1, subject.stream);
+      });
+}
+
+TEST_CASE("region: a preparation that fails leaves nothing, and commit goes on without") {
+  start_worker();
+  for (const prefetch_level how : both_ways) {
+    fault_sweep{"preparation"}.run(
+        [] {
+          auto result = std::make_unique<region>(first_device, 8 * granule());
+          result->commit(0, granule());
+          return result;
+        },
+        [how](std::unique_ptr<region>& region) {
+          region->prepare(2 * region->granularity(), how);
+          wait_for_background_tasks();
+        },
+        [](const std::unique_ptr<region>&) { FAIL("a preparation threw"); },
+        [](const std::unique_ptr<region>& region) {
+          region->commit(granule(), granule());
+          CHECK(region->committed_bytes() ==
+                (region->failed_preparations() == 0 ? 3 : 2) * granule());
+        });
+  }
+}
+
+TEST_CASE("region: the regions of many threads share the worker") {
+  const hipvmm_host_counters before = live_objects();
+  std::array<std::thread, 4> threads;
+  std::atomic<int> wrong{0};
+  for (std::size_t number = 0; number < threads.size(); ++number)
+    threads[number] = std::thread{[&wrong, number] {
+      const std::size_t unit = granule();
+      const device_ref device{number % 2 == 0 ? 0 : 1};
+      for (std::size_t round = 0; round < 20; ++round) {
+        region region{device, 16 * unit};
+        for (std::size_t end = unit; end <= 8 * unit; end += unit) {
+          region.commit(0, std::max(end, region.committed_bytes()));
+          region.prepare(2 * unit, (round + number) % 3 == 0 ? prefetch_level::created
+                                                             : prefetch_level::mapped);
+          if (region.committed_from(0) != region.committed_bytes()) ++wrong;
+        }
+        if (round % 2 == 0) region.grant(device_ref{1 - device.ordinal()}, access_right::read);
+        if (round % 4 == 0) region.decommit(0, 16 * unit);
+        if (region.failed_preparations() != 0) ++wrong;
+      }
+    }};
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(live_objects() == before);
+}
+
+}  // namespace
+}  // namespace hipvmm::test::region_prepare_host_test
+
+TEST_SUITE_END();

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "core/background_task.hpp"
+#include "support/devices.hpp"
+#include "support/held_worker.hpp"
+#include "support/region_contents.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::test {
+namespace {
+
+using detail::wait_for_background_tasks;
+
+constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
+
+void prepare_and_wait(region& region, std::size_t bytes, prefetch_level how) {
+  region.prepare(bytes, how);
+  wait_for_background_tasks();
+}
+
+TEST_CASE("region: what was prepared is not backed until commit takes it, whole") {
+  const std::size_t unit = granule();
+  const stream stream;
+  for (const prefetch_level how : both_ways) {
+    region region{first_device, 16 * unit};
+    region.commit(0, 2 * unit);
+    write_tags(region, 0, 2, 1, stream);
+    prepare_and_wait(region, 4 * unit, how);
+    CHECK(region.prepared_bytes() == 4 * unit);
+    CHECK(region.committed_bytes() == 2 * unit);
+    CHECK(region.committed_from(0) == 2 * unit);
+    CHECK(region.chunk_count() == 1);
+
+    region.commit(2 * unit, unit);
+    CHECK(region.prepared_bytes() == 0);
+    CHECK(region.committed_bytes() == 6 * unit);
+    CHECK(region.committed_from(0) == 6 * unit);
+    CHECK(region.chunk_count() == 2);
+    write_tags(region, 2, 6, 2, stream);
+    check_tags(region, 0, 2, 1, stream);
+    check_tags(region, 2, 6, 2, stream);
+  }
+}
+
+TEST_CASE("region: a commit beyond what was prepared makes the rest") {
+  const std::size_t unit = granule();
+  const stream stream;
+  for (const prefetch_level how : both_ways) {
+    region region{first_device, 16 * unit};
+    prepare_and_wait(region, 4 * unit, how);
+    region.commit(0, 7 * unit);
+    CHECK(region.committed_from(0) == 7 * unit);
+    CHECK(region.chunk_count() == 2);
+    write_tags(region, 0, 7, 1, stream);
+    check_tags(region, 0, 7, 1, stream);
+  }
+}
+
+TEST_CASE("region: a commit that reaches into what was prepared takes it, too") {
+  const std::size_t unit = granule();
+  region region{first_device, 16 * unit};
+  prepare_and_wait(region, 4 * unit, prefetch_level::mapped);
+  region.commit(2 * unit, 4 * unit);
+  CHECK(region.committed_from(0) == 6 * unit);
+}
+
+TEST_CASE("region: a commit elsewhere leaves what was prepared") {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  const std::size_t unit = granule();
+  region region{first_device, 16 * unit};
+  region.commit(4 * unit, unit);
+  prepare_and_wait(region, 2 * unit, prefetch_level::mapped);
+  region.commit(0, 4 * unit);
+  CHECK(region.prepared_bytes() == 2 * unit);
+  CHECK(region.committed_bytes() == 5 * unit);
+  region.commit(10 * unit, unit);
+  CHECK(region.prepared_bytes() == 2 * unit);
+  region.commit(0, 16 * unit);
+  CHECK(region.prepared_bytes() == 0);
+  CHECK(region.committed_from(0) == 16 * unit);
+  CHECK(region.committed_bytes() == 16 * unit);
+}
+
+TEST_CASE("region: no more is prepared than has room") {
+  const std::size_t unit = granule();
+  region region{first_device, 4 * unit};
+  region.commit(0, 3 * unit);
+  prepare_and_wait(region, 4 * unit, prefetch_level::mapped);
+  CHECK(region.prepared_bytes() == unit);
+  region.commit(0, 4 * unit);
+  prepare_and_wait(region, unit, prefetch_level::mapped);
+  CHECK(region.prepared_bytes() == 0);
+  CHECK(region.committed_bytes() == 4 * unit);
+}
+
+TEST_CASE("region: while a chunk is ready or on its way no second one is prepared") {
+  const std::size_t unit = granule();
+  region region{first_device, 16 * unit};
+  {
+    const held_worker held;
+    region.prepare(unit, prefetch_level::mapped);
+    region.prepare(5 * unit, prefetch_level::mapped);
+    CHECK(region.prepared_bytes() == 0);
+  }
+  wait_for_background_tasks();
+  region.prepare(5 * unit, prefetch_level::mapped);
+  CHECK(region.cancel_or_wait() == unit);
+}
+
+TEST_CASE("region: preparing nothing, or not at all, does nothing") {
+  region region{first_device, 16 * granule()};
+  prepare_and_wait(region, 0, prefetch_level::mapped);
+  prepare_and_wait(region, granule(), prefetch_level::off);
+  CHECK(region.prepared_bytes() == 0);
+  CHECK(region.failed_preparations() == 0);
+}
+
+TEST_CASE("region: prepare takes whole granules of its own addresses") {
+  region region{first_device, 16 * granule()};
+  CHECK_THROWS_AS(region.prepare(1, prefetch_level::mapped), std::invalid_argument);
+  CHECK_THROWS_AS(region.prepare(17 * granule(), prefetch_level::mapped), std::out_of_range);
+  const hipvmm::region taken = std::move(region);
+  CHECK_THROWS_AS(region.prepare(granule(), prefetch_level::mapped), std::invalid_argument);
+  CHECK(region.cancel_or_wait() == 0);
+  CHECK(region.failed_preparations() == 0);
+}
+
+TEST_CASE("region: cancelling takes back what has not begun") {
+  region region{first_device, 16 * granule()};
+  {
+    const held_worker held;
+    region.prepare(granule(), prefetch_level::mapped);
+    CHECK(region.cancel_or_wait() == 0);
+    region.prepare(2 * granule(), prefetch_level::mapped);
+  }
+  wait_for_background_tasks();
+  CHECK(region.prepared_bytes() == 2 * granule());
+}
+
+TEST_CASE("region: a commit makes what was ordered there and has not begun") {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  const std::size_t unit = granule();
+  region region{first_device, 16 * unit};
+  const held_worker held;
+  region.commit(4 * unit, unit);
+  region.prepare(3 * unit, prefetch_level::mapped);
+  region.commit(0, 2 * unit);
+  CHECK(region.committed_bytes() == 3 * unit);
+  region.prepare(3 * unit, prefetch_level::mapped);
+  CHECK(region.cancel_or_wait() == 0);
+  region.commit(5 * unit, unit);
+  CHECK(region.committed_from(4 * unit) == 4 * unit);
+  CHECK(region.chunk_count() == 3);
+  region.prepare(3 * unit, prefetch_level::mapped);
+  region.decommit(0, 16 * unit);
+  region.commit(8 * unit, unit);
+  CHECK(region.committed_bytes() == unit);
+}
+
+TEST_CASE("region: operations do not wait for a preparation that has not begun") {
+  const std::size_t unit = granule();
+  const stream stream;
+  region region{first_device, 16 * unit};
+  const held_worker held;
+  region.prepare(unit, prefetch_level::mapped);
+  region.commit(0, 2 * unit);
+  CHECK(region.committed_bytes() == 2 * unit);
+  region.prepare(unit, prefetch_level::mapped);
+  region.grant(first_device, access_right::read_write);
+  region.prepare(unit, prefetch_level::mapped);
+  CHECK(region.decommit(unit, unit) == 0);
+  region.prepare(unit, prefetch_level::mapped);
+  CHECK(region.trim(unit, stream, tail_chunk::replace) == unit);
+  region.prepare(unit, prefetch_level::mapped);
+  region.extend(32 * unit, 3 * unit);
+  CHECK(region.committed_from(0) == 3 * unit);
+  region.prepare(unit, prefetch_level::mapped);
+}
+
+TEST_CASE("region: decommit and trim give back what was prepared") {
+  const std::size_t unit = granule();
+  const stream stream;
+  for (const prefetch_level how : both_ways) {
+    chunk_cache cache{16 * unit};
+    region region{first_device, 16 * unit, {handle_type::none, &cache}};
+    region.commit(0, 2 * unit);
+    prepare_and_wait(region, 3 * unit, how);
+    CHECK(region.decommit(unit, unit) == 0);
+    CHECK(region.prepared_bytes() == 0);
+    CHECK(cache.statistics().bytes == 3 * unit);
+    prepare_and_wait(region, 3 * unit, how);
+    CHECK(cache.statistics().bytes == 0);
+    CHECK(region.trim(2 * unit, stream) == 0);
+    CHECK(region.prepared_bytes() == 0);
+    CHECK(cache.statistics().bytes == 3 * unit);
+    CHECK(region.committed_from(0) == 2 * unit);
+  }
+}
+
+TEST_CASE("region: what was prepared has the rights that are granted and revoked meanwhile") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "peer of the first device");
+  const std::size_t unit = granule();
+  for (const prefetch_level how : both_ways) {
+    region region{first_device, 16 * unit};
+    region.commit(0, unit);
+    region.grant(peer, access_right::read_write);
+    prepare_and_wait(region, 2 * unit, how);
+    region.commit(unit, unit);
+    CHECK(get_access(advance(region.base(), unit), peer) == access_right::read_write);
+
+    prepare_and_wait(region, 2 * unit, how);
+    region.revoke(peer);
+    CHECK(region.prepared_bytes() == 2 * unit);
+    CHECK(region.committed_bytes() == 3 * unit);
+    region.commit(3 * unit, unit);
+    CHECK(get_access(advance(region.base(), 4 * unit), peer) == access_right::none);
+
+    prepare_and_wait(region, 2 * unit, how);
+    region.grant(peer, access_right::read_write);
+    region.commit(5 * unit, unit);
+    CHECK(get_access(advance(region.base(), 6 * unit), peer) == access_right::read_write);
+    CHECK(get_access(advance(region.base(), 6 * unit), first_device) == access_right::read_write);
+  }
+}
+
+TEST_CASE("region: a move takes what was prepared or is on its way along") {
+  const std::size_t unit = granule();
+  region first{first_device, 16 * unit};
+  region second{first_device, 16 * unit};
+  prepare_and_wait(first, unit, prefetch_level::mapped);
+  std::optional<held_worker> held{std::in_place};
+  second.prepare(2 * unit, prefetch_level::mapped);
+  std::swap(first, second);
+  held.reset();
+  wait_for_background_tasks();
+  CHECK(first.prepared_bytes() == 2 * unit);
+  CHECK(second.prepared_bytes() == unit);
+  first.commit(0, unit);
+  CHECK(first.committed_bytes() == 2 * unit);
+}
+
+TEST_CASE("region: one that dies takes its preparation back") {
+  const std::size_t unit = granule();
+  for (const prefetch_level how : both_ways) {
+    {
+      const held_worker held;
+      region waiting{first_device, 16 * unit};
+      waiting.prepare(unit, how);
+    }
+    region begun{first_device, 16 * unit};
+    begun.prepare(unit, how);
+    region ready{first_device, 16 * unit};
+    prepare_and_wait(ready, unit, how);
+  }
+}
+
+TEST_CASE("region: extend in place keeps and takes what was prepared") {
+  const std::size_t unit = granule();
+  const stream stream;
+  for (const prefetch_level how : both_ways) {
+    region region{first_device, 4 * unit};
+    region.commit(0, 2 * unit);
+    write_tags(region, 0, 2, 1, stream);
+    prepare_and_wait(region, unit, how);
+    region.extend(16 * unit, 0);
+    write_tags(region, 0, region.committed_bytes() / unit, 1, stream);
+    region.commit(0, 6 * unit);
+    CHECK(region.prepared_bytes() == 0);
+    CHECK(region.committed_from(0) == 6 * unit);
+    check_tags(region, 0, 2, 1, stream);
+  }
+}
+
+TEST_CASE("region: extend to other addresses takes what was prepared along") {
+  const std::size_t unit = granule();
+  const stream stream;
+  for (const prefetch_level how : both_ways) {
+    region region{first_device, 4 * unit};
+    const address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
+    region.commit(0, 2 * unit);
+    write_tags(region, 0, 2, 1, stream);
+    prepare_and_wait(region, 2 * unit, how);
+    region.extend(16 * unit, 5 * unit);
+    CHECK(region.prepared_bytes() == 0);
+    CHECK(region.committed_from(0) == 5 * unit);
+    CHECK(region.chunk_count() == 3);
+    check_tags(region, 0, 2, 1, stream);
+    write_tags(region, 2, 5, 2, stream);
+    check_tags(region, 2, 5, 2, stream);
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test
+
+TEST_SUITE_END();

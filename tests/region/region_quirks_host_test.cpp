@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: MIT
+// The work-arounds that a capability record asks of a region, each under a profile of the host
+// provider, or a plan of faults, that shows the defect.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include "core/background_task.hpp"
+#include "region/visibility.hpp"
+#include "support/assumed_capability.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/region_contents.hpp"
+#include "support/under_profile.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::test::region_quirks_host_test {
+namespace {
+
+constexpr device_ref peer{1};
+constexpr const char* no_tail_access = "tail_access=no,base_access=yes";
+constexpr const char* lying_maps = "tells_failed_map=no";
+constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=yes";
+constexpr auto replace = tail_chunk::replace;
+
+/// The name of the case that runs.
+std::string this_case() { return doctest::getContextOptions()->currentTest->m_name; }
+
+/// Three neighbouring chunks of a region, and a peer that may read.
+struct three_chunks {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region;
+  void* const base = region.base();
+
+  explicit three_chunks(region_options options = {})
+      : region{first_device, 16 * granule(), options} {
+    region.grant(peer, access_right::read);
+    for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * unit, unit);
+    write_tags(region, 0, 3, 1, stream);
+  }
+
+  void check_contents(std::size_t end) const {
+    for (std::size_t index = 0; index < end; ++index) {
+      CAPTURE(index);
+      CHECK(has_tag(region, index, 1, stream));
+      const void* const at = advance(region.base(), index * unit);
+      CHECK(get_access(at, first_device) == access_right::read_write);
+      CHECK(get_access(at, peer) == access_right::read);
+    }
+  }
+  void check_unchanged() const {
+    CHECK(region.base() == base);
+    CHECK(region.committed_bytes() == 3 * unit);
+    CHECK(region.chunk_count() == 3);
+    check_contents(3);
+  }
+};
+
+using three_ptr = std::unique_ptr<three_chunks>;
+constexpr auto make = [] { return std::make_unique<three_chunks>(); };
+constexpr auto unchanged = [](const three_ptr& subject) { subject->check_unchanged(); };
+
+/// A chunk mapped at granule `index` of a region behind its back.
+class intruder {
+ public:
+  intruder(const region& where, std::size_t index) : at_{advance(where.base(), index * granule())} {
+    REQUIRE(hipMemMap(at_, granule(), 0, chunk_.get(), 0) == hipSuccess);
+  }
+  ~intruder() { CHECK(hipMemUnmap(at_, granule()) == hipSuccess); }
+  intruder(const intruder&) = delete;
+  intruder& operator=(const intruder&) = delete;
+
+ private:
+  physical_chunk chunk_{first_device, granule()};
+  void* at_;
+};
+
+/// A plan of faults that ends with this object.
+class planned {
+ public:
+  explicit planned(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
+  ~planned() { hipvmm_host_set_faults(nullptr); }
+  planned(const planned&) = delete;
+  planned& operator=(const planned&) = delete;
+};
+
+TEST_CASE("region: where tail access fails each mapping gets its rights from the first on") {
+  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+  const call_counter calls{"hipMemSetAccess"};
+  three_chunks subject;
+  CHECK(calls.count() == 3);
+  subject.check_contents(3);
+  subject.region.grant(peer, access_right::read_write);
+  CHECK(calls.count() == 6);
+  CHECK(get_access(advance(subject.base, 2 * subject.unit), peer) == access_right::read_write);
+}
+
+TEST_CASE("region: where tail access fails what is mapped ahead gets its rights too") {
+  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+  three_chunks subject;
+  subject.region.prepare(subject.unit, prefetch_level::mapped);
+  detail::wait_for_background_tasks();
+  CHECK(subject.region.prepared_bytes() == subject.unit);
+  subject.region.commit(3 * subject.unit, 2 * subject.unit);
+  for (const std::size_t index : {3U, 4U})
+    CHECK(get_access(advance(subject.base, index * subject.unit), peer) == access_right::read);
+  // Right behind a chunk that is mapped and not yet part of the region.
+  subject.region.prepare(subject.unit, prefetch_level::mapped);
+  detail::wait_for_background_tasks();
+  subject.region.commit(6 * subject.unit, subject.unit);
+  CHECK(get_access(advance(subject.base, 6 * subject.unit), peer) == access_right::read);
+}
+
+TEST_CASE("region: where tail access fails a region that moves keeps all rights") {
+  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+  three_chunks subject;
+  const address_reservation blocker{subject.unit, 0,
+                                    advance(subject.base, subject.region.max_bytes())};
+  CHECK(subject.region.extend(64 * subject.unit, 20 * subject.unit));
+  subject.check_contents(3);
+  CHECK(get_access(advance(subject.region.base(), 19 * subject.unit), peer) == access_right::read);
+}
+
+TEST_CASE("region: where tail access fails a chunk that moves gets its rights from the first on") {
+  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+  three_chunks subject;
+  // Right behind its own old place, and behind one that was left.
+  subject.region.move_chunk(2 * subject.unit, 3 * subject.unit);
+  subject.region.move_chunk(0, 4 * subject.unit);
+  subject.region.grant(peer, access_right::read_write);
+  for (const std::size_t index : {0U, 1U, 2U, 3U, 4U})
+    CHECK(get_access(advance(subject.base, index * subject.unit), peer) ==
+          access_right::read_write);
+  subject.region.end_move(0);
+  subject.region.end_move(2 * subject.unit);
+  CHECK(subject.region.decommit(0, 16 * subject.unit) == 3 * subject.unit);
+}
+
+TEST_CASE("region: where tail access fails chunks beside a hole must have one size") {
+  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+  three_chunks subject;
+  CHECK_THROWS_WITH_AS(subject.region.commit(5 * subject.unit, 2 * subject.unit),
+                       doctest::Contains("commit in steps of one size"), unsupported);
+  subject.check_unchanged();
+  subject.region.commit(5 * subject.unit, subject.unit);
+  CHECK(get_access(advance(subject.base, 5 * subject.unit), peer) == access_right::read);
+  subject.region.grant(peer, access_right::read_write);
+  // Without a hole any sizes do.
+  subject.region.commit(3 * subject.unit, 2 * subject.unit);
+  for (const std::size_t index : {0U, 3U, 4U, 5U})
+    CHECK(get_access(advance(subject.base, index * subject.unit), peer) ==
+          access_right::read_write);
+}
+
+TEST_CASE("region: a peer that is granted late in rocm-7.14 leaves the owner its bytes") {
+  if (!is_under("rocm-7.14", "peer_access=yes", this_case())) return;
+  three_chunks subject;
+  subject.region.grant(peer, access_right::read_write);
+  subject.region.grant(peer, access_right::none);
+  subject.region.grant(peer, access_right::read);
+  subject.check_unchanged();
+  write_tags(subject.region, 0, 3, 2, subject.stream);
+  check_tags(subject.region, 0, 3, 2, subject.stream);
+}
+
+TEST_CASE("region: where two addresses of a chunk are not coherent nothing moves") {
+  const assumed_capability found{"coherent_aliases=no"};
+  three_chunks subject;
+  CHECK_FALSE(subject.region.can_move_chunks());
+  CHECK_THROWS_AS(subject.region.move_chunk(0, 4 * subject.unit), unsupported);
+  subject.check_unchanged();
+}
+
+TEST_CASE("region: commit and grant that fail where tail access fails change nothing") {
+  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+  fault_sweep{"commit from the base"}.run(
+      make, [](three_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); }, unchanged,
+      [](const three_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
+  fault_sweep{"grant from the base"}.run(
+      make, [](three_ptr& it) { it->region.grant(peer, access_right::read_write); }, unchanged,
+      [](const three_ptr& it) {
+        for (const std::size_t index : {0U, 1U, 2U})
+          CHECK(get_access(advance(it->base, index * it->unit), peer) == access_right::read_write);
+      });
+}
+
+/// What commit does where hipMemMap reports success and maps nothing.
+void check_failed_map_is_found() {
+  three_chunks subject;
+  const intruder mapped{subject.region, 5};
+  const hipvmm_host_counters before = live_objects();
+  CHECK_THROWS_WITH_AS(subject.region.commit(3 * subject.unit, 4 * subject.unit),
+                       doctest::Contains("hipMemMap failed"), hip_error);
+  CHECK(live_objects() == before);
+  subject.check_unchanged();
+  subject.region.commit(3 * subject.unit, 2 * subject.unit);
+  CHECK(subject.region.committed_from(0) == 5 * subject.unit);
+}
+
+TEST_CASE("region: a map that fails unseen in rocm-6.2 is found and leaves all as it was") {
+  if (is_under("rocm-6.2", lying_maps, this_case())) check_failed_map_is_found();
+}
+
+TEST_CASE("region: a map that fails unseen in rocm-6.4 is found and leaves all as it was") {
+  if (is_under("rocm-6.4", lying_maps, this_case())) check_failed_map_is_found();
+}
+
+TEST_CASE("region: a map that fails unseen in rocm-7.1 is found and leaves all as it was") {
+  if (is_under("rocm-7.1", std::string{lying_maps} + "," + no_tail_access, this_case()))
+    check_failed_map_is_found();
+}
+
+TEST_CASE("region: commit that fails while maps are verified changes nothing") {
+  if (!is_under("rocm-6.4", lying_maps, this_case())) return;
+  fault_sweep{"verified commit"}.run(
+      make, [](three_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); }, unchanged,
+      [](const three_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
+}
+
+TEST_CASE("region: where maps cancel, what commit backs is found by the work behind it") {
+  const planned faults{"visible_after=5ms"};
+  const assumed_capability found{"visible_at_once=no,visibility_delay=5ms"};
+  three_chunks subject;
+  subject.check_contents(3);
+  // A chunk whose memory is there, and one that is mapped.
+  for (const prefetch_level how : {prefetch_level::created, prefetch_level::mapped}) {
+    const std::size_t index = subject.region.committed_bytes() / subject.unit;
+    subject.region.prepare(subject.unit, how);
+    detail::wait_for_background_tasks();
+    subject.region.commit(index * subject.unit, subject.unit);
+    write_tags(subject.region, index, index + 1, 1, subject.stream);
+  }
+  subject.check_contents(5);
+}
+
+TEST_CASE("region: where maps cancel, work behind a move finds the bytes") {
+  const planned faults{"visible_after=5ms"};
+  const assumed_capability found{"visible_at_once=no,visibility_delay=5ms"};
+  three_chunks subject;
+  const address_reservation blocker{subject.unit, 0,
+                                    advance(subject.base, subject.region.max_bytes())};
+  CHECK(subject.region.extend(64 * subject.unit, 4 * subject.unit));
+  subject.check_contents(3);
+}
+
+TEST_CASE("region: where maps cancel, a chunk that is replaced keeps its bytes") {
+  const planned faults{"visible_after=5ms"};
+  const assumed_capability found{"visible_at_once=no,visibility_delay=5ms"};
+  const stream stream;
+  region region{first_device, 32 * granule()};
+  region.commit(0, 16 * granule());
+  write_tags(region, 0, 16, 1, stream);
+  CHECK(region.trim(3 * granule(), stream, replace) == 13 * granule());
+  check_tags(region, 0, 3, 1, stream);
+}
+
+TEST_CASE("region: where maps cancel, a chunk mapped ahead has waited already") {
+  const assumed_capability found{"visible_at_once=no,visibility_delay=20ms"};
+  const std::size_t unit = granule();
+  region ahead_of{first_device, 16 * unit};
+  region behind{first_device, 16 * unit};
+  ahead_of.prepare(unit, prefetch_level::mapped);
+  detail::wait_for_background_tasks();
+  REQUIRE(ahead_of.prepared_bytes() == unit);
+  std::uint64_t waits = detail::waits_so_far();
+  behind.commit(0, unit);  // mapped later, so that the other has cancelled when this returns
+  CHECK(detail::waits_so_far() == waits + 1);
+  waits = detail::waits_so_far();
+  ahead_of.commit(0, unit);
+  CHECK(detail::waits_so_far() == waits);
+}
+
+TEST_CASE("region: where maps cancel, grants do not wait") {
+  const assumed_capability found{"visible_at_once=no,visibility_delay=20ms"};
+  three_chunks subject;
+  const std::uint64_t waits = detail::waits_so_far();
+  subject.region.grant(peer, access_right::read_write);
+  CHECK(detail::waits_so_far() == waits);
+}
+
+TEST_CASE("region: where maps cancel, a chunk that moves is found by the work behind it") {
+  const assumed_capability found{"visible_at_once=no,visibility_delay=2ms"};
+  three_chunks subject;
+  const planned invisible{"visible_after=2ms"};
+  subject.region.move_chunk(0, 4 * subject.unit);
+  const auto tag = pattern(tag_bytes, 1000);
+  CHECK(read_bytes(subject.stream, advance(subject.base, 4 * subject.unit), tag_bytes) == tag);
+}
+
+TEST_CASE("region: without quirks nothing waits for mappings") {
+  const assumed_capability found{"visible_at_once=yes"};
+  const std::uint64_t waits = detail::waits_so_far();
+  const three_chunks subject;
+  CHECK(detail::waits_so_far() == waits);
+}
+
+// The addresses hold the memory: what has been unmapped counts until they are freed.
+struct held_memory {
+  const std::size_t before = hipvmm_host_device_bytes(0);
+  [[nodiscard]] std::size_t granules() const {
+    return (hipvmm_host_device_bytes(0) - before) / granule();
+  }
+};
+
+TEST_CASE("region: where addresses hold memory trim to nothing renews them") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  const held_memory held;
+  three_chunks subject;
+  const std::size_t most = subject.region.max_bytes();
+  CHECK(subject.region.trim(subject.unit, subject.stream) == 2 * subject.unit);
+  CHECK(held.granules() == 3);  // as long as bytes are left and may not be touched
+  CHECK(subject.region.trim(0, subject.stream) == subject.unit);
+  CHECK(held.granules() == 0);
+  CHECK(subject.region.base() == subject.base);
+  CHECK(subject.region.max_bytes() == most);
+  subject.region.commit(0, 2 * subject.unit);
+  write_tags(subject.region, 0, 2, 1, subject.stream);
+  subject.check_contents(2);
+}
+
+TEST_CASE("region: where addresses hold memory decommit of everything renews them") {
+  if (!is_under("rocm-6.2", kept_memory, this_case())) return;
+  const held_memory held;
+  three_chunks subject;
+  subject.region.prepare(subject.unit, prefetch_level::mapped);
+  detail::wait_for_background_tasks();
+  CHECK(subject.region.decommit(0, 16 * subject.unit) == 3 * subject.unit);
+  CHECK(held.granules() == 0);
+  CHECK(subject.region.base() == subject.base);
+}
+
+TEST_CASE("region: where addresses hold memory they are renewed when all work has passed") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  three_chunks subject;
+  blocked_stream other{first_device};
+  std::atomic<bool> released = false;
+  const std::jthread opener{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    released = true;
+    other.release();
+  }};
+  const call_counter frees{"hipMemAddressFree"};
+  subject.region.trim(0, subject.stream);
+  CHECK(frees.count() > 0);
+  CHECK(released);
+}
+
+TEST_CASE("region: where addresses hold memory those of an emptied one outlast all work") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  region_options options;
+  options.when_empty = empty_policy::keeps_addresses;
+  three_chunks subject{options};
+  blocked_stream other{first_device};
+  subject.region.trim(0, subject.stream);
+  const call_counter frees{"hipMemAddressFree"};
+  subject.region.retire();
+  CHECK(frees.count() == 0);
+  other.release();
+  drain_retired_memory();
+  CHECK(frees.count() == 1);
+}
+
+TEST_CASE("region: where addresses hold memory that of a commit that failed comes back too") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  const held_memory held;
+  region one{first_device, 16 * granule()};
+  {
+    const planned_fault fault{"hipMemSetAccess", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(one.commit(0, granule()), hip_error);
+  }
+  one.decommit(0, 16 * granule());
+  CHECK(held.granules() == 0);
+}
+
+TEST_CASE("region: where addresses hold memory chunks that wait are waited for") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  const held_memory held;
+  const stream other;
+  three_chunks subject;
+  for (unsigned char i = 0; i < 64; ++i) fill_async(other, subject.base, i, 3 * subject.unit);
+  subject.region.trim(subject.unit, other);
+  subject.region.trim(0, other);
+  CHECK(held.granules() == 0);
+  CHECK(subject.region.base() == subject.base);
+}
+
+TEST_CASE("region: where addresses hold memory trim that replaces gives all of it back") {
+  if (!is_under("rocm-7.1", std::string{kept_memory} + "," + no_tail_access, this_case())) return;
+  const held_memory held;
+  three_chunks subject;
+  subject.region.commit(3 * subject.unit, 8 * subject.unit);
+  write_tags(subject.region, 3, 5, 1, subject.stream);
+  CHECK(subject.region.trim(5 * subject.unit, subject.stream, replace) == 6 * subject.unit);
+  CHECK(held.granules() == 5);
+  CHECK(subject.region.base() == subject.base);
+  subject.check_contents(5);
+}
+
+TEST_CASE("region: where addresses hold memory one that may not move keeps them") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  const held_memory held;
+  {
+    region_options options;
+    options.when_empty = empty_policy::keeps_addresses;
+    three_chunks subject{options};
+    const call_counter frees{"hipMemAddressFree"};
+    CHECK(subject.region.trim(0, subject.stream, replace) == 3 * subject.unit);
+    CHECK(frees.count() == 0);
+    CHECK(subject.region.base() == subject.base);
+  }
+  CHECK(held.granules() == 0);
+}
+
+TEST_CASE("region: where its addresses are gone a region that is renewed goes on at others") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  const held_memory held;
+  const error_recorder reported;
+  three_chunks subject;
+  {
+    const planned_fault fault{"hipMemAddressReserve", 2, hipErrorOutOfMemory};
+    CHECK(subject.region.trim(subject.unit, subject.stream, replace) == 2 * subject.unit);
+    CHECK(fault.struck());
+  }
+  CHECK(reported.count() == 1);
+  CHECK(subject.region.base() != subject.base);
+  CHECK(subject.region.max_bytes() == 16 * subject.unit);
+  CHECK(held.granules() == 1);
+  subject.check_contents(1);
+}
+
+TEST_CASE("region: renewal that fails keeps every byte that stays") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  const auto kept = [](const three_ptr& it) {
+    CHECK(it->region.committed_from(0) >= 2 * it->unit);
+    CHECK(it->region.max_bytes() == 16 * it->unit);
+    it->check_contents(2);
+  };
+  fault_sweep{"partial renewal", after_failure::capacity}.run(
+      make, [](three_ptr& it) { it->region.trim(2 * it->unit, it->stream, replace); }, kept, kept);
+}
+
+TEST_CASE("region: renewal that fails leaves a region that can be used") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  const auto usable = [](const three_ptr& it) {
+    CHECK(it->region.max_bytes() == 16 * it->unit);
+    it->region.commit(0, 3 * it->unit);
+    write_tags(it->region, 0, 3, 1, it->stream);
+    it->check_contents(3);
+  };
+  fault_sweep{"renewal of nothing", after_failure::capacity}.run(
+      make, [](three_ptr& it) { it->region.trim(0, it->stream); }, usable, usable);
+}
+
+TEST_CASE("region: a region that was emptied once is not renewed for nothing") {
+  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+  three_chunks subject;
+  subject.region.trim(0, subject.stream);
+  const call_counter frees{"hipMemAddressFree"};
+  subject.region.trim(0, subject.stream);
+  subject.region.decommit(0, 16 * subject.unit);
+  CHECK(frees.count() == 0);
+}
+
+TEST_CASE("region: where memory comes back by itself the addresses stay") {
+  const assumed_capability found{"returns_memory=yes"};
+  three_chunks subject;
+  const call_counter frees{"hipMemAddressFree"};
+  subject.region.trim(0, subject.stream);
+  CHECK(frees.count() == 0);
+}
+
+}  // namespace
+}  // namespace hipvmm::test::region_quirks_host_test
+
+TEST_SUITE_END();

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/region/region.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+
+#include "support/devices.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+constexpr auto replace = tail_chunk::replace;
+
+struct thirty_two_granules {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 32 * unit};
+};
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim gives back the chunks behind") {
+  for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
+  write_tags(region, 0, 4, 1, stream);
+  CHECK(region.trim(2 * unit, stream) == 2 * unit);
+  CHECK(region.committed_bytes() == 2 * unit);
+  CHECK(region.chunk_count() == 2);
+  check_tags(region, 0, 2, 1, stream);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the granule that holds the last byte" *
+                                           needs_virtual_memory) {
+  for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
+  CHECK(region.trim(unit + 1, stream) == 2 * unit);
+  CHECK(region.committed_from(0) == 2 * unit);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim to nothing gives back everything") {
+  commit_as_granted(region, 0, 3 * unit);
+  region.commit(8 * unit, unit);
+  CHECK(region.trim(0, stream) == 4 * unit);
+  CHECK(region.committed_bytes() == 0);
+  CHECK(region.chunk_count() == 0);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim of what is not backed gives back nothing") {
+  CHECK(region.trim(0, stream) == 0);
+  region.commit(0, 3 * unit);
+  CHECK(region.trim(3 * unit, stream) == 0);
+  CHECK(region.trim(32 * unit, stream) == 0);
+  CHECK(region.committed_bytes() == 3 * unit);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps a chunk that reaches far across") {
+  region.commit(0, 16 * unit);
+  region.commit(16 * unit, 2 * unit);
+  write_tags(region, 0, 16, 1, stream);
+  CHECK(region.trim(3 * unit, stream) == 2 * unit);
+  CHECK(region.committed_from(0) == 16 * unit);
+  check_tags(region, 0, 16, 1, stream);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules,
+                  "region: trim replaces a chunk that reaches far across when told to" *
+                      needs_virtual_memory) {
+  region.commit(0, 16 * unit);
+  write_tags(region, 0, 16, 1, stream);
+  void* const base = region.base();
+  CHECK(region.trim(3 * unit, stream, replace) == 13 * unit);
+  CHECK(region.committed_bytes() == 3 * unit);
+  CHECK(region.committed_from(0) == 3 * unit);
+  CHECK(region.chunk_count() == 1);
+  CHECK(region.base() == base);
+  check_tags(region, 0, 3, 1, stream);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the order of a stream's work") {
+  region.commit(0, 16 * unit);
+  write_tags(region, 0, 3, 1, stream);
+  fill_async(stream, region.base(), 0x3C, 3 * unit);
+  region.trim(3 * unit, stream, replace);
+  CHECK(read_bytes(stream, region.base(), 3 * unit) == byte_vector(3 * unit, 0x3C));
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim replaces a chunk in the middle of others") {
+  region.commit(0, 2 * unit);
+  region.commit(2 * unit, 8 * unit);
+  region.commit(10 * unit, 4 * unit);
+  write_tags(region, 0, 14, 1, stream);
+  CHECK(region.trim(5 * unit, stream, replace) == 9 * unit);
+  CHECK(region.committed_from(0) == 5 * unit);
+  check_tags(region, 0, 5, 1, stream);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim leaves an eighth of what stays") {
+  region.commit(0, 9 * unit);
+  CHECK(region.trim(8 * unit, stream, replace) == 0);
+  CHECK(region.committed_bytes() == 9 * unit);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules,
+                  "region: trim gives back more than an eighth of what stays") {
+  region.commit(0, 10 * unit);
+  CHECK(region.trim(8 * unit, stream, replace) == 2 * unit);
+  CHECK(region.committed_bytes() == 8 * unit);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: what trim gave back can be committed again") {
+  region.commit(0, 16 * unit);
+  write_tags(region, 0, 16, 1, stream);
+  region.trim(3 * unit, stream, replace);
+  region.commit(0, 16 * unit);
+  write_tags(region, 3, 16, 2, stream);
+  check_tags(region, 0, 3, 1, stream);
+  check_tags(region, 3, 16, 2, stream);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the rights over the chunk it makes") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  region.commit(0, 16 * unit);
+  region.grant(peer, access_right::read);
+  region.trim(2 * unit, stream, replace);
+  CHECK(get_access(region.base(), peer) == access_right::read);
+  CHECK(get_access(region.base(), first_device) == access_right::read_write);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim works for an owner that may only read") {
+  region.commit(0, 16 * unit);
+  write_tags(region, 0, 16, 1, stream);
+  region.grant(first_device, access_right::read);
+  CHECK_NOTHROW(region.trim(2 * unit, stream, replace));
+  CHECK(region.committed_from(0) >= 2 * unit);
+  CHECK(get_access(region.base(), first_device) == access_right::read);
+  check_tags(region, 0, 2, 1, stream);
+}
+
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim beyond the region throws out_of_range") {
+  region.commit(0, unit);
+  CHECK_THROWS_AS(region.trim(32 * unit + 1, stream), std::out_of_range);
+  CHECK(region.committed_bytes() == unit);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/region/retirement.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "core/background_task.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/child_process.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test::retirement_host_test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+constexpr device_ref second_device{1};
+
+/// A region of four granules in a chunk each, which a stream that stands still is about to fill.
+struct region_in_use {
+  const std::size_t unit = granule();
+  hipvmm::region region;
+  blocked_stream stream;
+
+  explicit region_in_use(device_ref device = first_device, const region_options& options = {})
+      : region{device, 16 * unit, keeping_addresses(options)}, stream{device} {
+    for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
+    fill_async(stream, region.base(), 0x42, 4 * unit);
+  }
+
+  // So that a trim to nothing waits for nothing under each profile.
+  static region_options keeping_addresses(region_options options) {
+    options.when_empty = empty_policy::keeps_addresses;
+    return options;
+  }
+};
+
+void wait_until_waiting(std::size_t count) {
+  while (retired_memory().waiting != count) std::this_thread::yield();
+}
+
+TEST_CASE("retirement: trim of a region in use waits for nothing and comes back behind it" *
+          needs_virtual_memory) {
+  region_in_use subject;
+  const calls_of waits{waiting_functions};
+  const call_counter unmaps{"hipMemUnmap"};
+  CHECK(subject.region.trim(subject.unit, subject.stream) == 3 * subject.unit);
+  CHECK(subject.region.committed_bytes() == subject.unit);
+  CHECK(subject.region.chunk_count() == 1);
+  CHECK(retired_memory().waiting_bytes == 3 * subject.unit);
+  CHECK(waits.count() == 0);
+  CHECK(unmaps.count() == 0);
+  subject.stream.release();
+  drain_retired_memory();
+  CHECK(unmaps.count() == 3);
+  CHECK(waits.count() == 0);
+  CHECK(read_bytes(subject.stream, subject.region.base(), subject.unit) ==
+        byte_vector(subject.unit, 0x42));
+}
+
+TEST_CASE("retirement: what a region in use held goes back to the device") {
+  HIPVMM_SKIP_UNDER(memory_kept);
+  const std::size_t before = hipvmm_host_device_bytes(0);
+  region_in_use subject;
+  subject.region.trim(subject.unit, subject.stream);
+  CHECK(hipvmm_host_device_bytes(0) == before + 4 * subject.unit);
+  subject.stream.release();
+  drain_retired_memory();
+  CHECK(hipvmm_host_device_bytes(0) == before + subject.unit);
+}
+
+TEST_CASE("retirement: an idle stream has it back at once") {
+  region_in_use subject;
+  subject.stream.release();
+  static_cast<stream_ref>(subject.stream).synchronize();
+  const retirement_statistics before = retired_memory();
+  const call_counter unmaps{"hipMemUnmap"};
+  subject.region.trim(subject.unit, subject.stream);
+  CHECK(unmaps.count() == 3);
+  CHECK(retired_memory().returned == before.returned);
+}
+
+TEST_CASE("retirement: a stream of a device without access is waited for in the call" *
+          needs_virtual_memory) {
+  region_in_use subject;
+  subject.stream.release();
+  static_cast<stream_ref>(subject.stream).synchronize();
+  blocked_stream stranger{device_ref{2}};
+  const std::size_t before = retired_memory().returned;
+  const call_counter waits{"hipStreamSynchronize"};
+  std::atomic<bool> has_returned{false};
+  std::thread trimming{[&] {
+    subject.region.trim(subject.unit, stranger);
+    has_returned = true;
+  }};
+  while (waits.count() == 0 && !has_returned) std::this_thread::yield();
+  CHECK_FALSE(has_returned);
+  stranger.release();
+  trimming.join();
+  CHECK(subject.region.committed_bytes() == subject.unit);
+  CHECK(retired_memory().waiting == 0);
+  CHECK(retired_memory().returned == before);
+}
+
+TEST_CASE("retirement: no stream holds up what another stream used") {
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  region_in_use first;
+  region_in_use second;
+  first.region.trim(0, first.stream);
+  second.region.trim(0, second.stream);
+  CHECK(retired_memory().waiting == 2);
+  second.stream.release();
+  wait_until_waiting(1);
+  CHECK_FALSE(first.stream.is_done());
+  first.stream.release();  // the end of a region may wait for its device
+}
+
+TEST_CASE("retirement: no device holds up what another device used") {
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  region_in_use first;
+  region_in_use second{second_device};
+  first.region.retire();
+  second.region.retire();
+  CHECK(retired_memory().waiting == 2);
+  second.stream.release();
+  wait_until_waiting(1);
+  CHECK_FALSE(first.stream.is_done());
+  first.stream.release();  // the end of a region may wait for its device
+}
+
+TEST_CASE("retirement: a wait for one device returns nothing that others use as well" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  region_in_use first;
+  region_in_use second;
+  region_in_use shared;
+  shared.region.grant(second_device);
+  blocked_stream peer{second_device};
+  const void* const base = shared.region.base();
+  for (region_in_use* each : {&first, &second, &shared}) each->region.retire();
+  CHECK(retired_memory().waiting == 3);
+  for (region_in_use* each : {&first, &second, &shared}) each->stream.release();
+  while (retired_memory().waiting > 1) std::this_thread::yield();
+  CHECK_NOTHROW(static_cast<void>(get_access(base, first_device)));
+  CHECK_FALSE(peer.is_done());
+  peer.release();
+  drain_retired_memory();
+}
+
+TEST_CASE("retirement: a region whose trim waits prepares nothing") {
+  region_in_use subject;
+  subject.region.trim(subject.unit, subject.stream);
+  for (const prefetch_level how : {prefetch_level::created, prefetch_level::mapped}) {
+    subject.region.prepare(subject.unit, how);
+    detail::wait_for_background_tasks();
+    CHECK(subject.region.prepared_bytes() == 0);
+    CHECK(subject.region.failed_preparations() == 0);
+  }
+  CHECK(retired_memory().waiting == 1);
+}
+
+TEST_CASE("retirement: a region that is retired waits for nothing, its trims before neither" *
+          needs_virtual_memory) {
+  const hipvmm_host_counters before = live_objects();
+  {
+    region_in_use subject;
+    const call_counter unmaps{"hipMemUnmap"};
+    subject.region.trim(2 * subject.unit, subject.stream);
+    subject.region.retire();
+    CHECK(retired_memory().waiting == 2);
+    CHECK(unmaps.count() == 0);
+    CHECK(live_objects().reservations == before.reservations + 1);
+    subject.stream.release();
+    drain_retired_memory();
+    CHECK(unmaps.count() == 4);
+  }
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("retirement: the addresses of a region that was emptied stay until its trim is over" *
+          needs_virtual_memory) {
+  const std::uint64_t before = live_objects().reservations;
+  region_in_use subject;
+  subject.region.trim(0, subject.stream);
+  subject.region.retire();
+  // The addresses wait by themselves where they must not be freed too early.
+  CHECK(retired_memory().waiting == under(quirks::addresses_forgotten_late, 2U, 1U));
+  CHECK(live_objects().reservations == before + 1);
+  subject.stream.release();
+  drain_retired_memory();
+  CHECK(live_objects().reservations == before);
+}
+
+TEST_CASE("retirement: growth into bytes that wait comes behind the work that uses them" *
+          needs_virtual_memory) {
+  region_in_use subject;
+  subject.region.trim(subject.unit, subject.stream);
+  std::thread growing{[&] {
+    subject.region.commit(0, 3 * subject.unit);
+    CHECK(subject.stream.is_done());
+  }};
+  subject.stream.release();
+  growing.join();
+  CHECK(subject.region.committed_bytes() == 3 * subject.unit);
+  const stream other;
+  write_tags(subject.region, 1, 3, 5, other);
+  check_tags(subject.region, 1, 3, 5, other);
+  CHECK(read_bytes(other, subject.region.base(), subject.unit) == byte_vector(subject.unit, 0x42));
+}
+
+TEST_CASE("retirement: growth elsewhere waits for nothing") {
+  HIPVMM_SKIP_UNDER(no_tail_access);
+  region_in_use subject;
+  subject.region.trim(subject.unit, subject.stream);
+  subject.region.commit(4 * subject.unit, 4 * subject.unit);
+  CHECK(retired_memory().waiting == 1);
+}
+
+TEST_CASE("retirement: growth behind chunks that wait gets access where HIP looks at them too" *
+          needs_virtual_memory) {
+  region_in_use subject;
+  subject.region.trim(subject.unit, subject.stream);
+  std::thread growing{[&] {
+    CHECK_NOTHROW(commit_as_granted(subject.region, 4 * subject.unit, 4 * subject.unit));
+  }};
+  subject.stream.release();
+  growing.join();
+  CHECK(get_access(advance(subject.region.base(), 4 * subject.unit), first_device) ==
+        access_right::read_write);
+}
+
+TEST_CASE("retirement: rights change beside chunks that wait, and hold for those that follow" *
+          needs_virtual_memory) {
+  // There a grant waits for work under way.
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  region_in_use subject;
+  subject.region.trim(subject.unit, subject.stream);
+  subject.region.grant(second_device, access_right::read);
+  CHECK(get_access(advance(subject.region.base(), subject.unit), second_device) ==
+        access_right::none);
+  subject.stream.release();
+  subject.region.commit(0, 3 * subject.unit);
+  CHECK(get_access(advance(subject.region.base(), subject.unit), second_device) ==
+        access_right::read);
+}
+
+TEST_CASE("retirement: a region that moves leaves its old addresses to chunks that wait" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  const std::uint64_t before = live_objects().reservations;
+  region_in_use subject;
+  const address_reservation blocker{subject.unit, 0,
+                                    advance(subject.region.base(), subject.region.max_bytes())};
+  const void* const base = subject.region.base();
+  const blocked_stream peer{second_device};
+  // A stream that extend() need not wait for.
+  subject.region.grant(second_device);
+  subject.stream.release();
+  static_cast<stream_ref>(subject.stream).synchronize();
+  subject.region.trim(subject.unit, peer);
+  CHECK(retired_memory().waiting == 1);
+  subject.region.revoke(second_device);
+  CHECK(subject.region.extend(64 * subject.unit, 4 * subject.unit));
+  CHECK(subject.region.base() != base);
+  CHECK(subject.region.committed_bytes() == 4 * subject.unit);
+  CHECK(live_objects().reservations == before + 3);
+}
+
+TEST_CASE("retirement: memory that only waits is waited for where the device is full") {
+  HIPVMM_SKIP_UNDER(memory_kept);
+  const std::size_t half = first_device.total_memory() / 2;
+  region first{first_device, 2 * half};
+  first.commit(0, half + half / 2);
+  blocked_stream stream{first_device};
+  fill_async(stream, first.base(), 1, granule());
+  first.trim(0, stream);
+  region second{first_device, 2 * half};
+  std::thread growing{[&] { CHECK_NOTHROW(second.commit(0, half)); }};
+  stream.release();
+  growing.join();
+  CHECK(second.committed_bytes() == half);
+}
+
+TEST_CASE("retirement: memory of destroyed regions is waited for where the device is full") {
+  const std::size_t half = first_device.total_memory() / 2;
+  for (int round = 0; round < 20; ++round) {
+    region each{first_device, 2 * half};
+    CHECK_NOTHROW(each.commit(0, half + half / 2));
+    each.retire();
+  }
+}
+
+TEST_CASE("retirement: out_of_memory tells how much is on its way") {
+  drain_retired_memory();
+  const std::size_t most = align_down(first_device.free_memory() / 4 * 3, granule());
+  const blocked_stream stream{first_device};
+  const auto message = [&] {
+    try {
+      const device_allocation refused{first_device, most};
+    } catch (const out_of_memory& error) {
+      CHECK(error.resource() == exhausted::device_memory);
+      return std::string{error.what()};
+    }
+    return std::string{"nothing was refused"};
+  };
+  region held{first_device, 2 * most};
+  held.commit(0, most);
+  CHECK(message().find("retired") == std::string::npos);
+  fill_async(stream, held.base(), 1, granule());
+  held.retire();
+  CHECK(message().find(format_bytes(most) + " more are retired") != std::string::npos);
+}
+
+TEST_CASE("retirement: no other device's memory is waited for where a device is full" *
+          needs_virtual_memory) {
+  region_in_use subject;
+  subject.region.retire();
+  region region{second_device, 4 * GiB};
+  CHECK_THROWS_AS(region.commit(0, 2 * second_device.total_memory()), out_of_memory);
+  CHECK(retired_memory().waiting == 1);
+}
+
+TEST_CASE("child: regions one after another in a small address space" * doctest::skip()) {
+  for (int round = 0; round < 20; ++round) {
+    region region{first_device, 20 * MiB};
+    CHECK(region.max_bytes() == 20 * MiB);
+    region.commit(0, granule());
+    region.retire();
+  }
+}
+
+TEST_CASE("retirement: addresses that only wait are waited for where there are no others") {
+  const child_result child =
+      run_case_in_child("child: regions one after another in a small address space",
+                        {"HIPVMM_HOST_ADDRESS_SPACE=30MiB", "HIPVMM_HOST_GRANULARITY=2MiB"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("retirement: a cache may end before the chunks that would go to it" *
+          needs_virtual_memory) {
+  const hipvmm_host_counters before = live_objects();
+  {
+    auto cache = std::make_unique<chunk_cache>(GiB);
+    region_options options;
+    options.cache = cache.get();
+    region_in_use subject{first_device, options};
+    subject.region.retire();
+    cache.reset();
+    subject.stream.release();
+    drain_retired_memory();
+  }
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("retirement: chunks go to the cache of their region") {
+  chunk_cache cache{GiB};
+  region_options options;
+  options.cache = &cache;
+  region_in_use subject{first_device, options};
+  subject.region.trim(subject.unit, subject.stream);
+  CHECK(cache.statistics().chunks == 0);
+  subject.stream.release();
+  drain_retired_memory();
+  CHECK(cache.statistics().chunks == 3);
+}
+
+TEST_CASE("retirement: trim in a stream that is captured throws, and the capture goes on") {
+  const stream stream;
+  region region{first_device, 4 * granule()};
+  region.commit(0, granule());
+  REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  CHECK(stream.ref().is_capturing());
+  CHECK_THROWS_AS(region.trim(0, stream), std::invalid_argument);
+  CHECK(region.committed_bytes() == granule());
+  hipGraph_t graph = nullptr;
+  CHECK(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  CHECK_FALSE(stream.ref().is_capturing());
+}
+
+TEST_CASE("retirement: a trim that waits leaves captures that begin alone") {
+  region_in_use subject;
+  subject.region.trim(0, subject.stream);
+  const stream captured;
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  subject.stream.release();
+  drain_retired_memory();
+  hipGraph_t graph = nullptr;
+  CHECK(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+}
+
+TEST_CASE("retirement: the end of the last mapping is reached through a capture too" *
+          needs_virtual_memory) {
+  const error_recorder reported;
+  region_in_use subject;
+  const stream captured;
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+  subject.region.retire();
+  subject.stream.release();
+  drain_retired_memory();
+  hipGraph_t graph = nullptr;
+  static_cast<void>(hipStreamEndCapture(captured.get(), &graph));
+  if (graph != nullptr) static_cast<void>(hipGraphDestroy(graph));
+  static_cast<void>(hipGetLastError());
+  CHECK(reported.count() == 0);
+}
+
+void drain_and_say_nothing(const char*, int, const char*) noexcept { drain_retired_memory(); }
+
+TEST_CASE("retirement: an error handler that drains does not wait for itself" *
+          needs_virtual_memory) {
+  region_in_use subject;
+  subject.region.trim(0, subject.stream);
+  const error_handler previous = set_error_handler(drain_and_say_nothing);
+  const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
+  subject.stream.release();
+  drain_retired_memory();
+  set_error_handler(previous);
+  CHECK(fault.struck());
+}
+
+std::size_t waiting_when_told = 0;
+void ask_what_waits(const char*, int, const char*) noexcept {
+  waiting_when_told = retired_memory().waiting;
+}
+
+TEST_CASE("retirement: the chunks of a cache that is gone are released under no lock" *
+          needs_virtual_memory) {
+  auto cache = std::make_unique<chunk_cache>(GiB);
+  region_options options;
+  options.cache = cache.get();
+  region_in_use subject{first_device, options};
+  subject.region.retire();
+  cache.reset();
+  waiting_when_told = 0;
+  const error_handler previous = set_error_handler(ask_what_waits);
+  const planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};
+  subject.stream.release();
+  drain_retired_memory();
+  set_error_handler(previous);
+  CHECK(fault.struck());
+  // The memory counts as waiting until the last chunk is released.
+  CHECK(waiting_when_told == 1);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test::retirement_host_test

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// Retired memory beside work of devices without access: copies through the host need no right.
+#include <hipvmm/region/retirement.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/device_bytes.hpp"
+#include "support/device_memory.hpp"
+#include "support/devices.hpp"
+#include "support/happens.hpp"
+
+namespace hipvmm::test::retirement_peers_host_test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+// Two that do not reach each other. No other test copies between them, which is remembered.
+constexpr device_ref owner{1};
+constexpr device_ref stranger{2};
+
+/// A region of two granules, which a stream of a device without access is about to read.
+struct region_in_use {
+  const std::size_t unit = granule();
+  const stream own{owner};
+  const device_memory copy{2 * unit, stranger};
+  hipvmm::region region{owner, 4 * unit};
+  blocked_stream reader{stranger};
+
+  region_in_use() {
+    region.commit(0, unit);
+    region.commit(unit, unit);
+    fill_async(own, region.base(), 0x42, 2 * unit);
+    own.synchronize();
+    copy_peer_async(reader, copy.get(), stranger, region.base(), owner, 2 * unit);
+  }
+  void check_copy() {
+    reader.release();
+    static_cast<stream_ref>(reader).synchronize();
+    const scoped_device scope{stranger};
+    CHECK(read_bytes(reader, copy.get(), 2 * unit) == byte_vector(2 * unit, 0x42));
+  }
+};
+
+TEST_CASE("retirement: the end of a region waits for a device without access that copies") {
+  drain_retired_memory();
+  region_in_use subject;
+  subject.region.retire();
+  CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
+  subject.check_copy();
+  drain_retired_memory();
+  CHECK(retired_memory().waiting == 0);
+}
+
+TEST_CASE("retirement: a trim in a stream of a device that copies waits for nothing" *
+          needs_virtual_memory) {
+  drain_retired_memory();
+  region_in_use subject;
+  subject.region.trim(subject.unit, subject.reader);
+  CHECK_FALSE(subject.reader.is_done());
+  CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
+  subject.check_copy();
+}
+
+TEST_CASE("retirement: a region that moves waits for a device without access that copies" *
+          needs_virtual_memory) {
+  region_in_use subject;
+  const address_reservation blocker{subject.unit, 0,
+                                    advance(subject.region.base(), subject.region.max_bytes())};
+  std::atomic<bool> moved{false};
+  std::thread extending{[&] {
+    subject.region.extend(16 * subject.unit, 2 * subject.unit);
+    moved = true;
+  }};
+  CHECK_FALSE(happens([&] { return moved.load(); }));
+  subject.check_copy();
+  extending.join();
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test::retirement_peers_host_test

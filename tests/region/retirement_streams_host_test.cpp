@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// The cases of retirement_streams_test.cpp where the host provider overlooks streams that end, as
+// AMD's runtime does, and its order checker reports memory that is taken away in use.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "support/child_process.hpp"
+
+namespace hipvmm::test::retirement_streams_host_test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("retirement: unmaps nothing in use where waits overlook streams that end") {
+  for (const char* const name :
+       {"retirement: a stream that another thread is destroying is waited for",
+        "retirement: a stream that ends beside an earlier wait for its device is waited for",
+        "retirement: a captured stream that another thread is destroying is waited for"}) {
+    for (const char* const profile : {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.14"}) {
+      CAPTURE(name);
+      CAPTURE(profile);
+      const child_result child = run_case_in_child(
+          name, {std::string{"HIPVMM_HOST_PROFILE="} + profile, "HIPVMM_HOST_CHECK=1"});
+      CHECK_MESSAGE(passed(child), child.output);
+    }
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test::retirement_streams_host_test

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/device_wait.hpp"
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include "core/capture_mode.hpp"
+#include "runtime/stream.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/descriptor_limit.hpp"
+#include "support/devices.hpp"
+#include "support/happens.hpp"
+#include "support/host_provider.hpp"
+#include "support/under_profile.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// Other rules for waits while this lives than those of the device.
+class assumed_wait_rules {
+ public:
+  explicit assumed_wait_rules(detail::device_wait_rules rules) {
+    detail::set_device_wait_rules(rules);
+  }
+  ~assumed_wait_rules() {
+    detail::set_device_wait_rules(
+        {known_.has(trait::counts_ending_streams), known_.has(trait::free_waits)});
+  }
+  assumed_wait_rules(const assumed_wait_rules&) = delete;
+  assumed_wait_rules& operator=(const assumed_wait_rules&) = delete;
+
+ private:
+  // Before the rules are set, for finding out sets them as well.
+  const capability known_ = capability_of(first_device);
+};
+
+TEST_CASE("wait_for_device: waits otherwise where there is no memory for a wait by hipFree") {
+  const assumed_wait_rules rules{{true, true}};
+  const calls_of waits{std::array{"hipDeviceSynchronize"}};
+  detail::wait_for_device(first_device);
+  CHECK(waits.count() == 0);
+  const planned_fault full{"hipMalloc", 1, hipErrorOutOfMemory};
+  detail::wait_for_device(first_device);
+  CHECK(full.struck());
+  CHECK(waits.count() == 1);
+}
+
+TEST_CASE("wait_for_device: by hipFree on NVIDIA's runtime before the device was asked") {
+  const char* const name =
+      "wait_for_device: by hipFree on NVIDIA's runtime before the device was asked";
+  if (!is_under("cuda-13", "virtual_memory=yes", name)) return;
+  const assumed_wait_rules rules{{true, std::nullopt}};
+  const stream captured{first_device};
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  std::thread{[] {
+    const detail::relaxed_captures relaxed;
+    detail::wait_for_device(first_device);
+  }}.join();
+  hipGraph_t graph = nullptr;
+  REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+}
+
+TEST_CASE("stream: its end waits for its work where waits for the device would overlook it") {
+  const calls_of waits{std::array{"hipStreamSynchronize"}};
+  {
+    const assumed_wait_rules rules{{true, false}};
+    const stream counted;
+  }
+  CHECK(waits.count() == 0);
+  {
+    const assumed_wait_rules rules{{false, false}};
+    const stream overlooked;
+  }
+  CHECK(waits.count() == 1);
+}
+
+TEST_CASE("stream: one that could not be waited for ends when no free waits for its device") {
+  const assumed_wait_rules rules{{false, false}};
+  const calls_of frees{std::array{"hipFree"}};
+  const stream ending;
+  std::optional<detail::stream_end> end;
+  {
+    const planned_fault fault{"hipStreamSynchronize", 1, hipErrorUnknown};
+    end.emplace(ending.ref(), first_device);
+    REQUIRE(fault.struck());
+  }
+  blocked_stream busy{first_device};
+  std::optional<device_allocation> memory{std::in_place, first_device, MiB};
+  std::thread freeing{[&] { memory.reset(); }};
+  while (frees.count() == 0) std::this_thread::yield();
+  std::atomic<bool> has_begun{false};
+  std::thread ends{[&] {
+    end->begin();
+    has_begun = true;
+    end.reset();
+  }};
+  CHECK_FALSE(happens([&] { return has_begun.load(); }));
+  busy.release();
+  freeing.join();
+  ends.join();
+  CHECK(has_begun);
+}
+
+TEST_CASE("check_resources: a failure with two descriptors left is a lack of descriptors") {
+  const planned_fault fault{"hipMalloc", 1, hipErrorUnknown};
+  const descriptor_limit limit{lowest_free_descriptor() + 2};
+  try {
+    const device_allocation refused{first_device, MiB};
+    FAIL("the planned fault did not strike");
+  } catch (const out_of_memory& error) {
+    CHECK(error.resource() == exhausted::descriptors);
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test

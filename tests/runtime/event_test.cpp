@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/runtime/event.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "support/device_bytes.hpp"
+#include "support/device_memory.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_CASE("event: one that was never recorded is done") {
+  const event event;
+  CHECK(event.is_done());
+  CHECK_NOTHROW(event.synchronize());
+}
+
+TEST_CASE("event: synchronize waits for the work before the mark") {
+  const stream stream;
+  const device_memory memory{4 * MiB};
+  event mark;
+  fill_async(stream, memory.get(), 9, 4 * MiB);
+  mark.record(stream);
+  mark.synchronize();
+  CHECK(mark.is_done());
+  CHECK(read_bytes(hipvmm::stream{}, memory.get(), 4 * MiB) == byte_vector(4 * MiB, 9));
+}
+
+TEST_CASE("event: knows its device, and the current one stays current") {
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
+    const event event{device_ref{ordinal}};
+    CHECK(event.device() == device_ref{ordinal});
+    CHECK(device_ref::current() == first_device);
+  }
+}
+
+TEST_CASE("event: an unknown device throws invalid_argument") {
+  CHECK_THROWS_AS(event{device_ref{-1}}, std::invalid_argument);
+}
+
+TEST_CASE("event: elapsed time between two marks is not negative") {
+  const stream stream;
+  const device_memory memory{4 * MiB};
+  event from{event_timing::enabled};
+  event to{event_timing::enabled};
+  from.record(stream);
+  fill_async(stream, memory.get(), 1, 4 * MiB);
+  to.record(stream);
+  to.synchronize();
+  CHECK(event::elapsed(from, to).count() >= 0);
+}
+
+TEST_CASE("event: elapsed throws for an event that keeps no time") {
+  const stream stream;
+  event from{event_timing::enabled};
+  event to{event_timing::disabled};
+  from.record(stream);
+  to.record(stream);
+  stream.synchronize();
+  CHECK_THROWS_AS(static_cast<void>(event::elapsed(from, to)), hip_error);
+}
+
+TEST_CASE("event: elapsed throws for an event that was never recorded") {
+  const stream stream;
+  event from{event_timing::enabled};
+  const event to{event_timing::enabled};
+  from.record(stream);
+  stream.synchronize();
+  CHECK_THROWS_AS(static_cast<void>(event::elapsed(from, to)), hip_error);
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+// What HIP refuses to unmap while a failure is undone: two faults in one operation.
+#include <hipvmm/region/region.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <exception>
+#include <memory>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host_profile.hpp"
+#include "support/host_provider.hpp"
+#include "support/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+void plan_faults(const std::string& plan) {
+  REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
+}
+
+/// Whether HIP refused to end something that it is not asked to end again: no unmap, or one that it
+/// refused when the addresses ended too.
+bool has_lost_objects(const error_recorder& reported) {
+  const auto errors = reported.errors();
+  return errors.size() > 1 || (errors.size() == 1 && errors.front().call != "hipMemUnmap");
+}
+
+/// Five granules of sixteen are backed, in two chunks, the first with tags.
+struct subject {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 16 * unit};
+
+  subject() {
+    region.grant(device_ref{1}, access_right::read);
+    region.commit(0, 3 * unit);
+    region.commit(5 * unit, 2 * unit);
+    write_tags(region, 0, 3, 1, stream);
+    stream.synchronize();
+  }
+  /// All of it can be backed, and nothing else is counted.
+  void verify() {
+    for (const std::size_t from : {5, 8}) {
+      try {
+        region.end_move(from * unit);
+      } catch (const std::invalid_argument&) {
+      }
+    }
+    region.commit(0, 16 * unit);
+    CHECK(region.committed_bytes() == 16 * unit);
+    CHECK(region.committed_from(0) == 16 * unit);
+    CHECK(has_tag(region, 0, 1, stream));
+    write_tags(region, 3, 16, 2, stream);
+    for (std::size_t index = 3; index < 16; ++index) CHECK(has_tag(region, index, 2, stream));
+  }
+};
+
+/// Fails each pair of HIP calls of an operation.
+template <typename Operation>
+void sweep_pairs(Operation operation) {
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  constexpr std::uint64_t most_calls = 300;
+  for (std::uint64_t first = 1;; ++first) {
+    std::uint64_t second = first + 1;
+    for (bool struck = true; struck; ++second) {
+      REQUIRE(second < most_calls);
+      INFO("HIP calls " << first << " and " << second << " fail");
+      const hipvmm_host_counters outside = live_objects();
+      const error_recorder reported;
+      {
+        subject one;
+        const call_counter calls{nullptr};
+        plan_faults("any nth=" + std::to_string(first) + " error=hipErrorUnknown; any nth=" +
+                    std::to_string(second) + " error=hipErrorUnknown");
+        try {
+          operation(one.region, one);
+        } catch (const std::exception&) {
+        }
+        drain_retired_memory();
+        plan_faults("");
+        struck = calls.count() >= second;
+        static_cast<void>(hipGetLastError());
+        REQUIRE(hipSetDevice(0) == hipSuccess);
+        one.verify();
+      }
+      drain_retired_memory();
+      chunk_cache::shared().trim();
+      // What HIP refused to release is lost, which was reported.
+      if (!has_lost_objects(reported)) CHECK(live_objects() == outside);
+    }
+    if (second == first + 2) break;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("region: an undo that HIP refuses costs no later commit" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  sweep_pairs([](region& of, const subject& one) { of.commit(0, 12 * one.unit); });
+}
+
+TEST_CASE("region: an undone move that HIP refuses costs no later commit" * needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  sweep_pairs([](region& of, const subject& one) { of.move_chunk(5 * one.unit, 8 * one.unit); });
+}
+
+TEST_CASE("region: an undone preparation that HIP refuses costs no later commit" *
+          needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  sweep_pairs([](region& of, const subject& one) {
+    of.prepare(2 * one.unit, prefetch_level::mapped);
+    of.cancel_or_wait();
+    of.decommit(15 * one.unit, one.unit);
+  });
+}
+
+TEST_CASE("region: an undone extension that HIP refuses costs no later commit" *
+          needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  sweep_pairs([](region& of, const subject& one) { of.extend(32 * one.unit, 10 * one.unit); });
+}
+
+TEST_CASE("region: retired chunks that HIP refuses to unmap cost no later commit" *
+          needs_virtual_memory) {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  sweep_pairs([](region& of, const subject& one) {
+    of.trim(3 * one.unit, one.stream, tail_chunk::keep);
+    drain_retired_memory();
+  });
+}
+
+TEST_CASE("region: what HIP keeps refusing to unmap blocks only its own addresses" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(no_tail_access);
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  const hipvmm_host_counters before = live_objects();
+  {
+    const std::size_t unit = granule();
+    region one{first_device, 8 * unit};
+    const error_recorder reported;
+    plan_faults("hipMemSetAccess nth=1 error=hipErrorUnknown; hipMemUnmap error=hipErrorUnknown");
+    CHECK_THROWS_WITH_AS(one.commit(0, unit), doctest::Contains("hipMemSetAccess"), hip_error);
+    CHECK(reported.count() == 1);
+    CHECK_THROWS_WITH_AS(one.commit(0, 2 * unit), doctest::Contains("hipMemUnmap"), hip_error);
+    one.commit(4 * unit, unit);
+    CHECK(one.committed_bytes() == unit);
+    // It was reported once, and is thrown where it is in the way.
+    CHECK(reported.count() == 1);
+    // The memory is still there, and nobody else's.
+    CHECK(live_objects().mappings == before.mappings + 2);
+    CHECK(live_objects().handles == before.handles + 2);
+    plan_faults("");
+    one.commit(0, 2 * unit);
+    CHECK(one.committed_bytes() == 3 * unit);
+    CHECK(live_objects().mappings == before.mappings + 2);
+  }
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  CHECK(live_objects() == before);
+}
+
+}  // namespace hipvmm::test
