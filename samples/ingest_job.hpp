@@ -66,7 +66,7 @@ struct report {
 /// Throws: std::system_error when reading fails; whatever `destination` throws.
 [[nodiscard]] report run(const job& job, input& source, device_bytes& destination);
 
-/// The same into bytes made for the job and given back before it returns.
+/// The same into bytes made for the job and released before it returns.
 [[nodiscard]] report run(const job& job, input& source);
 
 }  // namespace ingest

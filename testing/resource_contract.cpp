@@ -49,7 +49,7 @@ std::vector<unsigned char> read(const memory_resource& from, stream_ref stream, 
   return result;
 }
 
-/// Memory of the resource under test, given back in the stream it is used in last.
+/// Memory of the resource under test, released in the stream it is used in last.
 class block {
  public:
   block(memory_resource& from, stream_ref stream, std::size_t bytes,
@@ -63,7 +63,7 @@ class block {
   block& operator=(const block&) = delete;
 
   /// What uses the memory from now on is ordered in `stream`.
-  void hand_to(stream_ref stream) noexcept { stream_ = stream; }
+  void set_stream(stream_ref stream) noexcept { stream_ = stream; }
   void fill(unsigned char value) const { write(from_, stream_, pointer_, value, bytes_); }
   void demand_all(unsigned char value) const {
     const std::vector<unsigned char> host = read(from_, stream_, pointer_, bytes_);
@@ -213,7 +213,7 @@ void memory_goes_from_stream_to_stream(const contract_subject& subject) {
     event filled{subject.device};
     filled.record(first);
     second.wait(filled);
-    one.hand_to(second);
+    one.set_stream(second);
     one.demand_all(9);
   }
   first.synchronize();
@@ -288,7 +288,7 @@ const std::vector<contract_rule>& resource_contract() {
       {"addresses are multiples of the alignment", addresses_are_aligned},
       {"memory keeps what is written in its stream", memory_keeps_what_is_written},
       {"blocks that live at the same time do not overlap", living_blocks_are_apart},
-      {"memory given back is used again", memory_is_used_again},
+      {"memory released is used again", memory_is_used_again},
       {"allocate_sync gives memory that every stream may use", sync_memory_serves_all_streams},
       {"memory goes back by either way, however it was got", both_ways_back_are_open},
       {"memory may go from one stream to another", memory_goes_from_stream_to_stream},

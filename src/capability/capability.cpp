@@ -25,7 +25,7 @@ constexpr std::array<trait_rule, trait_count> rules{{
     {"tail_access", true},
     {"base_access", true},
     {"equal_access", true},
-    {"tells_failed_map", true},
+    {"reports_failed_map", true},
     {"visible_at_once", true},
     {"crosses_chunks", true},
     {"crosses_reservations", false},
@@ -98,7 +98,7 @@ void capability::record::conclude() {
     if (in_force) quirks.push_back(which);
   };
   add(quirk::access_from_base, !has(trait::tail_access));
-  add(quirk::verify_maps, !has(trait::tells_failed_map));
+  add(quirk::verify_maps, !has(trait::reports_failed_map));
   add(quirk::wait_until_visible, !has(trait::visible_at_once));
   add(quirk::re_reserve, !has(trait::returns_memory) && has(trait::returns_with_addresses));
   add(quirk::no_aliases, !has(trait::coherent_aliases));
@@ -168,10 +168,9 @@ std::string_view description_of(quirk which) noexcept {
       "tail_access.",
       "After each map HIP is asked whether anything is mapped there, because ROCm before 7.14 "
       "reports success for maps that failed (ROCm/rocm-systems#7685); goes when no supported "
-      "release fails the probe tells_failed_map.",
-      "New mappings are handed out after visibility_delay, because work that is submitted earlier "
-      "reads "
-      "zeros and loses what it writes, as on gfx1201 (ROCm/rocm-systems#11693); goes when no "
+      "release fails the probe reports_failed_map.",
+      "New mappings are used only after visibility_delay, because work that is submitted earlier "
+      "reads zeros and loses what it writes, as on gfx1201 (ROCm/rocm-systems#11693); goes when no "
       "supported device fails the probe visible_at_once.",
       "An emptied reservation is freed and taken again, because ROCm on Linux keeps memory until "
       "the addresses are freed (ROCm/legacy-rocm-build#6021, mended by ROCm/rocm-systems#4363); "

@@ -48,8 +48,8 @@ void answer_without_child(record& found, const std::string& why) {
     if (each.danger != risk::child_only || !each.is_open(found)) continue;
     if (each.first == trait::imports_by_value) {
       expect(each.first, hip_compat::imports_descriptor_by_value(version));
-    } else if (each.first == trait::tells_failed_map) {
-      expect(each.first, hip_compat::tells_failed_map(version));
+    } else if (each.first == trait::reports_failed_map) {
+      expect(each.first, hip_compat::reports_failed_map(version));
     } else if (hip_compat::is_cuda_version(version) &&
                (each.first == trait::counts_ending_streams || each.first == trait::free_waits)) {
       expect(each.first, true);
@@ -72,21 +72,21 @@ std::string probe_open(device_ref device, record& found, trigger when) {
     if (why_no_child.empty()) why_no_child = probe_in_child(device, found, program.path);
   }
   if (why_no_child.empty() || !found.is_open()) return "probed now in a process of its own";
-  const auto wants_open = [&found](const probe& each) {
+  const auto is_due = [&found](const probe& each) {
     return each.danger == risk::none && each.is_open(found) &&
            found.findings[index_of(trait::virtual_memory)] != finding::no;
   };
   const copy_kernel none;
-  run_probes(device, found, {wants_open, none});
+  run_probes(device, found, {is_due, none});
   if (found.findings[index_of(trait::virtual_memory)] == finding::yes)
     answer_without_child(found, why_no_child);
   return "probed now in this process";
 }
 
 /// Asks again, with a kernel's eyes, what kernels may see otherwise than copies.
-void look_with(const copy_kernel& kernel, device_ref device, record& found) {
+void probe_with_kernel(const copy_kernel& kernel, device_ref device, record& found) {
   if (!kernel || found.findings[index_of(trait::virtual_memory)] != finding::yes) return;
-  const auto looks = [](const probe& each) { return each.looks_with_kernel; };
+  const auto looks = [](const probe& each) { return each.uses_kernel; };
   run_probes(device, found, {looks, kernel});
 }
 
@@ -239,7 +239,7 @@ capability probe_capability(device_ref device, const copy_kernel& kernel) {
     // For a kernel that makes memory of the library's.
     if (!place.given) place.put(found, request);
   }
-  detail::look_with(kernel, device, found);
+  detail::probe_with_kernel(kernel, device, found);
   found.origin += detail::keep(found);
   const std::lock_guard lock{place.mutex};
   place.put(std::move(found), request);

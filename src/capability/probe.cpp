@@ -44,7 +44,8 @@ constexpr std::array probes{
     // Up to ROCm 7.0 the value is followed as a pointer.
     probe{"imports_by_value", trait::imports_by_value, 1, risk::child_only, probe_imports_by_value},
     // ROCm 6 may note a mapping that it did not make.
-    probe{"tells_failed_map", trait::tells_failed_map, 1, risk::child_only, probe_tells_failed_map},
+    probe{"reports_failed_map", trait::reports_failed_map, 1, risk::child_only,
+          probe_reports_failed_map},
     // Up to ROCm 6.4 the addresses are lost.
     probe{"unmaps_many", trait::unmaps_many, 1, risk::child_only, probe_unmaps_many},
     // May hang (ROCm/rocm-systems#10879) or stop the device.

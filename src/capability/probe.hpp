@@ -43,7 +43,7 @@ struct probe {
   risk danger;
   void (*run)(probe_site& site);
   /// Repeats the probe with the caller's kernel where there is one.
-  bool looks_with_kernel = false;
+  bool uses_kernel = false;
 
   [[nodiscard]] bool is_open(const capability::record& found) const noexcept;
 };
@@ -59,7 +59,7 @@ void probe_unmaps_many(probe_site& site);
 void probe_tail_access(probe_site& site);
 void probe_base_access(probe_site& site);
 void probe_equal_access(probe_site& site);
-void probe_tells_failed_map(probe_site& site);
+void probe_reports_failed_map(probe_site& site);
 void probe_visible_at_once(probe_site& site);
 void probe_crosses_chunks(probe_site& site);
 void probe_crosses_reservations(probe_site& site);

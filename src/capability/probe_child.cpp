@@ -197,7 +197,7 @@ void run_as_child(device_ref device, const std::string& without) {
   found.fingerprint = fingerprint_of(device);
   say(std::string{fingerprint_mark} + found.fingerprint + "\n");
   const std::string left_out = std::string{","}.append(without).append(",");
-  const auto is_wanted = [&](const probe& each) {
+  const auto is_selected = [&](const probe& each) {
     return !lists(left_out, each.name) && each.is_open(found);
   };
   const auto say_finding = [&found](trait which) {
@@ -220,7 +220,7 @@ void run_as_child(device_ref device, const std::string& without) {
   const copy_kernel none;
   run_probes(
       device, found,
-      {is_wanted, none,
+      {is_selected, none,
        [](const probe& each) { say(std::string{begin_mark}.append(each.name).append("\n")); },
        [&](const probe& each) {
          for (std::size_t i = 0; i < each.count; ++i)

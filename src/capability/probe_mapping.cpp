@@ -190,7 +190,7 @@ void probe_equal_access(probe_site& site) {
   }
 }
 
-void probe_tells_failed_map(probe_site& site) {
+void probe_reports_failed_map(probe_site& site) {
   mapped_row row = granted_row(site, 1);
   site.during = "when a chunk was created";
   const physical_chunk other{site.device, site.unit};
@@ -201,12 +201,12 @@ void probe_tells_failed_map(probe_site& site) {
   } catch (const hip_error& error) {
     if (error.code() == hipErrorOutOfMemory) throw;
     row.undo();
-    return site.answer(trait::tells_failed_map, finding::yes,
+    return site.answer(trait::reports_failed_map, finding::yes,
                        std::string{"hipMemMap gave "} + error_name(error.code()) +
                            " where something was mapped already");
   }
   row.undo();
-  site.answer(trait::tells_failed_map, finding::no,
+  site.answer(trait::reports_failed_map, finding::no,
               "hipMemMap reported success where something was mapped already");
 }
 

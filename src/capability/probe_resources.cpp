@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Probes of what chunks take and give back, of sharing them, and of what calls cost.
+// Probes of what chunks take and release, of sharing them, and of what calls cost.
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct returned {
   std::optional<bool> late;   // when the addresses were freed too
 };
 
-returned look_at_returned_memory(probe_site& site) {
+returned measure_returned_memory(probe_site& site) {
   constexpr std::size_t count = 4;
   const std::size_t bytes = count * site.unit;
   site.during = "when free memory was asked for";
@@ -88,7 +88,7 @@ void probe_returned_memory(probe_site& site) {
   votes early;
   votes late;
   for (int round = 0; round < most_rounds && !(early.is_decided() && late.is_decided()); ++round) {
-    const returned seen = look_at_returned_memory(site);
+    const returned seen = measure_returned_memory(site);
     early.add(seen.early);
     late.add(seen.late);
   }

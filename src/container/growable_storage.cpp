@@ -121,7 +121,7 @@ growable_storage::growable_storage(device_ref device, const growth_options& opti
       chunks_cost_descriptors_{capability_of(device).needs(quirk::larger_chunks)},
       memory_{reserve_memory(device, options)} {}
 
-growable_storage::~growable_storage() { give_back(); }
+growable_storage::~growable_storage() { retire_memory(); }
 
 void* growable_storage::data() const noexcept { return memory_ ? memory_->base() : nullptr; }
 
@@ -148,7 +148,7 @@ growable_storage::growable_storage(growable_storage&& other) noexcept
 
 growable_storage& growable_storage::operator=(growable_storage&& other) noexcept {
   if (this == &other) return *this;
-  give_back();
+  retire_memory();
   device_ = other.device_;
   options_ = other.options_;
   granule_ = other.granule_;
@@ -163,7 +163,7 @@ growable_storage& growable_storage::operator=(growable_storage&& other) noexcept
   return *this;
 }
 
-void growable_storage::give_back() noexcept {
+void growable_storage::retire_memory() noexcept {
   if (!memory_) return;
   memory_->retire();
   memory_.reset();
@@ -172,7 +172,7 @@ void growable_storage::give_back() noexcept {
 
 void growable_storage::grow(std::size_t bytes) {
   if (bytes > capacity_bytes()) add(bytes);
-  look_ahead(bytes);
+  prepare_ahead(bytes);
 }
 
 void growable_storage::add(std::size_t bytes) {
@@ -279,7 +279,7 @@ void growable_storage::move_to_fit(std::size_t bytes) {
   }
 }
 
-void growable_storage::look_ahead(std::size_t bytes) {
+void growable_storage::prepare_ahead(std::size_t bytes) {
   if (options_.grow_ahead.prepare == prefetch_level::off || !memory_) return;
   const auto wanted = [&](std::size_t limit) {
     return ahead_target(capacity_bytes(), bytes, max_bytes(), granule_, limit, options_.grow_ahead);

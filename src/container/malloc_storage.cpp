@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -23,18 +22,14 @@ malloc_storage::malloc_storage(device_ref owner, std::size_t max_bytes,
     : rights_{owner},
       granularity_{unit_of(capability_of(owner)).minimum},
       limit_{align_up(max_bytes, granularity_)} {
-  if (chosen.shareable != handle_type::none)
-    throw unsupported{
-        "region_options::shareable: the memory of device " + std::to_string(owner.ordinal()) +
-        " comes from hipMalloc and has no chunks to export, for " +
-        capability_of(owner).why_fallback() + "; set it to handle_type::none and share copies"};
+  require_not_shareable(chosen.shareable, "region_options::shareable", owner);
 }
 
 malloc_storage::~malloc_storage() {
-  if (is_of_parent()) {
+  if (process_.is_of_parent()) {
     static_cast<void>(memory_.release());
   } else {
-    give_back(std::move(memory_));
+    release_when_unused(std::move(memory_));
   }
 }
 
@@ -49,7 +44,7 @@ void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
       wait_for_users(rights_.all());
       copy_to(larger, committed_bytes(), own);
     } catch (...) {
-      give_back(std::move(larger), devices_of(rights_.all()));
+      release_when_unused(std::move(larger), devices_of(rights_.all()));
       throw;
     }
   }
@@ -95,7 +90,7 @@ void malloc_storage::shorten_to(std::size_t kept, stream_ref stream) {
   try {
     copy_to(smaller, kept, stream);
   } catch (...) {
-    give_back(std::move(smaller), devices_of(rights_.all()));
+    release_when_unused(std::move(smaller), devices_of(rights_.all()));
     throw;
   }
   replace(std::move(smaller));
@@ -118,7 +113,7 @@ bool malloc_storage::retire_whole() noexcept {
 }
 
 void malloc_storage::retire() noexcept {
-  if (is_of_parent()) static_cast<void>(memory_.release());
+  if (process_.is_of_parent()) static_cast<void>(memory_.release());
   if (retire_whole()) return;
   if (outlast_refusals(rights_.all())) return replace({});
   // Work may still use it.
@@ -150,7 +145,7 @@ void malloc_storage::copy_to(const device_allocation& to, std::size_t bytes,
 
 void malloc_storage::replace(device_allocation next) noexcept {
   std::swap(memory_, next);
-  give_back(std::move(next));
+  release_when_unused(std::move(next));
 }
 
 }  // namespace hipvmm::detail

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <cstddef>
 
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "container/storage_memory.hpp"
+#include "core/process_mark.hpp"
 #include "region/malloc_rights.hpp"
 
 namespace hipvmm::detail {
@@ -66,11 +64,7 @@ class malloc_storage final : public storage_memory {
   /// As region's, when there is memory for a record.
   [[nodiscard]] bool retire_whole() noexcept;
 
-  /// Whether this process is the child of a fork() after construction: HIP does not know the memory
-  /// here, and it must be left as it is.
-  [[nodiscard]] bool is_of_parent() const noexcept { return ::getpid() != process_; }
-
-  const ::pid_t process_ = ::getpid();
+  process_mark process_;
   malloc_rights rights_;
   std::size_t granularity_;
   std::size_t limit_;

@@ -40,7 +40,7 @@ class background_worker {
         task.due_ = std::min(task.due_, due);
       }
     }
-    wanted_.notify_one();
+    changed_.notify_one();
     return true;
   }
 
@@ -93,11 +93,12 @@ class background_worker {
 
   void work(const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
-    while (wanted_.wait(lock, stop, [this] { return !queue_.empty(); }) && !stop.stop_requested()) {
+    while (changed_.wait(lock, stop, [this] { return !queue_.empty(); }) &&
+           !stop.stop_requested()) {
       background_task& task = *next();
       const clock::time_point due = task.due_;
       if (due > clock::now()) {
-        wanted_.wait_until(lock, stop, due, [&] { return queue_.empty() || next()->due_ < due; });
+        changed_.wait_until(lock, stop, due, [&] { return queue_.empty() || next()->due_ < due; });
         continue;
       }
       queue_.erase(queue_.iterator_to(task));
@@ -119,7 +120,7 @@ class background_worker {
   }
 
   std::mutex mutex_;
-  std::condition_variable_any wanted_;
+  std::condition_variable_any changed_;
   std::condition_variable ended_;
   boost::intrusive::list<background_task> queue_;
   bool busy_ = false;

@@ -148,7 +148,7 @@ inline bool late_grant_moves_pages(int runtime_version) {
 
 // hipMemMap reports failures after the checks of its arguments from ROCm 7.14 on
 // (ROCm/rocm-systems#7685), and on CUDA.
-inline bool tells_failed_map(int runtime_version) {
+inline bool reports_failed_map(int runtime_version) {
   return is_cuda_version(runtime_version) || is_at_least(runtime_version, 7, 14);
 }
 

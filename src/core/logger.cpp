@@ -41,7 +41,7 @@ spdlog::level::level_enum level_of(log_level level) {
 static_assert(static_cast<int>(log_level::trace) == spdlog::level::trace &&
               static_cast<int>(log_level::critical) == spdlog::level::critical);
 
-void tell_once(std::atomic<bool>& told, const std::string& sentence) {
+void report_once(std::atomic<bool>& told, const std::string& sentence) {
   if (!told.exchange(true))
     detail::deliver("the debug log", static_cast<int>(hipErrorUnknown), sentence.c_str());
 }
@@ -50,8 +50,8 @@ void tell_once(std::atomic<bool>& told, const std::string& sentence) {
 
 struct logger::state {
   std::string why_no_file;  // the one that was wished for
-  std::atomic<bool> no_file_told = false;
-  std::atomic<bool> failure_told = false;
+  std::atomic<bool> no_file_reported = false;
+  std::atomic<bool> failure_reported = false;
   spdlog::logger lines{"hipvmm", {}};
 
   state() {
@@ -62,7 +62,7 @@ struct logger::state {
     lines.set_level(spdlog::level::trace);
     lines.flush_on(spdlog::level::trace);
     lines.set_error_handler([this](const std::string& what) {
-      tell_once(failure_told, "lines are missing from it: " + what);
+      report_once(failure_reported, "lines are missing from it: " + what);
     });
   }
 
@@ -84,8 +84,8 @@ struct logger::state {
 };
 
 logger::logger() : state_{std::make_unique<state>()} {
-  const bool is_wished_for = has_file || !state_->why_no_file.empty();
-  detail::least_logged = is_wished_for ? log_level::info : log_level::off;
+  const bool is_requested = has_file || !state_->why_no_file.empty();
+  detail::least_logged = is_requested ? log_level::info : log_level::off;
 }
 
 logger::~logger() = default;
@@ -104,7 +104,7 @@ logger& default_logger() {
   // Never destroyed: threads of the library and static objects log until the end.
   static logger& only = *new logger;
   if (!only.state_->why_no_file.empty())
-    tell_once(only.state_->no_file_told, only.state_->why_no_file);
+    report_once(only.state_->no_file_reported, only.state_->why_no_file);
   return only;
 }
 

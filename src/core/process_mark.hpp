@@ -6,8 +6,8 @@
 
 namespace hipvmm::detail {
 
-/// Part of an object: the process that made it. In a child of fork() HIP knows nothing of what the
-/// object owns, which must be left as it is.
+/// Part of an object: the process that made it. In a child of fork() HIP does not know what the
+/// object owns, and no thread of the library runs: what is owned must be left as it is.
 class process_mark {
  public:
   [[nodiscard]] bool is_of_parent() const noexcept { return ::getpid() != made_in_; }

@@ -5,7 +5,7 @@
 
 namespace hipvmm {
 
-void give_back(backing_map& backings, const address_range& range, chunk_cache& cache) noexcept {
+void recycle_all(backing_map& backings, const address_range& range, chunk_cache& cache) noexcept {
   for (auto& entry : backings) entry.second.unmap_in(range);
   // A chunk that HIP will not unmap must not be used again.
   for (auto& entry : backings) {

@@ -34,7 +34,7 @@ using backing_map = std::map<std::size_t, backing>;
 
 /// Unmaps all `backings`, which are mapped in `range`, and recycles their chunks to `cache`. What
 /// HIP refuses is reported and kept in `range`.
-void give_back(backing_map& backings, const address_range& range, chunk_cache& cache) noexcept;
+void recycle_all(backing_map& backings, const address_range& range, chunk_cache& cache) noexcept;
 /// The same, but releases the chunks to the device.
 void release_all(backing_map& backings, const address_range& range) noexcept;
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
 
 namespace hipvmm::detail {
@@ -19,6 +20,14 @@ void malloc_rights::grant(device_ref to, access_right right) {
         "it is"};
   if (right == access_right::read_write) to.enable_peer_access(owner());
   rights_ = std::move(next);
+}
+
+void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner) {
+  if (shareable == handle_type::none) return;
+  throw unsupported{
+      std::string{option} + ": the memory of device " + std::to_string(owner.ordinal()) +
+      " comes from hipMalloc and has no chunks to export, for " +
+      capability_of(owner).why_fallback() + "; set it to handle_type::none and share copies"};
 }
 
 }  // namespace hipvmm::detail

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <string_view>
+
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 
 namespace hipvmm::detail {
 
@@ -22,5 +25,9 @@ class malloc_rights {
  private:
   access_map rights_;
 };
+
+/// Throws: unsupported unless `shareable` is none, because memory of hipMalloc has no chunks to
+/// export. `option` names the option in the message.
+void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner);
 
 }  // namespace hipvmm::detail

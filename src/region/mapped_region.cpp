@@ -59,7 +59,7 @@ mapped_region::~mapped_region() {
   merge(prepared);
   backings.merge(left_behind);
   const bool was_used = holds_memory || !backings.empty();
-  if (addresses) give_back(backings, *addresses, cache());
+  if (addresses) recycle_all(backings, *addresses, cache());
   if (addresses && was_used) await_records();
 }
 
@@ -104,7 +104,7 @@ void mapped_region::add_missing(backing_map& made, const address_range& range, s
     const std::size_t gap_end = next == backings.end() ? end : std::min(end, next->first);
     while (offset < gap_end) {
       const std::size_t size = std::min(gap_end - offset, range.longest_at(offset));
-      // Chunks that are still to be given back hold on to the region's addresses.
+      // Chunks that are still to be released hold on to the region's addresses.
       if (addresses.use_count() > 1) finish_retired(range, offset, size);
       physical_chunk chunk =
           make_with_reclaim([&] { return cache().acquire(device, size, options.shareable); });

@@ -56,7 +56,7 @@ void mapped_region::change_access(const mapped_there& there, std::size_t offset,
   const std::uint64_t seen = retired_so_far();
   const bool is_own = &range == addresses.get();
   const bool refuses = known.needs(quirk::access_from_base);
-  // Chunks that are still to be given back are mapped too, and in none of the maps.
+  // Chunks that are still to be released are mapped too, and in none of the maps.
   const bool has_retired = is_own && addresses.use_count() > 1;
   std::optional<hip_error> refused;
   if (!refuses || (has_retired && range.had_one_size())) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "region/retirement.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,6 +15,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/background_thread.hpp"
 #include "core/check.hpp"
+#include "core/process_mark.hpp"
 #include "runtime/check_resources.hpp"
 
 namespace hipvmm {
@@ -26,10 +25,10 @@ namespace {
 using retired_list = std::list<retired_chunks>;
 using clock = std::chrono::steady_clock;
 
-std::atomic<std::uint64_t> given_back_count{0};
+std::atomic<std::uint64_t> released_count{0};
 
 // Who waits for what was retired waits for these threads, which must not wait for themselves.
-thread_local bool gives_back = false;
+thread_local bool is_releasing = false;
 
 // without_reclaim
 thread_local bool reclaims_nothing = false;
@@ -100,7 +99,7 @@ class retirement {
  private:
   using lock_type = std::unique_lock<std::mutex>;
 
-  /// What one thread gives back. The thread alone takes items out, so that it may use one while
+  /// What one thread releases. The thread alone takes items out, so that it may use one while
   /// the lock is open.
   struct lane {
     template <typename Work>
@@ -129,7 +128,7 @@ class retirement {
   bool wait_until_left(lock_type& lock, std::size_t most, Predicate matters);
   void poll_events(const std::stop_token& stop);
   void wait_for_devices(lane& own, const std::stop_token& stop);
-  void give_back(lane& own, retired_list::iterator item, lock_type& lock);
+  void release_item(lane& own, retired_list::iterator item, lock_type& lock);
   void close();
 
   mutable std::mutex mutex_;
@@ -141,14 +140,14 @@ class retirement {
   int waiting_callers_ = 0;
   bool closes_at_exit_ = false;
   bool open_ = true;
-  // A child of fork() has this object and none of its threads.
-  const ::pid_t process_ = ::getpid();
+  // A child of fork() has none of the threads.
+  const detail::process_mark process_;
 };
 
 bool retirement::add(retired_list& one) noexcept {
   try {
     retired_chunks& item = one.front();
-    if (::getpid() != process_) return false;
+    if (process_.is_of_parent()) return false;
     const std::lock_guard lock{mutex_};
     if (!open_) return false;
     if (!closes_at_exit_) {
@@ -226,7 +225,7 @@ std::size_t retirement::bytes_of(Predicate matters) const {
 }
 
 std::size_t retirement::waiting_bytes_of(device_ref device) const {
-  if (::getpid() != process_) return 0;
+  if (process_.is_of_parent()) return 0;
   const std::lock_guard lock{mutex_};
   return bytes_of([device](const retired_chunks& each) { return each.owner == device; });
 }
@@ -252,7 +251,7 @@ bool retirement::wait_until_left(lock_type& lock, std::size_t most, Predicate ma
 
 template <typename Predicate>
 void retirement::wait_while_any(Predicate matters) {
-  if (gives_back) return;
+  if (is_releasing) return;
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
   const auto counts = [&](const retired_chunks& item) {
@@ -266,7 +265,7 @@ void retirement::wait_while_any(Predicate matters) {
 }
 
 bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen) {
-  if (gives_back) return false;
+  if (is_releasing) return false;
   lock_type lock{mutex_};
   const std::uint64_t newest = last_number_;
   const auto relieves = [&](const retired_chunks& item) {
@@ -275,7 +274,7 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
             item.owner->ordinal() == shortage.device());
   };
   const std::size_t before = count(relieves);
-  if (before == 0) return given_back_count != seen;
+  if (before == 0) return released_count != seen;
   if (wait_until_left(lock, before - 1, relieves)) return true;
   const std::size_t stuck = bytes_of(relieves);
   lock.unlock();
@@ -283,16 +282,16 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
 }
 
 // The lock is open while HIP and error handlers run, so that handlers may use the library.
-void retirement::give_back(lane& own, retired_list::iterator item, lock_type& lock) {
+void retirement::release_item(lane& own, retired_list::iterator item, lock_type& lock) {
   lock.unlock();
-  item->give_back();
+  item->release();
   lock.lock();
   statistics_.waiting_bytes -= item->bytes;
   statistics_.returned_bytes += item->bytes;
   if (!item->has_token) {
     --statistics_.waiting;
     ++statistics_.returned;
-    ++given_back_count;
+    ++released_count;
   }
   own.items.erase(item);
   changed_.notify_all();
@@ -302,7 +301,7 @@ void retirement::poll_events(const std::stop_token& stop) {
   using namespace std::chrono_literals;
   constexpr auto shortest = 20us;
   constexpr auto longest = 1000us;
-  gives_back = true;
+  is_releasing = true;
   lock_type lock{mutex_};
   for (auto delay = shortest;; delay = std::min(2 * delay, longest)) {
     if (!changed_.wait(lock, stop, [this] { return !events_.items.empty(); })) return;
@@ -317,7 +316,7 @@ void retirement::poll_events(const std::stop_token& stop) {
         changed_.notify_all();
       }
       if (state != work::passed) continue;
-      if (item->allocation.empty() || !pass_on(item)) give_back(events_, item, lock);
+      if (item->allocation.empty() || !pass_on(item)) release_item(events_, item, lock);
       delay = shortest;
     }
     // What is left then is what close() has given up.
@@ -331,7 +330,7 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
   // Each try costs the captures that have begun since the last one.
   constexpr auto shortest = 1ms;
   constexpr auto longest = 16ms;
-  gives_back = true;
+  is_releasing = true;
   retired_list& items = own.items;
   lock_type lock{mutex_};
   auto delay = shortest;
@@ -357,15 +356,15 @@ void retirement::wait_for_devices(lane& own, const std::stop_token& stop) {
     // The first goes last: the others are compared with it.
     for (auto next = std::next(items.begin()); next != items.end() && next->number <= newest;) {
       const auto item = next++;
-      if (item->devices == devices) give_back(own, item, lock);
+      if (item->devices == devices) release_item(own, item, lock);
     }
-    give_back(own, items.begin(), lock);
+    release_item(own, items.begin(), lock);
   }
 }
 
 void retirement::close() {
   // An error handler may end the process in a thread that would wait for itself here.
-  if (::getpid() != process_ || gives_back) return;
+  if (process_.is_of_parent() || is_releasing) return;
   std::size_t left = 0;
   {
     lock_type lock{mutex_};
@@ -384,10 +383,10 @@ void retirement::close() {
 
 }  // namespace
 
-void retired_chunks::give_back() noexcept {
+void retired_chunks::release() noexcept {
   {
     chunk_cache cache{std::move(cache_state)};
-    if (addresses) hipvmm::give_back(backings, *addresses, cache);
+    if (addresses) recycle_all(backings, *addresses, cache);
   }
   addresses.reset();
   allocation = {};
@@ -401,16 +400,16 @@ bool retire(std::list<retired_chunks>& one) noexcept {
   return taken;
 }
 
-bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
+bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                        device_list devices) noexcept {
   bool retired = false;
   // Without memory for this the caller waits, and frees some.
   try {
     std::list<retired_chunks> one;
     retired_chunks& item = one.emplace_back(std::move(mark), std::move(devices));
-    item.allocation = std::move(given_up);
+    item.allocation = std::move(allocation);
     retired = retire(one);
-    if (!retired) given_up = std::move(item.allocation);
+    if (!retired) allocation = std::move(item.allocation);
   } catch (const std::bad_alloc&) {
   }
   return retired;
@@ -431,7 +430,7 @@ bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
   }
 }
 
-void give_back(device_allocation unused, device_list devices) noexcept {
+void release_when_unused(device_allocation unused, device_list devices) noexcept {
   if (unused.empty() || retire_allocation(unused, std::nullopt, devices)) return;
   // ~device_allocation waits for the device of the memory only.
   std::erase(devices, unused.device());
@@ -447,7 +446,7 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
   });
 }
 
-std::uint64_t retired_so_far() noexcept { return given_back_count; }
+std::uint64_t retired_so_far() noexcept { return released_count; }
 
 without_reclaim::without_reclaim() noexcept : before_{std::exchange(reclaims_nothing, true)} {}
 

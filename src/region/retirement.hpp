@@ -37,7 +37,7 @@ struct retired_chunks {
                        std::move(using_devices)} {}
 
   /// Unmaps, releases and frees. What HIP refuses is reported. Then only host memory is left.
-  void give_back() noexcept;
+  void release() noexcept;
 
   std::shared_ptr<address_range> addresses;
   backing_map backings;
@@ -68,14 +68,14 @@ struct retired_chunks {
 /// exits: the caller must then wait itself.
 [[nodiscard]] bool retire(std::list<retired_chunks>& one) noexcept;
 
-/// Frees `given_up` once `mark` and all work of `devices` are done. A thread of the library calls
+/// Frees `allocation` once `mark` and all work of `devices` are done. A thread of the library calls
 /// hipFree, because hipFree waits for the whole device. Returns false, nothing done, where there is
 /// no such thread: then ~device_allocation waits in the caller.
-[[nodiscard]] bool retire_allocation(device_allocation& given_up, std::optional<event> mark,
+[[nodiscard]] bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                                      device_list devices) noexcept;
 /// Frees an allocation that only work of `devices` uses: in the same thread of the library, or else
 /// in the caller.
-void give_back(device_allocation unused, device_list devices = {}) noexcept;
+void release_when_unused(device_allocation unused, device_list devices = {}) noexcept;
 
 /// Destroys `token` once all work that `devices` have now has finished. Returns false, nothing
 /// done, where no thread waits for that.

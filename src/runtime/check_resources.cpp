@@ -20,7 +20,7 @@ std::string describe_retired(device_ref device) {
   const std::size_t bytes = function != nullptr ? function(device) : 0;
   if (bytes == 0) return {};
   return format_bytes(bytes) +
-         " more are retired and come back when the work that may use them is done; "
+         " more are retired and become free when the work that may use them is done; "
          "drain_retired_memory() waits for that";
 }
 

@@ -90,7 +90,7 @@ event_recording::event_recording(const event& recorded, stream_ref stream) noexc
       state_{
           order_.state_.fetch_add(recorded_order::one_recording + recorded_order::one_under_way)} {
   const bool is_alone = (state_ & recorded_order::any_under_way) == 0;
-  const bool is_seen = (state_ & recorded_order::given_away) == 0;
+  const bool is_seen = (state_ & recorded_order::handle_exposed) == 0;
   if (is_alone && is_seen && is_any_watched())
     report_exceptions([&] { add_points_of(stream.get(), false, points_); });
 }
@@ -107,7 +107,7 @@ event_recording::~event_recording() {
 event_use::event_use(const event& used) noexcept : event_{used} {
   const recorded_order& order = event_.order_;
   const std::uint64_t state = order.state_.load();
-  if ((state & recorded_order::given_away) != 0) return;
+  if ((state & recorded_order::handle_exposed) != 0) return;
   // While a recording is under way the state is further than what was written.
   const recorded_points* const points = order.points_.load(std::memory_order_acquire);
   if (points == nullptr ||

@@ -100,8 +100,8 @@ int number(hipMemRangeAttribute attribute, const void* pointer, std::size_t byte
   return answer;
 }
 
-void give_advice(const void* pointer, std::size_t bytes, hipMemoryAdvise advice,
-                 memory_location where) {
+void advise_range(const void* pointer, std::size_t bytes, hipMemoryAdvise advice,
+                  memory_location where) {
   const int place = to_hip(where);
   const bool is_of_amd =
       advice == hipMemAdviseSetCoarseGrain || advice == hipMemAdviseUnsetCoarseGrain;
@@ -170,11 +170,11 @@ void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
 
 // The place means nothing to these, but some are refused without one that exists.
 void advise(const void* pointer, std::size_t bytes, range_advice advice) {
-  give_advice(pointer, bytes, to_hip(advice), memory_location::host());
+  advise_range(pointer, bytes, to_hip(advice), memory_location::host());
 }
 
 void advise(const void* pointer, std::size_t bytes, location_advice advice, memory_location where) {
-  give_advice(pointer, bytes, to_hip(advice), where);
+  advise_range(pointer, bytes, to_hip(advice), where);
 }
 
 range_attributes attributes_of_range(const void* pointer, std::size_t bytes) {

@@ -108,10 +108,10 @@ stream_ref stream::ref() const {
 namespace detail {
 
 stream_end::stream_end(stream_ref stream, device_ref device) noexcept
-    : device_{device}, may_be_overlooked_{!waits_count_ending_streams() && !finish(stream)} {}
+    : device_{device}, is_missed_by_waits_{!waits_count_ending_streams() && !finish(stream)} {}
 
 void stream_end::begin() noexcept {
-  if (may_be_overlooked_) no_wait_ = keep_waits_out(device_.ordinal());
+  if (is_missed_by_waits_) no_wait_ = keep_waits_out(device_.ordinal());
 }
 
 }  // namespace detail

@@ -27,7 +27,7 @@ class stream_end {
 
  private:
   device_ref device_;
-  bool may_be_overlooked_;
+  bool is_missed_by_waits_;
   std::unique_lock<std::shared_mutex> no_wait_;
 };
 

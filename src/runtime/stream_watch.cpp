@@ -69,11 +69,11 @@ void for_each_watcher(Call call) {
   }
 }
 
-template <typename Tell>
-void tell_all(const watched_points& points, Tell one) {
+template <typename Notify>
+void notify_all(const watched_points& points, Notify notify) {
   for (const watched_point& each : points) {
     const visit visited{*each.place, each.watcher};
-    if (visited.watcher() != nullptr) one(*visited.watcher(), each.point);
+    if (visited.watcher() != nullptr) notify(*visited.watcher(), each.point);
   }
 }
 
@@ -127,14 +127,15 @@ void add_points_of(ihipStream_t* stream, bool poll, watched_points& points) {
 }
 
 void add_dependency(const watched_points& points, ihipStream_t* waiter) {
-  tell_all(points, [waiter](stream_watcher& watcher, const stream_point& point) {
+  notify_all(points, [waiter](stream_watcher& watcher, const stream_point& point) {
     watcher.add_dependency(waiter, point);
   });
 }
 
 void note_passed(const watched_points& points) {
-  tell_all(points,
-           [](stream_watcher& watcher, const stream_point& point) { watcher.note_passed(point); });
+  notify_all(points, [](stream_watcher& watcher, const stream_point& point) {
+    watcher.note_passed(point);
+  });
 }
 
 stream_use::stream_use(ihipStream_t* stream, bool poll) noexcept {

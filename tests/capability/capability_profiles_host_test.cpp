@@ -83,7 +83,7 @@ struct row {
 
 const std::vector<row>& rows() {
   static const std::set<std::string> rocm_6{
-      "tells_failed_map",     "returns_memory",        "imports_by_value", "unmaps_many",
+      "reports_failed_map",   "returns_memory",        "imports_by_value", "unmaps_many",
       "crosses_reservations", "counts_ending_streams", "peer_copies"};
   static const std::set<std::string> quirks_of_6{"verify_maps", "re_reserve", "import_by_pointer",
                                                  "one_reservation"};
@@ -94,7 +94,7 @@ const std::vector<row>& rows() {
        {"virtual_memory"},
        {"several_reservations", "unmaps_each",           "unmaps_many",
         "tail_access",          "base_access",           "equal_access",
-        "tells_failed_map",     "visible_at_once",       "crosses_chunks",
+        "reports_failed_map",   "visible_at_once",       "crosses_chunks",
         "crosses_reservations", "returns_memory",        "returns_with_addresses",
         "coherent_aliases",     "keeps_read_only",       "peer_access",
         "peer_copies",          "shares_chunks",         "imports_by_value",
@@ -104,7 +104,7 @@ const std::vector<row>& rows() {
       {"rocm-6.4", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
       {"rocm-7.1",
        "vmm_with_quirks",
-       {"tells_failed_map", "returns_memory", "tail_access", "crosses_reservations",
+       {"reports_failed_map", "returns_memory", "tail_access", "crosses_reservations",
         "counts_ending_streams"},
        {},
        {"verify_maps", "re_reserve", "access_from_base", "one_reservation"}},
@@ -179,7 +179,7 @@ TEST_CASE("capability: without a process of their own, risky probes are answered
     CHECK(told.tells("<path=vmm_with_quirks>"));
     CHECK(told.tells("<tail_access=yes>"));
     CHECK(told.tells("<imports_by_value=no>by the version of the runtime, 60400000"));
-    CHECK(told.tells("<tells_failed_map=no>by the version of the runtime, 60400000"));
+    CHECK(told.tells("<reports_failed_map=no>by the version of the runtime, 60400000"));
     CHECK(told.tells("<keeps_read_only=unknown>not probed: "));
     // What the version lets expect is not kept: the next process may ask.
     told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4"});

@@ -52,7 +52,7 @@ TEST_CASE("capability: each defect that can be worked around has its quirk") {
     quirk because;
   };
   for (const auto& [missing, because] : {row{trait::tail_access, quirk::access_from_base},
-                                         row{trait::tells_failed_map, quirk::verify_maps},
+                                         row{trait::reports_failed_map, quirk::verify_maps},
                                          row{trait::visible_at_once, quirk::wait_until_visible},
                                          row{trait::returns_memory, quirk::re_reserve},
                                          row{trait::crosses_reservations, quirk::one_reservation},

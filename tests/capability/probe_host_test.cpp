@@ -49,7 +49,7 @@ bool runs_here(const probe& each) {
   return each.danger == detail::risk::none || host_profile() == "strict";
 }
 
-// The sweeps have processes of their own, for what HIP will not give back stays until the end of
+// The sweeps have processes of their own, for what HIP will not release stays until the end of
 // one, as does what copies run into that nobody could wait for.
 void check_in_child(const char* test_case) {
   const child_result child = run_case_in_child(test_case, {"HIPVMM_TESTS_PROBE_LATER=1"});

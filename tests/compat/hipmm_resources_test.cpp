@@ -101,7 +101,7 @@ TEST_CASE("hipmm: all allocations are aligned to 256 bytes, and no more can be a
                   unsupported);
 }
 
-TEST_CASE("hipmm: memory given back in a stream serves that stream again at once") {
+TEST_CASE("hipmm: memory freed in a stream serves that stream again at once") {
   const rmm::cuda_stream stream;
   rmm::mr::cuda_memory_resource upstream;
   rmm::mr::pool_memory_resource pool{&upstream};

@@ -182,7 +182,7 @@ TEST_CASE("growable_device_vector: growth past the maximum takes what is ready a
   }
 }
 
-TEST_CASE("growable_device_vector: shrink_to_fit gives back what is ready, too") {
+TEST_CASE("growable_device_vector: shrink_to_fit releases what is ready, too") {
   const stream stream;
   device_vector vector{first_device, options(prefetch_level::mapped)};
   vector.resize_uninitialized(4);

@@ -89,7 +89,7 @@ TEST_CASE("growable_device_vector: more than the device has throws and moves not
   CHECK(vector.statistics().base_moves == 0);
 }
 
-TEST_CASE("growable_device_vector: memory that others give back can be had after a failure") {
+TEST_CASE("growable_device_vector: memory that others release can be had after a failure") {
   device_vector vector;
   vector.resize_uninitialized(5);
   {

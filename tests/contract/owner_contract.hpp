@@ -24,7 +24,7 @@
 // - static std::uint64_t freed(): how many were freed since the start.
 //
 // HIPVMM_OWNER_RELEASE_CONTRACT adds the cases of owners that have release(), which returns the
-// identity, and HIPVMM_OWNER_FAILURE_CONTRACT those of owners that give back through one HIP call:
+// identity, and HIPVMM_OWNER_FAILURE_CONTRACT those of owners that release through one HIP call:
 //
 // - void give_back(identity): what the caller of release() must do.
 // - static constexpr const char* destroy_call.
@@ -51,7 +51,7 @@ TEST_CASE_TEMPLATE_DEFINE("owner: moving passes on what is owned and leaves the 
   CHECK(Traits::is_empty(source));
 }
 
-TEST_CASE_TEMPLATE_DEFINE("owner: moving creates and gives back nothing", Traits,
+TEST_CASE_TEMPLATE_DEFINE("owner: moving creates and releases nothing", Traits,
                           owner_move_is_free) {
   Traits traits;
   auto source = traits.make();
@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE_DEFINE("owner: an empty one takes a new value", Traits,
   CHECK(Traits::identity(owner) == identity);
 }
 
-TEST_CASE_TEMPLATE_DEFINE("owner: assigning an empty one gives back what was owned", Traits,
+TEST_CASE_TEMPLATE_DEFINE("owner: assigning an empty one releases what was owned", Traits,
                           owner_is_emptied) {
   Traits traits;
   auto owner = traits.make();
@@ -120,7 +120,7 @@ TEST_CASE_TEMPLATE_DEFINE("owner: moving to itself keeps what is owned", Traits,
   CHECK(Traits::freed() == freed);
 }
 
-TEST_CASE_TEMPLATE_DEFINE("owner: what went through many owners is given back once", Traits,
+TEST_CASE_TEMPLATE_DEFINE("owner: what went through many owners is released once", Traits,
                           owner_frees_once) {
   Traits traits;
   auto third = Traits::make_empty();

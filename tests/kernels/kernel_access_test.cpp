@@ -17,7 +17,7 @@ constexpr const char* reads = "child: a kernel reads what may only be read";
 constexpr const char* writes = "child: a kernel writes what may only be read";
 
 /// A chunk whose first element is 5, which its device may only read from now on. It is left to the
-/// end of the process: after a fault nothing can be given back.
+/// end of the process: after a fault nothing can be released.
 unsigned* read_only_element() {
   auto& memory = *new mapped_chunk{physical_chunk{first_device, granule()}};
   auto* const element = static_cast<unsigned*>(memory.map.get());

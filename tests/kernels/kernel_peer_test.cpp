@@ -53,7 +53,7 @@ TEST_CASE("growable_device_vector: a peer's kernel cannot write what it was gran
 
 TEST_CASE("child: a kernel of a peer writes what it may only read" * doctest::skip()) {
   const device_ref peer = peer_of(first_device).value();
-  // Left to the end of the process: after a fault nothing can be given back.
+  // Left to the end of the process: after a fault nothing can be released.
   auto& vector = *new growable_device_vector<unsigned>{first_device};
   const stream own{first_device};
   vector.append({5U}, own);

@@ -47,7 +47,7 @@ struct scene {
     REQUIRE(hipStreamSynchronize(other.get()) == hipSuccess);
   }
 
-  // Allocates, and gives back at once what should not have been given.
+  // Allocates, and releases at once what should not have been given.
   hipError_t allocate(hipError_t (*make)(void**), hipError_t (*free)(void*)) {
     const hipError_t code = make(&result);
     if (code == hipSuccess) CHECK(free(result) == hipSuccess);

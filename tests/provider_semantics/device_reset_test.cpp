@@ -50,7 +50,7 @@ TEST_CASE("child: loses its memory in a reset" * doctest::skip()) {
 TEST_CASE("hipDeviceReset: the device can be used again") { check_in_child(goes_on); }
 
 TEST_CASE("child: goes on after a reset" * doctest::skip()) {
-  // A stream and memory that nobody gives back.
+  // A stream and memory that nobody releases.
   hipStream_t left = nullptr;
   REQUIRE(hipStreamCreate(&left) == hipSuccess);
   REQUIRE(hipMemsetAsync(allocate(), 1, 4096, left) == hipSuccess);

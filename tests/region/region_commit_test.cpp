@@ -148,7 +148,7 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: a range beyond the region throws ou
   CHECK(region.chunk_count() == 0);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: decommit gives back chunks wholly in the range") {
+TEST_CASE_FIXTURE(sixteen_granules, "region: decommit releases chunks wholly in the range") {
   region.commit(0, 2 * unit);
   region.commit(2 * unit, 3 * unit);
   region.commit(5 * unit, unit);
@@ -172,7 +172,7 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: decommit leaves chunks that reach o
   check_tags(region, 5, 9, 1, stream);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: decommit of what is not backed gives back nothing") {
+TEST_CASE_FIXTURE(sixteen_granules, "region: decommit of what is not backed releases nothing") {
   CHECK(region.decommit(0, 16 * unit) == 0);
   region.commit(0, unit);
   CHECK(region.decommit(unit, 15 * unit) == 0);

@@ -215,7 +215,7 @@ TEST_CASE("region: extend that fails leaves the region where and as it was" *
       });
 }
 
-// A chunk that reaches across is replaced last, after those behind were given back: what must hold
+// A chunk that reaches across is replaced last, after those behind were released: what must hold
 // after a failure is that every byte before the end is there.
 const auto check_kept = [](const subject_ptr& subject) {
   // Where addresses hold memory they are renewed, and a failure then may cost them.
@@ -234,7 +234,7 @@ TEST_CASE("region: trim that fails keeps every byte before the end") {
       check_kept, check_kept);
 }
 
-TEST_CASE("region: trim without a fault gives back all that it can") {
+TEST_CASE("region: trim without a fault releases all that it can") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   const subject_ptr whole = make();
   whole->region.trim(whole->unit, whole->stream, tail_chunk::replace);

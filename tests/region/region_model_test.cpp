@@ -45,7 +45,7 @@ class region_model {
     }
     return added;
   }
-  /// The granules that a decommit of [first, end) gives back.
+  /// The granules that a decommit of [first, end) releases.
   std::size_t decommit(std::size_t first, std::size_t end) {
     std::size_t returned = 0;
     for (auto chunk = chunks_.lower_bound(first); chunk != chunks_.end() && chunk->second <= end;) {

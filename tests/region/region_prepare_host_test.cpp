@@ -205,7 +205,7 @@ template <typename Operation, typename Done>
 void sweep(const char* name, Operation operation, Done done) {
   start_worker();
   for (const prefetch_level how : both_ways) {
-    // What was ready may have been mapped or given back.
+    // What was ready may have been mapped or released.
     fault_sweep{name, after_failure::capacity}.run(
         [how] { return std::make_unique<subject>(how); },
         [&](std::unique_ptr<subject>& subject) { operation(*subject); },

@@ -186,7 +186,7 @@ TEST_CASE("region: operations do not wait for a preparation that has not begun")
   region.prepare(unit, prefetch_level::mapped);
 }
 
-TEST_CASE("region: decommit and trim give back what was prepared") {
+TEST_CASE("region: decommit and trim release what was prepared") {
   const std::size_t unit = granule();
   const stream stream;
   for (const prefetch_level how : both_ways) {

@@ -32,7 +32,7 @@ namespace {
 
 constexpr device_ref peer{1};
 constexpr const char* no_tail_access = "tail_access=no,base_access=yes";
-constexpr const char* lying_maps = "tells_failed_map=no";
+constexpr const char* lying_maps = "reports_failed_map=no";
 constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=yes";
 constexpr auto replace = tail_chunk::replace;
 

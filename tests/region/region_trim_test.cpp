@@ -21,7 +21,7 @@ struct thirty_two_granules {
   hipvmm::region region{first_device, 32 * unit};
 };
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim gives back the chunks behind") {
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim releases the chunks behind") {
   for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
   write_tags(region, 0, 4, 1, stream);
   CHECK(region.trim(2 * unit, stream) == 2 * unit);
@@ -37,7 +37,7 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the granule that hold
   CHECK(region.committed_from(0) == 2 * unit);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim to nothing gives back everything") {
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim to nothing releases everything") {
   commit_as_granted(region, 0, 3 * unit);
   region.commit(8 * unit, unit);
   CHECK(region.trim(0, stream) == 4 * unit);
@@ -45,7 +45,7 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim to nothing gives back every
   CHECK(region.chunk_count() == 0);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim of what is not backed gives back nothing") {
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim of what is not backed releases nothing") {
   CHECK(region.trim(0, stream) == 0);
   region.commit(0, 3 * unit);
   CHECK(region.trim(3 * unit, stream) == 0);
@@ -100,14 +100,13 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim leaves an eighth of what st
   CHECK(region.committed_bytes() == 9 * unit);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules,
-                  "region: trim gives back more than an eighth of what stays") {
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim releases more than an eighth of what stays") {
   region.commit(0, 10 * unit);
   CHECK(region.trim(8 * unit, stream, replace) == 2 * unit);
   CHECK(region.committed_bytes() == 8 * unit);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: what trim gave back can be committed again") {
+TEST_CASE_FIXTURE(thirty_two_granules, "region: what trim released can be committed again") {
   region.commit(0, 16 * unit);
   write_tags(region, 0, 16, 1, stream);
   region.trim(3 * unit, stream, replace);

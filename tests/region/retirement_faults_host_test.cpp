@@ -104,7 +104,7 @@ TEST_CASE("retirement: trim of a region in use that fails leaves the region as i
   }
 }
 
-// The faults strike in the caller or in the thread that gives back.
+// The faults strike in the caller or in the thread that releases.
 TEST_CASE("retirement: growth into bytes that wait that fails leaves the region as it was" *
           needs_virtual_memory) {
   fault_sweep{"commit", after_failure::capacity}.run(
@@ -117,7 +117,7 @@ TEST_CASE("retirement: growth into bytes that wait that fails leaves the region 
       [](const subject_ptr& subject) { subject->check_backed(2); });
 }
 
-TEST_CASE("retirement: what fails in the thread is reported and given back all the same" *
+TEST_CASE("retirement: what fails in the thread is reported and released all the same" *
           needs_virtual_memory) {
   for (const std::string call : {"hipEventQuery", "hipMemUnmap", "hipEventDestroy"}) {
     CAPTURE(call);

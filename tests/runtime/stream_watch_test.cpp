@@ -110,17 +110,17 @@ TEST_CASE("stream_watcher: an event whose handle was given away tells nothing fr
   const stream writer;
   const stream reader;
   event known_before;
-  event given_away;
+  event handle_exposed;
   const note_taker told;
   known_before.record(writer);
   REQUIRE(hipEventSynchronize(known_before.get()) == hipSuccess);
   reader.wait(known_before);
   CHECK(known_before.is_done());
 
-  static_cast<void>(given_away.get());
-  given_away.record(writer);
-  reader.wait(given_away);
-  event moved{std::move(given_away)};
+  static_cast<void>(handle_exposed.get());
+  handle_exposed.record(writer);
+  reader.wait(handle_exposed);
+  event moved{std::move(handle_exposed)};
   moved.record(writer);
   reader.wait(moved);
   moved.synchronize();

@@ -43,7 +43,7 @@ ingest::job checked_job(growth_method method) {
   return job;
 }
 
-/// Runs the job and sees its memory given back.
+/// Runs the job and sees its memory released.
 ingest::report run_once(const ingest::job& job, const std::vector<std::string>& names) {
   struct drain {
     ~drain() { hipvmm::drain_retired_memory(); }

@@ -108,10 +108,15 @@ TEST_CASE("replay: the log of a thread gives the memory that its run took") {
   const tool::replay_result result = tool::replay(recorded, *subject, {});
   CHECK(result.failures.count() == 0);
   CHECK(result.peak_requested <= physical);
+#if HIPVMM_TEST_ON_AMD
   // Whether a chunk moves or a new one is made depends on whether work has passed: AMD's runtime
   // 7.2.4 with two GPUs under load once gave 44 MiB for 46 MiB.
-  CHECK(result.peak_physical <= physical + 4 * MiB);
-  CHECK(result.peak_physical + 4 * MiB >= physical);
+  constexpr std::size_t slack = 4 * MiB;
+#else
+  constexpr std::size_t slack = 0;
+#endif
+  CHECK(result.peak_physical <= physical + slack);
+  CHECK(result.peak_physical + slack >= physical);
 }
 
 // What threads ask for at the same time comes in one order or another. So all of them begin by

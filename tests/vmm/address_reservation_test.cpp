@@ -118,7 +118,7 @@ TEST_CASE("address_reservation: a hint to occupied addresses gives others") {
   CHECK(second.get() != first.get());
 }
 
-TEST_CASE("address_reservation: addresses given back can be had again") {
+TEST_CASE("address_reservation: addresses released can be had again") {
   void* freed = nullptr;
   {
     const address_reservation first{4 * granule()};

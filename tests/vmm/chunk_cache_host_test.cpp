@@ -33,7 +33,7 @@ TEST_CASE("chunk_cache: destruction gives every chunk back to the driver") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("chunk_cache: what trim says was given back is free on the device") {
+TEST_CASE("chunk_cache: what trim says was released is free on the device") {
   chunk_cache cache{GiB};
   cache.recycle(cache.acquire(first_device, 8 * granule()));
   const std::size_t before = hipvmm_host_device_bytes(0);
@@ -93,7 +93,7 @@ TEST_CASE("chunk_cache: an acquisition that the returned chunks made possible is
   CHECK(cache.statistics().misses == 2);
 }
 
-TEST_CASE("chunk_cache: threads that fill a device at once all get what the cache gives back") {
+TEST_CASE("chunk_cache: threads that fill a device at once all get what the cache releases") {
   // Together the threads want what the cache holds. Who finds the device full while another thread
   // gives the chunks back has to wait for it, not to fail.
   constexpr std::size_t workers = 4;
@@ -121,7 +121,7 @@ TEST_CASE("chunk_cache: threads that fill a device at once all get what the cach
   }
 }
 
-TEST_CASE("chunk_cache: the error handler may acquire while chunks are given back") {
+TEST_CASE("chunk_cache: the error handler may acquire while chunks are released") {
   static chunk_cache* used = nullptr;
   static bool refused = false;
   chunk_cache cache{GiB};

@@ -31,7 +31,7 @@ TEST_CASE("chunk_cache: one that keeps nothing creates every chunk") {
   CHECK(statistics.chunks == 0);
 }
 
-TEST_CASE("chunk_cache: a chunk that came back is handed out again") {
+TEST_CASE("chunk_cache: a chunk that came back is used again") {
   chunk_cache cache{64 * granule()};
   physical_chunk chunk = cache.acquire(first_device, 2 * granule());
   const auto* const handle = chunk.get();
@@ -189,7 +189,7 @@ TEST_CASE("chunk_cache: a smaller limit applies at once") {
   CHECK(cache.statistics().bytes == 3 * granule());
 }
 
-TEST_CASE("chunk_cache: trim gives back down to what is to be kept and says how much") {
+TEST_CASE("chunk_cache: trim releases down to what is to be kept and says how much") {
   chunk_cache cache{8 * granule()};
   std::vector<physical_chunk> chunks;
   for (int i = 0; i < 8; ++i) chunks.push_back(cache.acquire(first_device, granule()));
@@ -201,7 +201,7 @@ TEST_CASE("chunk_cache: trim gives back down to what is to be kept and says how 
   CHECK(cache.statistics().dropped == 8);
 }
 
-TEST_CASE("chunk_cache: trim gives back first what came back first") {
+TEST_CASE("chunk_cache: trim releases first what came back first") {
   chunk_cache cache{8 * granule()};
   physical_chunk early = cache.acquire(first_device, granule());
   physical_chunk late = cache.acquire(first_device, granule());
@@ -280,7 +280,7 @@ TEST_CASE("chunk_cache: threads of all devices may acquire, recycle, trim and as
   });
   const chunk_cache_statistics statistics = cache.statistics();
   CHECK(statistics.hits + statistics.misses == 4 * rounds * 2);
-  // Whatever was created is held or was given back.
+  // Whatever was created is held or was released.
   CHECK(statistics.misses == statistics.chunks + statistics.dropped);
   for (std::size_t device = 0; device < devices; ++device)
     CHECK(cache.statistics(device_ref{static_cast<int>(device)}).bytes <= cache.byte_limit());

@@ -5,18 +5,24 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <chrono>
 #include <exception>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host_profile.hpp"
 #include "support/host_provider.hpp"
 #include "support/region_contents.hpp"
+#include "vmm/refused_unmaps.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -166,6 +172,43 @@ TEST_CASE("region: what HIP keeps refusing to unmap blocks only its own addresse
   drain_retired_memory();
   chunk_cache::shared().trim();
   CHECK(live_objects() == before);
+}
+
+TEST_CASE("refused_unmaps: a chunk is in use until the unmap that is tried again has returned" *
+          needs_virtual_memory) {
+  if (!quirks::unmap_waits.holds()) {
+    MESSAGE("skipped: under this profile no unmap can be held up");
+    return;
+  }
+  const address_reservation addresses{granule()};
+  physical_chunk chunk{first_device, granule()};
+  mapping map{addresses, 0, chunk};
+  const std::uint64_t mapped = live_objects().mappings;
+  refused_unmaps refused;
+  {
+    const error_recorder reported;
+    plan_faults("hipMemUnmap nth=1 error=hipErrorUnknown");
+    refused.unmap_or_keep(map, chunk.get());
+    plan_faults("");
+    REQUIRE(reported.count() == 1);
+  }
+  REQUIRE_FALSE(refused.empty());
+  blocked_stream work{first_device};
+  constexpr auto long_enough = std::chrono::milliseconds{100};
+  const auto retried =
+      std::async(std::launch::async, [&] { refused.retry(addresses.get(), addresses.bytes()); });
+  std::this_thread::sleep_for(long_enough);
+  REQUIRE(live_objects().mappings == mapped);
+  // What keep_chunk() does not take may be mapped elsewhere.
+  auto left = std::async(std::launch::async, [&] {
+    const bool is_kept = refused.keep_chunk(chunk);
+    return is_kept ? 0 : live_objects().mappings;
+  });
+  std::this_thread::sleep_for(long_enough);
+  work.release();
+  CHECK(left.get() < mapped);
+  retried.wait();
+  CHECK(refused.empty());
 }
 
 }  // namespace hipvmm::test

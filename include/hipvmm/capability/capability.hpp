@@ -25,7 +25,7 @@ enum class trait : unsigned {
   tail_access,             ///< mappings of any size can be granted one by one, after holes too
   base_access,             ///< all mappings from the first on can be granted at once
   equal_access,            ///< mappings of one size can be granted one by one, after holes too
-  tells_failed_map,        ///< a failed map reports the failure
+  reports_failed_map,      ///< a failed map reports the failure
   visible_at_once,         ///< work submitted after a map finds what is mapped
   crosses_chunks,          ///< one copy may span adjacent mappings
   crosses_reservations,    ///< one copy may span adjacent reservations
@@ -40,6 +40,8 @@ enum class trait : unsigned {
   host_access,             ///< host code may touch what the owner may
   counts_ending_streams,   ///< hipDeviceSynchronize waits for streams that a thread is destroying
   free_waits,              ///< hipFree waits for its device during captures, and invalidates none
+  // The name until 0.2.
+  tells_failed_map = reports_failed_map,
 };
 inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::free_waits) + 1;
 

@@ -157,9 +157,9 @@ class growable_storage {
   void commit_exactly(std::size_t bytes);
   void note_move(const void* before, std::size_t backed) noexcept;
   void move_to_fit(std::size_t bytes);
-  void look_ahead(std::size_t bytes);
+  void prepare_ahead(std::size_t bytes);
   [[nodiscard]] std::size_t step_limit() const;
-  void give_back() noexcept;
+  void retire_memory() noexcept;
 
   device_ref device_;
   growth_options options_;

@@ -76,13 +76,13 @@ void hipvmm_host_release_streams(void);
 /* The stream-order checker, which HIPVMM_HOST_CHECK=1 switches on. Without it none of the functions
  * below does anything, and all return 0. */
 
-/** A sub-allocator hands out `bytes` at `pointer`, to be used behind this point of `stream` (a
- * hipStream_t). Bytes inside of others that are handed out belong to a second sub-allocator, which
- * stands on the first; no bytes are nothing. Gives a hipError_t: hipErrorInvalidHandle for an
- * unknown stream. */
+/** A sub-allocator allocates `bytes` at `pointer`, to be used after this point of `stream` (a
+ * hipStream_t). Bytes inside of an allocation that was noted before belong to a second
+ * sub-allocator above the first one. Zero bytes: nothing is noted. Returns a hipError_t:
+ * hipErrorInvalidHandle for an unknown stream. */
 int hipvmm_host_note_allocate(void* pointer, size_t bytes, void* stream);
-/** They come back at this point of `stream`; nobody may use them until they are handed out again.
- * hipErrorInvalidValue unless these very bytes were handed out. */
+/** The allocation is freed at this point of `stream`: any use before the next allocation of these
+ * bytes is reported. Returns hipErrorInvalidValue unless exactly these bytes were allocated. */
 int hipvmm_host_note_deallocate(void* pointer, size_t bytes, void* stream);
 
 /** Reports made so far and not cleared. A process that ends with any ends with exit code 66. */

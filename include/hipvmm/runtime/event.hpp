@@ -37,8 +37,9 @@ class recorded_order {
 
   /// Marks the handle as exposed. From then on other code may record the event unseen, and its
   /// order is unknown.
-  void give_away() const noexcept {
-    if ((state_.load(std::memory_order_relaxed) & given_away) == 0) state_.fetch_or(given_away);
+  void expose_handle() const noexcept {
+    if ((state_.load(std::memory_order_relaxed) & handle_exposed) == 0)
+      state_.fetch_or(handle_exposed);
   }
 
  private:
@@ -48,7 +49,7 @@ class recorded_order {
 
   // Fields of the state: a flag, the number of threads recording the event, the number of
   // recordings begun.
-  static constexpr std::uint64_t given_away = 1;
+  static constexpr std::uint64_t handle_exposed = 1;
   static constexpr std::uint64_t one_under_way = 2;
   static constexpr std::uint64_t one_recording = std::uint64_t{1} << 16U;
   static constexpr std::uint64_t any_under_way = one_recording - one_under_way;
@@ -87,7 +88,7 @@ class event {
   /// on, pools therefore learn no order from this event: prefer the members below where they
   /// suffice.
   [[nodiscard]] ihipEvent_t* get() const noexcept {
-    order_.give_away();
+    order_.expose_handle();
     return value_;
   }
   /// Releases ownership; the caller destroys the event with hipEventDestroy.

@@ -104,10 +104,10 @@ std::optional<aligned_resource_adaptor::block> aligned_resource_adaptor::take(
     throw std::logic_error{
         "aligned_resource_adaptor: " + std::to_string(bytes) + " bytes with an alignment of " +
         std::to_string(alignment) +
-        (given ? " came back to an address that was given for another size or alignment: the "
-                 "upstream gets back what it gave"
-               : " came back to an address that was not given for them: they were not taken back") +
-        "; give memory back with the size and alignment it was asked for with"};
+        (given ? " are freed at an address allocated with another size or alignment: the upstream "
+                 "frees what it allocated there"
+               : " are freed at an address that was not allocated with them: nothing was freed") +
+        "; free memory with the size and alignment it was allocated with"};
   });
   return given;
 }

@@ -12,7 +12,7 @@
 
 namespace hipvmm::mr {
 
-/// What a request takes of the limit; it goes back unless the request is served.
+/// What a request takes of the limit; returned unless the request is served.
 class limiting_resource_adaptor::share {
  public:
   share(limiting_resource_adaptor& of, std::size_t bytes) : of_{of}, bytes_{of.counted(bytes)} {
@@ -23,8 +23,8 @@ class limiting_resource_adaptor::share {
       if (bytes_ > limit - taken)
         throw out_of_memory{
             exhausted::limit, of.device().value_or(device_ref{-1}).ordinal(), bytes, limit - taken,
-            "limiting_resource_adaptor gives " + format_bytes(limit) + " at most, of which " +
-                format_bytes(taken) + " are out: give memory back, or raise allocation_limit"};
+            "limiting_resource_adaptor allows " + format_bytes(limit) + " at most, of which " +
+                format_bytes(taken) + " are in use: free memory, or raise allocation_limit"};
     } while (!of.allocated_bytes_.compare_exchange_weak(taken, taken + bytes_));
   }
   ~share() { of_.take_off(bytes_); }
@@ -97,9 +97,9 @@ void limiting_resource_adaptor::came_back(std::size_t bytes) noexcept {
   if (size <= out) return;
   detail::report_exceptions([&] {
     throw std::logic_error{"limiting_resource_adaptor: " + std::to_string(bytes) +
-                           " bytes came back while " + std::to_string(out) +
-                           " were out: give memory back to where it came from, with the size it "
-                           "was asked for with"};
+                           " bytes are freed while " + std::to_string(out) +
+                           " were in use: free memory in the resource that allocated it, with "
+                           "the size of the request"};
   });
 }
 

@@ -118,10 +118,10 @@ void statistics_resource_adaptor::goes(std::size_t bytes) noexcept {
   }
   detail::report_exceptions([&] {
     throw std::logic_error{"statistics_resource_adaptor: " + std::to_string(bytes) +
-                           " bytes came back while " + std::to_string(bytes_out) + " in " +
+                           " bytes are freed while " + std::to_string(bytes_out) + " in " +
                            std::to_string(allocations_out) +
-                           " allocations were out: give memory back to where it came from, with "
-                           "the size it was asked for with"};
+                           " allocations were in use: free memory in the resource that "
+                           "allocated it, with the size of the request"};
   });
 }
 

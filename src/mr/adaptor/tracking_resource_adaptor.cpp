@@ -28,8 +28,8 @@ struct tracking_resource_adaptor::table {
   const bool with_stacks;
   std::atomic<std::size_t> bytes{0};
 
-  template <typename Allocate, typename GiveBack>
-  void* allocation(std::size_t size, Allocate allocate, GiveBack give_back) {
+  template <typename Allocate, typename Undo>
+  void* allocation(std::size_t size, Allocate allocate, Undo undo) {
     auto made =
         blocks.prepare({size, with_stacks ? detail::call_stack() : std::vector<const void*>{}});
     void* const pointer = allocate();
@@ -38,27 +38,29 @@ struct tracking_resource_adaptor::table {
       if (const auto before = blocks.put(std::move(made), pointer); !before.empty())
         forgotten = before.mapped().allocation_size;
     } catch (...) {
-      give_back(pointer);
+      undo(pointer);
       throw;
     }
     bytes += size;
     bytes -= forgotten;
     if (forgotten != 0)
       warn_of([&] {
-        return "the upstream gave " + detail::address_text(pointer) + " again, of which " +
+        return "the upstream allocated " + detail::address_text(pointer) + " again, where " +
                format_bytes(forgotten) +
-               " are out: they went back past the adaptor; free what it gave by it";
+               " are still in use: they were freed without the adaptor; free through the adaptor "
+               "what it allocated";
       });
     return pointer;
   }
 
-  /// The bytes to give back to the upstream for what comes back as `size`.
+  /// The bytes to free in the upstream for memory that is freed as `size` bytes.
   std::size_t take(const void* pointer, std::size_t size) noexcept {
     const auto known = blocks.take(pointer);
     if (known.empty()) {
       warn_of([&] {
         return std::to_string(size) + " bytes at " + detail::address_text(pointer) +
-               " come back that are not out: they came back before, or are from elsewhere";
+               " are freed that are not allocated: they were freed before, or the adaptor did not "
+               "allocate them";
       });
       return size;
     }
@@ -66,8 +68,8 @@ struct tracking_resource_adaptor::table {
     bytes -= right;
     if (right != size)
       warn_of([&] {
-        return std::to_string(size) + " bytes come back at " + detail::address_text(pointer) +
-               ", where " + std::to_string(right) + " were allocated; these are given back";
+        return std::to_string(size) + " bytes are freed at " + detail::address_text(pointer) +
+               ", where " + std::to_string(right) + " were allocated; all of those are freed";
       });
     return right;
   }
@@ -81,7 +83,7 @@ tracking_resource_adaptor::~tracking_resource_adaptor() {
   table_->blocks.for_each([&](const void*, const allocation_info&) { ++count; });
   if (count == 0) return;
   warn_of([&] {
-    return "it ends with " + format_bytes(get_allocated_bytes()) + " still out, in " +
+    return "it ends with " + format_bytes(get_allocated_bytes()) + " still in use, in " +
            std::to_string(count) + (count == 1 ? " allocation:\n" : " allocations:\n") +
            get_outstanding_allocations_str();
   });

@@ -31,15 +31,15 @@ std::size_t limit_of_arena(std::optional<std::size_t> arena_size, device_ref dev
 std::string why_arena_is_short(const pool_statistics& now, std::size_t bytes, std::size_t maximum) {
   std::string text = "the arena holds " + format_bytes(now.reserved_current) + " of at most " +
                      format_bytes(maximum) + ", of which " + format_bytes(now.used_current) +
-                     " are handed out, and could serve " + format_bytes(now.largest_now) +
+                     " are in use, and could serve " + format_bytes(now.largest_now) +
                      " as they lie. ";
   if (bytes > maximum)
     return text + "The request is larger than the arena may become: raise arena_size";
   if (now.used_current + bytes > maximum)
-    return text + "What is handed out leaves no room: give memory back, or raise arena_size";
+    return text + "What is in use leaves no room: free memory, or raise arena_size";
   return text +
          "What is free lies in superblocks that others still use, and the limit or the upstream "
-         "allows no new one: give memory back, or raise arena_size";
+         "allows no new one: free memory, or raise arena_size";
 }
 
 template <typename Allocate>
@@ -72,7 +72,7 @@ arena_resource::arena_resource(memory_resource* upstream, std::optional<std::siz
 }
 
 arena_resource::~arena_resource() {
-  if (state_->is_of_parent())
+  if (state_->process.is_of_parent())
     static_cast<void>(state_.release());
   else
     state_->finish();

@@ -25,7 +25,7 @@ void require_same_device(const memory_resource& upstream, const memory_resource&
 
 }  // namespace
 
-/// Which resource gave each block that is handed out.
+/// Which resource gave each block that is in use.
 struct binning_resource::owner_table : detail::address_table<memory_resource*> {};
 
 binning_resource::binning_resource(memory_resource* upstream)
@@ -77,9 +77,9 @@ memory_resource& binning_resource::resource_for(std::size_t bytes, std::size_t a
   return bin != bins_.end() ? *bin->second : *get_upstream_resource();
 }
 
-template <typename Allocate, typename GiveBack>
-void* binning_resource::hand_out(std::size_t bytes, std::size_t alignment, Allocate allocate,
-                                 GiveBack give_back) {
+template <typename Allocate, typename Undo>
+void* binning_resource::allocate_from_owner(std::size_t bytes, std::size_t alignment,
+                                            Allocate allocate, Undo undo) {
   memory_resource& owner = resource_for(bytes, alignment);
   auto noted = owners_->prepare(&owner);
   void* const pointer = allocate(owner);
@@ -87,14 +87,14 @@ void* binning_resource::hand_out(std::size_t bytes, std::size_t alignment, Alloc
   try {
     was_out = !owners_->put(std::move(noted), pointer).empty();
   } catch (...) {
-    give_back(owner, pointer);
+    undo(owner, pointer);
     throw;
   }
   if (was_out)
     detail::report_exceptions([&] {
       throw std::logic_error{"binning_resource: memory at " + detail::address_text(pointer) +
-                             " is given again that is handed out: it went back to its bin or the "
-                             "upstream; give back to the binning_resource what that gave"};
+                             " is allocated again while it is in use: it was freed in its bin or "
+                             "the upstream; free in the binning_resource what that allocated"};
     });
   return pointer;
 }
@@ -105,14 +105,14 @@ memory_resource* binning_resource::take_back(const void* pointer, std::size_t by
   detail::report_exceptions([&] {
     throw std::logic_error{"binning_resource: " + std::to_string(bytes) + " bytes at " +
                            detail::address_text(pointer) +
-                           " came back that are not handed out: they came back before, or are from "
-                           "elsewhere; give memory back once, where it came from"};
+                           " are freed that are not allocated: they were freed before, or are from "
+                           "elsewhere; free memory once, in the resource that allocated it"};
   });
   return nullptr;
 }
 
 void* binning_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  return hand_out(
+  return allocate_from_owner(
       bytes, alignment,
       [&](memory_resource& owner) { return owner.allocate(stream, bytes, alignment); },
       [&](memory_resource& owner, void* pointer) {
@@ -127,7 +127,7 @@ void binning_resource::do_deallocate(stream_ref stream, void* pointer, std::size
 }
 
 void* binning_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return hand_out(
+  return allocate_from_owner(
       bytes, alignment,
       [&](memory_resource& owner) { return owner.allocate_sync(bytes, alignment); },
       [&](memory_resource& owner, void* pointer) {

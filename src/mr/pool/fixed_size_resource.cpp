@@ -26,8 +26,7 @@ std::size_t size_of_blocks(std::size_t block_size, std::size_t count) {
 
 std::string why_blocks_are_short(const pool_statistics& now, std::size_t, std::size_t) {
   return "the blocks of this size hold " + format_bytes(now.reserved_current) + ", of which " +
-         format_bytes(now.used_current) +
-         " are handed out: give blocks back, or let the upstream have more";
+         format_bytes(now.used_current) + " are in use: free blocks, or let the upstream have more";
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ fixed_size_resource::fixed_size_resource(memory_resource* upstream, std::size_t 
 }
 
 fixed_size_resource::~fixed_size_resource() {
-  if (state_->is_of_parent())
+  if (state_->process.is_of_parent())
     static_cast<void>(state_.release());
   else
     state_->finish();

@@ -26,14 +26,14 @@ std::string stream_name(stream_ref stream) {
 std::string shortage_of(const pool_statistics& now, std::size_t bytes, std::size_t maximum) {
   std::string text = "the pool holds " + format_bytes(now.reserved_current) + " of at most " +
                      format_bytes(maximum) + ", of which " + format_bytes(now.used_current) +
-                     " are handed out. The largest request that it could serve is " +
+                     " are in use. The largest request that it could serve is " +
                      format_bytes(now.largest_now) + " as its memory lies, " +
                      format_bytes(now.largest_moved) + " after moving idle chunks and " +
                      format_bytes(now.largest_possible) + " with new memory of the device. ";
   if (bytes > maximum)
     text += "The request is larger than the pool may become: raise maximum_bytes";
   else if (now.used_current + bytes > maximum)
-    text += "What is handed out leaves no room for it: give memory back, or raise maximum_bytes";
+    text += "What is in use leaves no room for it: free memory, or raise maximum_bytes";
   else if (now.largest_possible < bytes && now.reserved_current < maximum)
     text += "The device has not enough free memory: other programs or pools hold it";
   else
@@ -46,7 +46,7 @@ std::string report_of(const pool_statistics& now, device_ref device, std::size_t
     return "  " + name + std::string(name.size() < 24 ? 24 - name.size() : 1, ' ') + value + "\n";
   };
   std::string text = "pool of device " + std::to_string(device.ordinal()) + "\n";
-  text += line("handed out",
+  text += line("allocated",
                format_bytes(now.used_current) + ", at most " + format_bytes(now.used_high));
   text += line("held from the device", format_bytes(now.reserved_current) + ", at most " +
                                            format_bytes(now.reserved_high) + ", limit " +

@@ -54,7 +54,7 @@ void* pool_state::serve(std::size_t bytes, Allocate allocate) {
         if (allocator.has_addresses_to_unmap()) unmap_in_background();
         return address_of(*at);
       }
-    } catch (const pool::slab_wanted& wanted) {
+    } catch (const pool::slab_needed& wanted) {
       supply.bring(wanted, device);
       continue;
     } catch (const out_of_memory& error) {
@@ -173,12 +173,12 @@ bool pool_state::ends_unused() noexcept {
   if (used != 0)
     detail::report_exceptions([&] {
       throw std::logic_error{texts.name + (": it ends with " + format_bytes(used)) +
-                             " still handed out, which go with it: give all back before"};
+                             " still in use, which go with it: free all of it first"};
     });
   return used == 0;
 }
 
-void pool_state::wait_for_strangers() noexcept {
+void pool_state::wait_for_devices_without_access() noexcept {
   bool known = false;
   detail::report_exceptions([&] {
     // Shows whose the streams are.
@@ -186,7 +186,7 @@ void pool_state::wait_for_strangers() noexcept {
     known = true;
   });
   detail::report_exceptions([&] {
-    if (known) return fences.synchronize_strangers();
+    if (known) return fences.synchronize_without_access();
     expect_all_devices();
     fences.synchronize();
   });
@@ -229,7 +229,7 @@ void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
     const auto found = allocator.find(*offset);
     return refuse(pointer, bytes,
                   found ? "the allocation there has " + std::to_string(found->bytes) + " bytes"
-                        : "no allocation begins there; it may have been given back before");
+                        : "no allocation begins there; it may have been freed before");
   }
   if (threshold.load(std::memory_order_relaxed) != std::numeric_limits<std::size_t>::max())
     release_excess();
@@ -252,7 +252,7 @@ void pool_state::deallocate(void* pointer) {
   if (!offset) return refuse(pointer, 0, "the address is none of this pool's");
   const auto found = allocator.find(*offset);
   if (!found)
-    return refuse(pointer, 0, "no allocation begins there; it may have been given back before");
+    return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
   // Nobody says which streams have used it: all work comes first, as it does for hipFree.
   if (found->user == nullptr || found->user->is_idle())
     return deallocate(allocator.all_streams(), pointer, found->bytes);

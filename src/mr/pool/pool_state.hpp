@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -19,6 +16,7 @@
 #include <hipvmm/mr/pool_statistics.hpp>
 #include "core/background_task.hpp"
 #include "core/capture_mode.hpp"
+#include "core/process_mark.hpp"
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/event_fences.hpp"
@@ -103,20 +101,16 @@ struct pool_state {
   void release_some() noexcept;
   /// From now on streams of any device may use the memory, as far as the program allows them.
   void expect_all_devices();
-  /// Whether this process is a child of a fork() after construction. Then HIP does not know the
-  /// pool's memory here, and no thread of the library runs. The pool must not be destroyed then,
-  /// but left as it is.
-  [[nodiscard]] bool is_of_parent() const noexcept { return ::getpid() != process; }
   /// Reports memory that is still allocated to the error handler; returns false when there is some.
   bool ends_unused() noexcept;
   /// Waits for the devices without access whose streams have freed memory. The end of the backend
   /// waits for the others.
-  void wait_for_strangers() noexcept;
+  void wait_for_devices_without_access() noexcept;
   /// Reports as ends_unused(), and waits for all work that may still use the memory, which may then
   /// be released.
   void finish() noexcept;
 
-  const ::pid_t process = ::getpid();
+  const detail::process_mark process;
   const pool_messages texts;
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();

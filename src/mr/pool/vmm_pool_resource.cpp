@@ -21,7 +21,7 @@ namespace {
 // addresses they are long enough.
 constexpr std::size_t addresses_for_memory = 8;
 
-std::size_t wanted_maximum(device_ref device, const pool_options& options) {
+std::size_t maximum_from(device_ref device, const pool_options& options) {
   require_device(device);
   const std::size_t total = device.total_memory();
   return options.maximum_bytes == 0 ? total : std::min(options.maximum_bytes, total);
@@ -49,7 +49,7 @@ struct vmm_pool_resource::state : pool_state {
       : pool_state{{"vmm_pool_resource", shortage_of}, owner, std::move(from), allowed, options} {}
 
   [[nodiscard]] static std::unique_ptr<state> make(device_ref owner, const pool_options& options) {
-    const std::size_t wanted = wanted_maximum(owner, options);
+    const std::size_t wanted = maximum_from(owner, options);
     auto from = pool::make_device_backend(owner, addresses_for_memory * wanted, options.shareable,
                                           options.fallback);
     const std::size_t allowed = maximum_of(options, wanted, from->granularity());
@@ -70,12 +70,12 @@ vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& opti
 }
 
 vmm_pool_resource::~vmm_pool_resource() {
-  if (state_->is_of_parent()) {
+  if (state_->process.is_of_parent()) {
     static_cast<void>(state_.release());
     return;
   }
   static_cast<void>(state_->ends_unused());
-  state_->wait_for_strangers();
+  state_->wait_for_devices_without_access();
 }
 
 void* vmm_pool_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {

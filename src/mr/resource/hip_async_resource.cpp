@@ -205,11 +205,11 @@ void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
 }
 
 void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
-  const bool looks_at_frees = is_guarded_ || pending_->has_any_without_stream();
-  const bool is_captured = looks_at_frees && detail::is_captured(stream);
+  const bool checks_frees = is_guarded_ || pending_->has_any_without_stream();
+  const bool is_captured = checks_frees && detail::is_captured(stream);
   if (is_guarded_ && !is_captured) return allocate_guarded(stream, bytes, alignment);
-  void* const pointer = looks_at_frees && !is_captured ? allocate_behind_frees(stream, bytes)
-                                                       : allocate_from_pool(stream, bytes);
+  void* const pointer = checks_frees && !is_captured ? allocate_behind_frees(stream, bytes)
+                                                     : allocate_from_pool(stream, bytes);
   if (is_guarded_) pending_->note_new(pointer);
   if (detail::is_aligned(pointer, alignment)) return pointer;
   detail::free_async(stream, pointer);

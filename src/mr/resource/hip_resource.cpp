@@ -40,7 +40,7 @@ void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
 
 // hipFree waits for the work of the resource's own device only.
 void hip_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  device_allocation given_up{pointer, device_, bytes};
+  device_allocation freed{pointer, device_, bytes};
   bool waited = false;
   detail::report_exceptions([&] {
     detail::wait_for_devices(detail::other_users_of(device_));
@@ -50,7 +50,7 @@ void hip_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::siz
   // A thread of the library waits and frees: what a capture forbids now may be allowed later.
   detail::report_exceptions([&] {
     detail::device_list all = detail::all_devices();
-    detail::give_back(std::move(given_up), std::move(all));
+    detail::release_when_unused(std::move(freed), std::move(all));
   });
 }
 

@@ -40,8 +40,8 @@ void wait_before_free(stream_ref stream, const void* pointer) {
   if (!waited)
     throw std::logic_error{
         "memory of the host at " + address_text(pointer) +
-        " came back in a stream that is being captured and stays allocated, for the graph may use "
-        "it: give it back when the graph is gone"};
+        " is freed in a stream that is being captured and stays allocated, because the graph may "
+        "use it: free it when the graph is gone"};
 }
 
 void wait_before_hip_free(const void* pointer) {

@@ -101,7 +101,7 @@ void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alig
   if (of == kept_.end()) return nullptr;
   for (auto each = of->second.begin(); each != of->second.end(); ++each) {
     if (!fits_well(each->bytes, bytes)) continue;
-    if (is_aligned_to(each->pointer, alignment)) return hand_over(stream, of, each, bytes);
+    if (is_aligned_to(each->pointer, alignment)) return take_for(stream, of, each, bytes);
   }
   return nullptr;
 }
@@ -118,13 +118,13 @@ void* pending_frees::take_of_any(stream_ref stream, std::size_t bytes, std::size
       best = each;
     }
   }
-  return best_of == kept_.end() ? nullptr : hand_over(stream, best_of, best, bytes);
+  return best_of == kept_.end() ? nullptr : take_for(stream, best_of, best, bytes);
 }
 
 // The wait costs nothing in the stream of the free itself, unless that one is gone and another has
 // its handle.
-void* pending_frees::hand_over(stream_ref stream, streams::iterator of, blocks::iterator which,
-                               std::size_t bytes) {
+void* pending_frees::take_for(stream_ref stream, streams::iterator of, blocks::iterator which,
+                              std::size_t bytes) {
   if (which->bytes != bytes) larger_[which->pointer] = which->bytes;
   try {
     stream.wait(which->freed);
@@ -241,10 +241,10 @@ void pending_frees::free_all() noexcept {
   std::size_t passed_bytes = 0;
   for (auto& [stream, blocks_of_stream] : waited_for) {
     for (auto each = blocks_of_stream.begin(); each != blocks_of_stream.end();) {
-      const auto looked_at = each++;
-      if (!wait_until_passed(looked_at->freed)) continue;
-      passed_bytes += looked_at->bytes;
-      passed.splice(passed.end(), blocks_of_stream, looked_at);
+      const auto current = each++;
+      if (!wait_until_passed(current->freed)) continue;
+      passed_bytes += current->bytes;
+      passed.splice(passed.end(), blocks_of_stream, current);
     }
   }
   {
@@ -272,17 +272,17 @@ void pending_frees::free_all_without_stream() noexcept {
   // One wait serves all blocks of the same users, for all came before it.
   const device_list* finished = nullptr;
   for (auto each = waited_for.begin(); each != waited_for.end();) {
-    const auto looked_at = each++;
-    if (!looked_at->has_passed() && (finished == nullptr || *finished != looked_at->users)) {
+    const auto current = each++;
+    if (!current->has_passed() && (finished == nullptr || *finished != current->users)) {
       bool waited = false;
       report_exceptions([&] {
-        wait_for_devices(looked_at->users);
+        wait_for_devices(current->users);
         waited = true;
       });
       if (!waited) continue;
-      finished = &looked_at->users;
+      finished = &current->users;
     }
-    passed.splice(passed.end(), waited_for, looked_at);
+    passed.splice(passed.end(), waited_for, current);
   }
   {
     const std::lock_guard lock{mutex_};

@@ -98,8 +98,8 @@ class pending_frees {
   using streams = std::map<ihipStream_t*, blocks>;
 
   [[nodiscard]] event take_event();
-  [[nodiscard]] void* hand_over(stream_ref stream, streams::iterator of, blocks::iterator which,
-                                std::size_t bytes);
+  [[nodiscard]] void* take_for(stream_ref stream, streams::iterator of, blocks::iterator which,
+                               std::size_t bytes);
   [[nodiscard]] std::size_t forget_size(void* pointer, std::size_t bytes);
   void collect_passed(blocks& from, blocks& to);
   void collect_passed(blocks_without_stream& to);

@@ -30,7 +30,7 @@ struct device_default {
 
 device_default& default_of(device_ref device) {
   require_device(device);
-  // Never destroyed: containers with static storage give memory back at exit. The number of devices
+  // Never destroyed: containers with static storage free memory at exit. The number of devices
   // does not change while a process lives.
   static std::deque<device_default>& all = *[] {
     auto made = std::make_unique<std::deque<device_default>>();

@@ -21,9 +21,9 @@ std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZ
 struct whole_pages {
   std::size_t bytes;
   std::size_t alignment;
-  whole_pages(std::size_t bytes_wanted, std::size_t alignment_wanted)
-      : bytes{align_up(bytes_wanted, page_bytes())},
-        alignment{std::max(alignment_wanted, page_bytes())} {}
+  whole_pages(std::size_t least_bytes, std::size_t least_alignment)
+      : bytes{align_up(least_bytes, page_bytes())},
+        alignment{std::max(least_alignment, page_bytes())} {}
 };
 
 /// Gives what system_resource allocated back at once.

@@ -23,7 +23,7 @@ constexpr std::array<explanation, trait_count> explanations{{
      "report.",
      "Takes the fallback over hipMalloc."},
     // unmaps_each
-    {"A buffer can give back its end and keep the rest.", "No release is known that lacks it.",
+    {"A buffer can release its end and keep the rest.", "No release is known that lacks it.",
      "Takes the fallback over hipMalloc."},
     // unmaps_many
     {"Nothing: the library does not rely on it.",
@@ -43,7 +43,7 @@ constexpr std::array<explanation, trait_count> explanations{{
     {"The way out for memory with holes where tail_access is missing.",
      "No release is known that lacks both.",
      "Takes the fallback over hipMalloc where tail_access is missing too."},
-    // tells_failed_map
+    // reports_failed_map
     {"A lack of memory or addresses shows as an error of the call that failed.",
      "ROCm 6.1 to 7.13 log the failure and report success (mended by ROCm/rocm-systems#7685).",
      "Asks HIP after each map whether anything is mapped there (verify_maps)."},
@@ -51,7 +51,7 @@ constexpr std::array<explanation, trait_count> explanations{{
     {"What is written right after growth arrives. Without it the new bytes read as zero and stores "
      "to them are lost for a time.",
      "gfx1201, up to 2 ms (ROCm/rocm-systems#11693, ROCm/clr#288).",
-     "Hands new memory out when visibility_delay has passed (wait_until_visible); grow_ahead hides "
+     "Uses new memory only after visibility_delay (wait_until_visible); grow_ahead hides "
      "that."},
     // crosses_chunks
     {"A copy or a kernel may run over the whole buffer, however many steps it grew in.",
@@ -62,14 +62,14 @@ constexpr std::array<explanation, trait_count> explanations{{
      "ROCm, where copies and fills that span two reservations are refused.",
      "Moves such a buffer to one larger reservation, without copying (one_reservation)."},
     // returns_memory
-    {"Memory that a buffer gives back is free for others at once.",
+    {"Memory that a buffer releases is free for others at once.",
      "ROCm on Linux before ROCm/rocm-systems#4363 (ROCm/legacy-rocm-build#6021).",
      "Frees the addresses of an emptied buffer and takes them again (re_reserve)."},
     // returns_with_addresses
-    {"Memory that a buffer gives back is free for others at the latest when the buffer is gone. "
+    {"Memory that a buffer releases is free for others at the latest when the buffer is gone. "
      "Without it the process keeps it to its end.",
      "ROCm 6.4.0 and 6.4.1 (ROCm/hip#3781).",
-     "Nothing helps but another release; the chunk cache uses what it has given back again."},
+     "Nothing helps but another release; the chunk cache uses again what it has released."},
     // coherent_aliases
     {"Work at an old and at a new address of the same memory sees the same bytes.",
      "RDNA GPUs, whose L1 caches are not coherent for two addresses of a page (ROCm/hip#3728).",
@@ -127,7 +127,7 @@ std::string_view cause_of(quirk which) noexcept {
     case quirk::access_from_base:
       return "tail_access is missing";
     case quirk::verify_maps:
-      return "tells_failed_map is missing";
+      return "reports_failed_map is missing";
     case quirk::wait_until_visible:
       return "visible_at_once is missing";
     case quirk::re_reserve:

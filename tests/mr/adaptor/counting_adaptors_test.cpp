@@ -120,7 +120,7 @@ TEST_CASE("statistics_resource_adaptor: more that comes back than is out is told
   const test::error_recorder told;
   counted.deallocate_sync(block, 1001);
   REQUIRE(told.count() == 1);
-  CHECK(told.errors()[0].message.find("1001 bytes came back while 1000") != std::string::npos);
+  CHECK(told.errors()[0].message.find("1001 bytes are freed while 1000") != std::string::npos);
   CHECK(is(counted.get_bytes_counter(), -1000, 0, 0));
   counted.pop_counters();
   CHECK(is(counted.get_bytes_counter(), 0, 1000, 1000));
@@ -169,7 +169,8 @@ TEST_CASE("limiting_resource_adaptor: its refusal tells limit, allocated and ask
     CHECK(error.bytes_requested() == 32 * KiB);
     CHECK(error.bytes_free() == 16 * KiB);
     CHECK(text.find("32.00 KiB were asked for and 16.00 KiB are left") != std::string::npos);
-    CHECK(text.find("gives 64.00 KiB at most, of which 48.00 KiB are out") != std::string::npos);
+    CHECK(text.find("allows 64.00 KiB at most, of which 48.00 KiB are in use") !=
+          std::string::npos);
   }
   limited.deallocate_sync(held, 48 * KiB);
 }
@@ -200,7 +201,7 @@ TEST_CASE(
   const test::error_recorder told;
   limited.deallocate_sync(block, 257);
   REQUIRE(told.count() == 1);
-  CHECK(told.errors()[0].message.find("257 bytes came back while 256") != std::string::npos);
+  CHECK(told.errors()[0].message.find("257 bytes are freed while 256") != std::string::npos);
   CHECK(limited.get_allocated_bytes() == 0);
   CHECK_THROWS_AS(static_cast<void>(limited.allocate_sync(KiB + 1)), out_of_memory);
 }

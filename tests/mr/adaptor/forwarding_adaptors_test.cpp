@@ -88,24 +88,24 @@ TEST_CASE("failure_callback_resource_adaptor: is not asked of anything but std::
   CHECK(calls == 0);
 }
 
-TEST_CASE("failure_callback_resource_adaptor: the callback may allocate, give back and throw") {
+TEST_CASE("failure_callback_resource_adaptor: the callback may allocate, free and throw") {
   hip_resource memory{first_device};
   limiting_resource_adaptor upstream{&memory, 2 * KiB};
   std::vector<void*> held;
   failure_callback_resource_adaptor* top = nullptr;
-  failure_callback_resource_adaptor retrying{
-      &upstream, [&](std::size_t, void*) -> bool {
-        if (held.empty()) throw std::runtime_error{"nothing left to give back"};
-        top->deallocate_sync(held.back(), KiB);
-        held.pop_back();
-        top->deallocate_sync(top->allocate_sync(KiB), KiB);
-        return true;
-      }};
+  failure_callback_resource_adaptor retrying{&upstream, [&](std::size_t, void*) -> bool {
+                                               if (held.empty())
+                                                 throw std::runtime_error{"nothing left to free"};
+                                               top->deallocate_sync(held.back(), KiB);
+                                               held.pop_back();
+                                               top->deallocate_sync(top->allocate_sync(KiB), KiB);
+                                               return true;
+                                             }};
   top = &retrying;
   for (int block = 0; block < 2; ++block) held.push_back(retrying.allocate_sync(KiB));
   void* const large = retrying.allocate_sync(2 * KiB);
   CHECK(held.empty());
-  CHECK_THROWS_WITH_AS(static_cast<void>(retrying.allocate_sync(1)), "nothing left to give back",
+  CHECK_THROWS_WITH_AS(static_cast<void>(retrying.allocate_sync(1)), "nothing left to free",
                        std::runtime_error);
   CHECK(upstream.get_allocated_bytes() == 2 * KiB);
   retrying.deallocate_sync(large, 2 * KiB);
@@ -185,7 +185,7 @@ TEST_CASE("aligned_resource_adaptor: wrong sizes are told, and the upstream gets
   void* const small = aligned.allocate_sync(999);
   aligned.deallocate_sync(small, 10'000);
   REQUIRE(told.count() == 3);
-  CHECK(told.errors()[2].message.find("they were not taken back") != std::string::npos);
+  CHECK(told.errors()[2].message.find("nothing was freed") != std::string::npos);
   aligned.deallocate_sync(small, 999);
   CHECK(upstream.bytes_out() == 0);
 }
@@ -280,7 +280,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("prefetch_resource_adaptor: memory that does not move is refused and given back") {
+TEST_CASE("prefetch_resource_adaptor: memory that does not move is refused and freed") {
   hip_resource plain{first_device};
   CHECK_THROWS_WITH_AS(prefetch_resource_adaptor{&plain}, doctest::Contains("managed_resource"),
                        std::invalid_argument);

@@ -63,7 +63,7 @@ TEST_CASE("tracking_resource_adaptor: keeps the contract of a resource") {
   CHECK(tracked.get_outstanding_allocations().empty());
 }
 
-TEST_CASE("tracking_resource_adaptor: lists what is handed out, and nothing else") {
+TEST_CASE("tracking_resource_adaptor: lists what is in use, and nothing else") {
   hip_resource upstream{first_device};
   tracking_resource_adaptor tracked{&upstream};
   const stream used{first_device};
@@ -108,17 +108,17 @@ TEST_CASE("tracking_resource_adaptor: what is out at its end is told once, with 
   upstream.deallocate_sync(leaked, 4096);
   REQUIRE(told.count() == 1);
   CHECK(told.errors()[0].call == "tracking_resource_adaptor");
-  CHECK(has(told.errors()[0].message, "ends with 4096 B still out, in 1 allocation:"));
+  CHECK(has(told.errors()[0].message, "ends with 4096 B still in use, in 1 allocation:"));
   CHECK(has(told.errors()[0].message, ": 4096 B\n    #0 "));
 }
 
-TEST_CASE("tracking_resource_adaptor: another size is told, and the right one given back") {
+TEST_CASE("tracking_resource_adaptor: another size is told, and the right one freed") {
   upstream_of_one upstream;
   tracking_resource_adaptor tracked{&upstream};
   const test::error_recorder told;
   tracked.deallocate_sync(tracked.allocate_sync(100), 99);
   REQUIRE(told.count() == 1);
-  CHECK(has(told.errors()[0].message, "99 bytes come back at 0x"));
+  CHECK(has(told.errors()[0].message, "99 bytes are freed at 0x"));
   CHECK(upstream.came_back == 100);
   CHECK(tracked.get_allocated_bytes() == 0);
 }

@@ -132,7 +132,7 @@ TEST_CASE("sub-allocators: what is not theirs, or is still out at their end, is 
     CHECK(blocks.statistics().used == 1);
   }
   REQUIRE(reported.count() == 3);
-  CHECK(reported.errors()[2].message.find("1.00 MiB still handed out") != std::string::npos);
+  CHECK(reported.errors()[2].message.find("1.00 MiB still in use") != std::string::npos);
 }
 
 TEST_CASE("fixed_size_resource: it takes as many blocks at a time as it was told") {
@@ -173,7 +173,7 @@ TEST_CASE("fixed_size_resource: an upstream that has no room for many blocks giv
   std::vector<void*> out;
   for (int i = 0; i < 5; ++i) out.push_back(blocks.allocate_sync(1 * MiB));
   CHECK(upstream.held() == 5 * MiB);
-  CHECK(refusal(blocks, 1 * MiB).find("give blocks back") != std::string::npos);
+  CHECK(refusal(blocks, 1 * MiB).find("free blocks") != std::string::npos);
   for (void* const each : out) blocks.deallocate_sync(each, 1 * MiB);
 }
 
@@ -230,7 +230,7 @@ TEST_CASE(
   CHECK_THROWS_AS(static_cast<void>(bins.allocate_sync(64 * TiB)), std::bad_alloc);
 }
 
-TEST_CASE("binning_resource: memory that is not handed out is told, and goes nowhere") {
+TEST_CASE("binning_resource: memory that is not allocated is told, and goes nowhere") {
   counted_upstream upstream;
   binning_resource bins{upstream.get()};
   void* const one = bins.allocate_sync(1000);
@@ -243,7 +243,7 @@ TEST_CASE("binning_resource: memory that is not handed out is told, and goes now
   CHECK(upstream.held() == 1000);
   REQUIRE(reported.count() == 2);
   for (const auto& each : reported.errors())
-    CHECK(each.message.find("that are not handed out") != std::string::npos);
+    CHECK(each.message.find("that are not allocated") != std::string::npos);
   bins.deallocate_sync(other, 1000);
   CHECK(upstream.held() == 0);
 }
@@ -257,7 +257,7 @@ TEST_CASE("binning_resource: memory that went back past it is told when it is gi
   upstream.deallocate_sync(bins.allocate_sync(100), 100);
   CHECK(bins.allocate_sync(100) == memory);
   REQUIRE(reported.count() == 1);
-  CHECK(reported.errors()[0].message.find("given again") != std::string::npos);
+  CHECK(reported.errors()[0].message.find("allocated again") != std::string::npos);
 }
 
 TEST_CASE("binning_resource: a bin added while threads allocate gets back what it gave") {

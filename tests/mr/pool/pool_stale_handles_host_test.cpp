@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t size = 8 * MiB;
 
-/// Memory that `user` gave back while its work on it waits.
+/// Memory that `user` freed while its work on it waits.
 struct busy_memory {
   mr::vmm_pool_resource pool{device_ref{0}, {.maximum_bytes = 2 * size}};
   std::optional<stream> user{device_ref{0}};

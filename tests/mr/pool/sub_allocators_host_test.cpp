@@ -74,7 +74,7 @@ void verify_hand_over(memory_resource& resource) {
   resource.deallocate(second, two, block);
 }
 
-/// Blocks of one size on hipMalloc, or an arena on a pool, with one block handed out.
+/// Blocks of one size on hipMalloc, or an arena on a pool, with one block allocated.
 struct worn {
   explicit worn(bool fixed) : first{first_device}, second{first_device} {
     pool_options options;
@@ -131,7 +131,7 @@ TEST_CASE("sub-allocators: memory goes to another stream behind its work, and no
   verify_hand_over(*one_block_of(&below, false));
 }
 
-TEST_CASE("sub-allocators: a stream that waited for an event takes what was given back before") {
+TEST_CASE("sub-allocators: a stream that waited for an event takes what was freed before") {
   for (const bool fixed : {true, false}) {
     hip_resource below{first_device};
     const auto resource = one_block_of(&below, fixed);

@@ -37,7 +37,7 @@ class lease {
   void* pointer_;
 };
 
-/// A pool of eight chunks, every other one given back, by two streams in turn: when all work is
+/// A pool of eight chunks, every other one freed, by two streams in turn: when all work is
 /// done, or while it is held.
 struct worn_pool {
   explicit worn_pool(bool in_use = false) : first{first_device}, second{first_device} {

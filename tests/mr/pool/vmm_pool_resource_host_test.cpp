@@ -282,7 +282,7 @@ TEST_CASE("vmm_pool_resource: trim takes nothing away that work under way uses")
 
 namespace {
 
-/// Sixteen blocks, all that there may be, every other one given back by work that is held.
+/// Sixteen blocks, all that there may be, every other one freed by work that is held.
 struct pool_in_use {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   stream used{first_device};

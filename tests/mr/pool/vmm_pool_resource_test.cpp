@@ -162,8 +162,7 @@ TEST_CASE("vmm_pool_resource: what is not its own or not in use is reported and 
   CHECK(reported.count() == 4);
 }
 
-TEST_CASE(
-    "vmm_pool_resource: a small piece that is given back twice or as another size is reported") {
+TEST_CASE("vmm_pool_resource: a small piece that is freed twice or as another size is reported") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream used{first_device};
   void* const mine = pool.allocate(used, 1000);
@@ -288,7 +287,7 @@ TEST_CASE("vmm_pool_resource: what it begins with counts neither as used nor as 
   for (const std::uint64_t each : now.served) CHECK(each == 0);
 }
 
-TEST_CASE("vmm_pool_resource: the callback may give memory back and have the request tried again") {
+TEST_CASE("vmm_pool_resource: the callback may free memory and have the request tried again") {
   vmm_pool_resource pool{first_device, at_most(16 * MiB)};
   const stream used{first_device};
   void* cache = pool.allocate(used, 12 * MiB);
@@ -349,7 +348,7 @@ TEST_CASE("vmm_pool_resource: a stream that was made to wait takes what caches o
   CHECK(served[static_cast<std::size_t>(pool_source::waited)] == 0);
 }
 
-TEST_CASE("vmm_pool_resource: a stream that waits for an event takes what was given back before") {
+TEST_CASE("vmm_pool_resource: a stream that waits for an event takes what was freed before") {
   std::size_t bytes = 0;
   SUBCASE("a block") { bytes = 2 * MiB; }
   SUBCASE("pieces") { bytes = 4 * KiB; }
@@ -360,7 +359,7 @@ TEST_CASE("vmm_pool_resource: a stream that waits for an event takes what was gi
   const stream second{first_device};
   event given_back{first_device};
   void* const before = pool.allocate(first, bytes);
-  // Neighbours would become one, given back behind the event.
+  // Neighbours would become one, freed behind the event.
   void* const between = pool.allocate(first, 2 * MiB);
   void* const behind = pool.allocate(first, 2 * MiB);
   pool.deallocate(first, before, bytes);
@@ -372,7 +371,7 @@ TEST_CASE("vmm_pool_resource: a stream that waits for an event takes what was gi
     return pool.statistics().served[static_cast<std::size_t>(source)];
   };
   CHECK(served(pool_source::followed_stream) == 1);
-  // What was given back behind the event is not the other stream's, which gets it by waiting only.
+  // What was freed behind the event is not the other stream's, which gets it by waiting only.
   CHECK(served(pool_source::waited) == 0);
   void* const other = pool.allocate(second, 2 * MiB);
   CHECK(served(pool_source::followed_stream) == 1);
@@ -394,7 +393,7 @@ TEST_CASE("vmm_pool_resource: a stream that ends says so itself") {
   CHECK(pool.statistics().streams.size() <= 2);
 }
 
-TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory given back") {
+TEST_CASE("vmm_pool_resource: a stream that was forgotten may go with its memory freed") {
   vmm_pool_resource pool{first_device, at_most(16 * MiB)};
   {
     const stream gone{first_device};
@@ -451,14 +450,14 @@ TEST_CASE("vmm_pool_resource: peers get the memory that is there and that comes"
   pool.deallocate(used, after, 4 * MiB);
 }
 
-TEST_CASE("vmm_pool_resource: one that ends with memory handed out says so") {
+TEST_CASE("vmm_pool_resource: one that ends with memory allocated says so") {
   const test::error_recorder reported;
   {
     vmm_pool_resource pool{first_device, at_most(16 * MiB)};
     static_cast<void>(pool.allocate_sync(1 * MiB));
   }
   REQUIRE(reported.count() == 1);
-  CHECK(reported.errors().front().message.find("1.00 MiB still handed out") != std::string::npos);
+  CHECK(reported.errors().front().message.find("1.00 MiB still in use") != std::string::npos);
   drain_retired_memory();
 }
 

@@ -59,7 +59,7 @@ TEST_CASE("hip_async_resource: a device without pools is refused with what to do
                        doctest::Contains("no stream-ordered pools"), unsupported);
 }
 
-TEST_CASE("hip_async_resource: tells what the pool holds and has handed out") {
+TEST_CASE("hip_async_resource: tells what the pool holds and has allocated") {
   if (pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource resource{device_ref{0}};
@@ -73,7 +73,7 @@ TEST_CASE("hip_async_resource: tells what the pool holds and has handed out") {
   CHECK(after.used_current == 0);
   CHECK(after.used_high == with_block.used_high);
   CHECK(after.reserved_high == with_block.reserved_high);
-  // AMD may give back more than the threshold asks for (ROCm/rocm-systems#11690).
+  // AMD may free more than the threshold asks for (ROCm/rocm-systems#11690).
   CHECK(after.reserved_current <= after.reserved_high);
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("hip_async_resource: initial bytes are taken and lie idle") {
   const auto found = resource.statistics();
   CHECK(found.used_current == 0);
   CHECK(found.reserved_high >= 6 * MiB);
-  // Where it does not give memory back that it should keep (ROCm/rocm-systems#11690).
+  // Where it does not free memory that it should keep (ROCm/rocm-systems#11690).
   CHECK((found.reserved_current >= 6 * MiB || found.reserved_current == 0));
 }
 

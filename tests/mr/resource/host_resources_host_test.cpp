@@ -213,7 +213,7 @@ TEST_CASE("sam_headroom_resource: each HIP call that fails leaves nothing behind
       [&] { resource.deallocate_sync(resource.allocate_sync(8192), 8192); });
 }
 
-TEST_CASE("hip_resource: what a peer's stream gives back stays until that stream has passed") {
+TEST_CASE("hip_resource: what a peer's stream frees stays until that stream has passed") {
   const device_ref owner{0};
   const device_ref peer{1};
   peer.enable_peer_access(owner);

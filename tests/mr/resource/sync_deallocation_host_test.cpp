@@ -18,6 +18,7 @@
 #include <hipvmm/mr/resource/system_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/waits_for.hpp"
 #include "runtime/peer_copies.hpp"
@@ -134,9 +135,11 @@ TEST_CASE("host resource: memory without a stream is freed where the runtime has
 TEST_CASE("std_pmr_adaptor: what it deallocates waits for devices as its upstream does") {
   mr::pinned_host_resource pinned;
   mr::std_pmr_adaptor adapted{&pinned};
+  const device_allocation source{second_device, 100};
   blocked_stream used{second_device};
-  // Not filled in that stream: AMD's runtime 5.7.1 fills pinned memory on the caller's thread.
   void* const one = adapted.allocate(100);
+  // Not filled: AMD's runtime 5.7.1 and 6.4.3 fill pinned memory on the caller's thread.
+  copy_async(used, one, source.get(), 100);
   CHECK(waits_for(used, [&] { adapted.deallocate(one, 100); }));
 }
 

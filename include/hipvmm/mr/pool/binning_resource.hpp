@@ -48,8 +48,8 @@ class binning_resource final : public resource_adaptor {
 
   [[nodiscard]] memory_resource& resource_for(std::size_t bytes, std::size_t alignment) const;
   /// Allocates from the resource of that size by `allocate` and records that resource as the owner.
-  template <typename Allocate, typename GiveBack>
-  void* hand_out(std::size_t bytes, std::size_t alignment, Allocate allocate, GiveBack give_back);
+  template <typename Allocate, typename Undo>
+  void* allocate_from_owner(std::size_t bytes, std::size_t alignment, Allocate allocate, Undo undo);
   /// Removes the record of `pointer` and returns its owner. Returns nullptr, after a report to the
   /// error handler, when it was not allocated.
   memory_resource* take_back(const void* pointer, std::size_t bytes) noexcept;

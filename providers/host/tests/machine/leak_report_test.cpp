@@ -90,7 +90,7 @@ TEST_CASE("leak_report: stays away unless it is asked for") {
     const child_result result = run_case_in_child(leaking_case, {setting});
     CAPTURE(result.output);
     CHECK(passed(result));
-    CHECK_FALSE(says(result, "not given back"));
+    CHECK_FALSE(says(result, "not released"));
   }
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("child: gives everything back at last" * doctest::skip()) {
   REQUIRE(std::atexit([] { static_cast<void>(hipFree(late)); }) == 0);
 }
 
-TEST_CASE("leak_report: what exit handlers give back is no leak") {
+TEST_CASE("leak_report: what exit handlers release is no leak") {
   const child_result result = run_case_in_child(tidy_case, {"HIPVMM_HOST_LEAKS=1"});
   CAPTURE(result.output);
   CHECK(passed(result));

@@ -8,7 +8,7 @@
 #include "profile_rules.hpp"
 #include "providers/host/tests/fixtures.hpp"
 
-// What these leave behind ends with the process: under some profiles it could not be given back.
+// What these leave behind ends with the process: under some profiles it could not be released.
 namespace hipvmm::test {
 namespace {
 

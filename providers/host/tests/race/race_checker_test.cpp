@@ -92,7 +92,7 @@ TEST_CASE("order checker: noted bytes that come back twice are told") {
   CHECK(is_of(report_of([&] { note_deallocate(arena.at(), size, work.get()); }), "use after free"));
 }
 
-TEST_CASE("order checker: only bytes that were handed out can come back") {
+TEST_CASE("order checker: only bytes that were allocated can come back") {
   const nothing_left check;
   const allocation arena{size};
   const stream work;
@@ -125,7 +125,7 @@ TEST_CASE("order checker: bytes handed to another stream without an edge are tol
               "reuse without order"));
 }
 
-TEST_CASE("order checker: bytes handed out twice are told where they are not nested") {
+TEST_CASE("order checker: bytes allocated twice are told where they are not nested") {
   const nothing_left check;
   const allocation arena{4 * size};
   const stream work;

@@ -22,7 +22,7 @@ class address_space {
 
   /// Spare cuts, beyond those prepared for, which threads that worked without the pool's lock may
   /// use when that work ends.
-  static constexpr std::size_t kept_back = 4;
+  static constexpr std::size_t kept_spare = 4;
 
   /// Makes the next `count` cuts and the next enlist() unable to fail. Throws: std::bad_alloc.
   void prepare_for(std::size_t count);

@@ -68,9 +68,9 @@ std::optional<block_allocator::allocation> block_allocator::find(std::size_t off
   // A cache has passed it on since.
   if (all_.small_blocks.is_small_block(offset))
     user = all_.streams.with_id(all_.small_blocks.user_of(offset));
-  const bool can_be_told = user != nullptr && user->is_in_use() &&
-                           (user->thread() == 0 || user->thread() == this_thread_number());
-  return allocation{found->bytes, can_be_told ? user : nullptr};
+  const bool is_known = user != nullptr && user->is_in_use() &&
+                        (user->thread() == 0 || user->thread() == this_thread_number());
+  return allocation{found->bytes, is_known ? user : nullptr};
 }
 
 void block_allocator::add_dependency(stream_state& waiter, stream_state& other) {

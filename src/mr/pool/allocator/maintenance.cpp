@@ -19,9 +19,9 @@ void maintenance::poll_fences(const stream_timeline::state_list& states) {
   recycle_forgotten();
 }
 
-bool maintenance::collect_reusable(const stream_timeline::state_list& states, bool wanted_anyway) {
+bool maintenance::collect_reusable(const stream_timeline::state_list& states, bool is_forced) {
   const state_lock lock{all_.state_mutex};
-  if (!all_.reuse.allow_opportunistic && !wanted_anyway) return false;
+  if (!all_.reuse.allow_opportunistic && !is_forced) return false;
   block_index::blocks passed;
   for (stream_state* const each : states) {
     if (each->is_idle() || !each->has_news()) continue;

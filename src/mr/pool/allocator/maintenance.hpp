@@ -21,9 +21,9 @@ class maintenance {
   /// other streams.
   void poll_fences(const stream_timeline::state_list& states);
   /// Makes memory idle that streams freed and have passed, once for each block. Exception:
-  /// pool_reuse::allow_opportunistic is off and it is not `wanted_anyway`. Returns false when there
+  /// pool_reuse::allow_opportunistic is off and it is not `is_forced`. Returns false when there
   /// is none.
-  bool collect_reusable(const stream_timeline::state_list& states, bool wanted_anyway);
+  bool collect_reusable(const stream_timeline::state_list& states, bool is_forced);
   /// Unmaps the old addresses that nothing uses any more, and addresses that HIP refused to unmap
   /// before. Returns whether any were unmapped.
   bool unmap_old_addresses();

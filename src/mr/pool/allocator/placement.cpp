@@ -61,14 +61,14 @@ class scanner {
  public:
   scanner(const block_index& index, const request& wanted, const block_filter& filter,
           const chunk_rules& rules)
-      : index_{index}, wanted_{wanted}, filter_{filter}, rules_{rules} {}
+      : index_{index}, request_{wanted}, filter_{filter}, rules_{rules} {}
 
   placement_scan run() {
     const auto is_usable = [this](const block& one) { return filter_.is_usable(one); };
     const auto may_move = [this](const block& one) { return filter_.may_move(one); };
     // A single block that is smaller holds neither the request nor a chunk that could move.
     const std::size_t least =
-        rules_.moves_chunks ? std::min(wanted_.bytes, rules_.granularity) : wanted_.bytes;
+        rules_.moves_chunks ? std::min(request_.bytes, rules_.granularity) : request_.bytes;
     index_.for_each_stretch(least, [&](block& first, const block& last) {
       for_each_run(first, last, is_usable, [&](block& begin, std::size_t end) {
         scan_run(begin, end);
@@ -117,7 +117,7 @@ class scanner {
   }
 
   [[nodiscard]] std::size_t aligned(std::size_t offset) const noexcept {
-    return index_.aligned(offset, wanted_.alignment);
+    return index_.aligned(offset, request_.alignment);
   }
 
   /// The run of usable blocks that ends where `one` begins; nullptr where there is none.
@@ -130,7 +130,7 @@ class scanner {
 
   void scan_run(block& run, std::size_t end) {
     const std::size_t at = aligned(run.offset);
-    if (at + wanted_.bytes > end) return;
+    if (at + request_.bytes > end) return;
     place& best = found_.free_run;
     // The room of a run is compared in map_room, which runs have no other use for.
     if (best.first != nullptr &&
@@ -154,7 +154,7 @@ class scanner {
       here.at = aligned(run->offset);
     }
     here.map_at = std::max(range.offset(), align_down(here.at, unit));
-    const std::size_t end = here.at + wanted_.bytes;
+    const std::size_t end = here.at + request_.bytes;
     if (here.map_at >= range.end() || end <= range.offset()) return;
     here.map_room = range.end() - here.map_at;
     if (end <= range.end()) {
@@ -178,7 +178,7 @@ class scanner {
     here.first = range.first;
     here.at = aligned(range.offset() + margin);
     here.map_at = align_down(here.at, rules_.granularity);
-    here.map_bytes = align_up(here.at + wanted_.bytes - here.map_at, rules_.granularity);
+    here.map_bytes = align_up(here.at + request_.bytes - here.map_at, rules_.granularity);
     if (here.map_at + here.map_bytes + margin > range.end()) return;
     here.map_room = range.end() - margin - here.map_at;
     note_place(here);
@@ -197,7 +197,7 @@ class scanner {
   }
 
   const block_index& index_;
-  const request& wanted_;
+  const request& request_;
   const block_filter& filter_;
   const chunk_rules& rules_;
   placement_scan found_;

@@ -12,7 +12,7 @@ namespace hipvmm::mr::pool {
 slow_path::slow_path(allocator_state& all, stream_state& user, const request& wanted)
     : all_{all},
       user_{user},
-      wanted_{wanted},
+      request_{wanted},
       states_{all.streams.all()},
       turn_{all},
       maintenance_{all, turn_} {}
@@ -93,10 +93,10 @@ void slow_path::uncover_free_memory() {
 std::optional<std::size_t> slow_path::take_own(pool_source counted) {
   const state_lock lock{all_.state_mutex};
   all_.index.prepare_for(2);
-  block* const found = all_.index.best_fit_or_idle(user_, wanted_.bytes, wanted_.alignment);
+  block* const found = all_.index.best_fit_or_idle(user_, request_.bytes, request_.alignment);
   if (found == nullptr) return std::nullopt;
-  const std::size_t at = all_.index.aligned(found->offset, wanted_.alignment);
-  return hand_to_user(all_.index.take(*found, at, wanted_.bytes), at + wanted_.bytes, counted);
+  const std::size_t at = all_.index.aligned(found->offset, request_.alignment);
+  return assign_to_user(all_.index.take(*found, at, request_.bytes), at + request_.bytes, counted);
 }
 
 std::optional<std::size_t> slow_path::take_followed() {
@@ -110,19 +110,19 @@ std::optional<std::size_t> slow_path::take_followed() {
   for (stream_state* const other : states_) {
     if (other == &user_ || other->is_idle() || !user_.depends_on(*other, 1)) continue;
     free_tree& tree = other->free();
-    auto at = tree.lower_bound(fit_key{wanted_.bytes, 0});
+    auto at = tree.lower_bound(fit_key{request_.bytes, 0});
     for (int looked = 0; at != tree.end() && looked < patience; ++at, ++looked) {
       if (best != nullptr && at->bytes >= best->bytes) break;
       if (!user_.depends_on(*other, at->epoch)) continue;
-      if (all_.index.aligned(at->offset, wanted_.alignment) + wanted_.bytes > at->end()) continue;
+      if (all_.index.aligned(at->offset, request_.alignment) + request_.bytes > at->end()) continue;
       best = &*at;
       break;
     }
   }
   if (best == nullptr) return std::nullopt;
-  const std::size_t at = all_.index.aligned(best->offset, wanted_.alignment);
-  return hand_to_user(all_.index.take(*best, at, wanted_.bytes), at + wanted_.bytes,
-                      pool_source::followed_stream);
+  const std::size_t at = all_.index.aligned(best->offset, request_.alignment);
+  return assign_to_user(all_.index.take(*best, at, request_.bytes), at + request_.bytes,
+                        pool_source::followed_stream);
 }
 
 bool slow_path::wait_for_all_streams() {
@@ -130,7 +130,7 @@ bool slow_path::wait_for_all_streams() {
   std::uint64_t epoch = 0;
   {
     const state_lock lock{all_.state_mutex};
-    const block* const found = all_.index.best_fit(freed, wanted_.bytes, wanted_.alignment);
+    const block* const found = all_.index.best_fit(freed, request_.bytes, request_.alignment);
     if (found == nullptr || freed.has_passed(found->epoch)) return false;
     epoch = found->epoch;
   }
@@ -153,10 +153,10 @@ std::optional<std::size_t> slow_path::take_run() {
       const state_lock lock{all_.state_mutex};
       place found = one_free_block();
       if (found.first == nullptr)
-        found = scan_placements(all_.index, wanted_, *this, rules()).free_run;
+        found = scan_placements(all_.index, request_, *this, rules()).free_run;
       if (found.first == nullptr) return std::nullopt;
       at = found.at;
-      all_.index.claim(*found.first, at, at + wanted_.bytes, claimed);
+      all_.index.claim(*found.first, at, at + request_.bytes, claimed);
       waits = !std::all_of(claimed.begin(), claimed.end(),
                            [this](const block* one) { return is_in_order(*one); });
     }
@@ -170,8 +170,9 @@ std::optional<std::size_t> slow_path::take_run() {
     }
     const state_lock lock{all_.state_mutex};
     if (is_ordered)
-      return hand_to_user(*claimed.front(), at + wanted_.bytes,
-                          waits ? pool_source::internal_dependency : pool_source::followed_stream);
+      return assign_to_user(
+          *claimed.front(), at + request_.bytes,
+          waits ? pool_source::internal_dependency : pool_source::followed_stream);
     all_.index.unclaim(claimed);
   }
 }
@@ -179,11 +180,11 @@ std::optional<std::size_t> slow_path::take_run() {
 place slow_path::one_free_block() {
   place best;
   for (stream_state* const each : states_) {
-    block* const one = all_.index.best_fit(*each, wanted_.bytes, wanted_.alignment);
+    block* const one = all_.index.best_fit(*each, request_.bytes, request_.alignment);
     if (one == nullptr || !is_usable(*one)) continue;
     if (best.first == nullptr || one->bytes < best.first->bytes) best.first = one;
   }
-  if (best.first != nullptr) best.at = all_.index.aligned(best.first->offset, wanted_.alignment);
+  if (best.first != nullptr) best.at = all_.index.aligned(best.first->offset, request_.alignment);
   return best;
 }
 
@@ -274,7 +275,7 @@ bool slow_path::is_without_fence(const stream_state& whose) const {
   return std::find(without_fence_.begin(), without_fence_.end(), &whose) != without_fence_.end();
 }
 
-std::size_t slow_path::hand_to_user(block& first, std::size_t end, pool_source counted) noexcept {
+std::size_t slow_path::assign_to_user(block& first, std::size_t end, pool_source counted) noexcept {
   block& taken = all_.index.make_used(first, end, user_, user_.epoch());
   all_.count_served(counted);
   return taken.offset;

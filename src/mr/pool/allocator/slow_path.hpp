@@ -49,7 +49,7 @@ class slow_path final : block_filter {
 
   /// Whether it may wait although other memory may exist: true for a request without a stream,
   /// because both calls of such a pair may wait.
-  [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !wanted_.is_for_graph; }
+  [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !request_.is_for_graph; }
   /// Waits for memory freed without a stream, where that serves the request. Returns false when
   /// there is none.
   bool wait_for_all_streams();
@@ -94,7 +94,7 @@ class slow_path final : block_filter {
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
   [[nodiscard]] place one_free_block();
   /// Merges the busy blocks from `first` up to `end` into one that the user owns.
-  std::size_t hand_to_user(block& first, std::size_t end, pool_source counted) noexcept;
+  std::size_t assign_to_user(block& first, std::size_t end, pool_source counted) noexcept;
   [[nodiscard]] chunk_rules rules() const;
   /// Frees a busy block that got backing: it becomes the user's, but not as memory freed by the
   /// user.
@@ -102,7 +102,7 @@ class slow_path final : block_filter {
 
   allocator_state& all_;
   stream_state& user_;
-  request wanted_;
+  request request_;
   stream_timeline::state_list states_;  // the states that existed when it began
   // Streams that were found in a capture, or that ended without a fence: their work cannot be
   // tracked.

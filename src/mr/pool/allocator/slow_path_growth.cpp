@@ -35,8 +35,8 @@ bool slow_path::begin(growth& work) {
   for (;;) {
     {
       const state_lock lock{all_.state_mutex};
-      const placement_scan found = scan_placements(all_.index, wanted_, *this, rules());
-      auto plan = plan_growth(all_.index, wanted_, found, rules());
+      const placement_scan found = scan_placements(all_.index, request_, *this, rules());
+      auto plan = plan_growth(all_.index, request_, found, rules());
       missed_a_run_ = found.free_run.first != nullptr;
       if (!plan) return false;
       work.plan = std::move(*plan);
@@ -63,7 +63,7 @@ void slow_path::claim_all(growth& work) {
   const place& target = work.plan.target;
   block& gap = *target.unmapped;
   block* const behind = gap.next;
-  const std::size_t end = target.at + wanted_.bytes;
+  const std::size_t end = target.at + request_.bytes;
   const std::size_t gap_end = gap.end();
   if (target.first != &gap) all_.index.claim(*target.first, target.at, gap.offset, work.around);
   if (end > gap_end) all_.index.claim(*behind, gap_end, end, work.around);
@@ -223,7 +223,7 @@ std::size_t slow_path::finish(growth& work) noexcept {
   if (work.mapped < work.gap->bytes) index.make_unmapped(index.cut(*work.gap, work.mapped));
   // What is backed before or behind the request stays free.
   const place& target = work.plan.target;
-  const std::size_t end = target.at + wanted_.bytes;
+  const std::size_t end = target.at + request_.bytes;
   if (work.gap->end() > end) free_gain(index.cut(*work.gap, end - work.gap->offset));
   block* first = target.first == target.unmapped ? work.gap : work.around.front();
   if (target.at > first->offset) {
@@ -231,8 +231,8 @@ std::size_t slow_path::finish(growth& work) noexcept {
     first = &index.cut(rest, target.at - rest.offset);
     free_gain(rest);
   }
-  return hand_to_user(*first, end,
-                      work.created == 0 ? pool_source::moved_chunks : pool_source::new_chunks);
+  return assign_to_user(*first, end,
+                        work.created == 0 ? pool_source::moved_chunks : pool_source::new_chunks);
 }
 
 std::optional<std::size_t> slow_path::grow() {
@@ -264,7 +264,7 @@ std::optional<std::size_t> slow_path::grow() {
   detail::log<log_level::debug>([&] {
     return name_of(all_) + " took " + format_bytes(work.created) + " from the device and moved " +
            std::to_string(work.sources.size()) + " chunks for a request of " +
-           format_bytes(wanted_.bytes);
+           format_bytes(request_.bytes);
   });
   return finish(work);
 }

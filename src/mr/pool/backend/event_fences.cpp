@@ -128,15 +128,15 @@ void event_fences::add(device_ref device) {
 
 void event_fences::note_user(device_ref device) {
   const std::lock_guard lock{mutex_};
-  for (const detail::device_list* const known : {&devices_, &strangers_})
+  for (const detail::device_list* const known : {&devices_, &without_access_})
     if (std::find(known->begin(), known->end(), device) != known->end()) return;
-  strangers_.push_back(device);
+  without_access_.push_back(device);
 }
 
 detail::device_list event_fences::devices() {
   const std::lock_guard lock{mutex_};
   detail::device_list all = devices_;
-  all.insert(all.end(), strangers_.begin(), strangers_.end());
+  all.insert(all.end(), without_access_.begin(), without_access_.end());
   return all;
 }
 
@@ -145,14 +145,14 @@ void event_fences::synchronize() {
   for (const device_ref each : devices()) detail::wait_for_device(each);
 }
 
-void event_fences::synchronize_strangers() {
-  detail::device_list strangers;
+void event_fences::synchronize_without_access() {
+  detail::device_list devices;
   {
     const std::lock_guard lock{mutex_};
-    strangers = strangers_;
+    devices = without_access_;
   }
   const detail::relaxed_captures relaxed;
-  for (const device_ref each : strangers) detail::wait_for_device(each);
+  for (const device_ref each : devices) detail::wait_for_device(each);
 }
 
 std::shared_ptr<const fence> event_fences::fence_for_all() {

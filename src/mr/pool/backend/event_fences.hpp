@@ -26,7 +26,7 @@ class event_fences final : public fence_source {
   /// Declares that streams of `device` may use the memory too.
   void add(device_ref device);
   /// Waits for the devices without access whose streams have freed memory.
-  void synchronize_strangers();
+  void synchronize_without_access();
 
  private:
   struct spare_events;
@@ -38,8 +38,8 @@ class event_fences final : public fence_source {
   void note_user(device_ref device);
 
   std::mutex mutex_;
-  detail::device_list devices_;    // with access, the owner first
-  detail::device_list strangers_;  // without
+  detail::device_list devices_;         // with access, the owner first
+  detail::device_list without_access_;  // without
   std::shared_ptr<spare_events> spare_;
 };
 

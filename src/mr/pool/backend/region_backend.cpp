@@ -101,9 +101,10 @@ std::string region_backend::explain() const {
              "chunks of virtual memory in one range of addresses; chunks that work in flight "
              "uses "} +
          (has_aliases_ ? "move without a wait" : "move when it has passed") +
-         (returns_memory_ ? ""
-                          : "; memory goes back to the device only when all of the pool is idle, "
-                            "for it comes back only with its addresses (quirk re_reserve)");
+         (returns_memory_
+              ? ""
+              : "; memory is released to the device only when all of the pool is "
+                "idle, because HIP frees it only with its addresses (quirk re_reserve)");
 }
 
 void region_backend::create(std::size_t offset, std::size_t bytes) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
@@ -18,7 +17,7 @@ namespace {
 
 struct detached_slab final : detached {
   [[nodiscard]] bool release() noexcept override {
-    detail::give_back(std::move(memory));
+    detail::release_when_unused(std::move(memory));
     return true;
   }
   device_allocation memory;
@@ -28,18 +27,14 @@ struct detached_slab final : detached {
 
 slab_backend::slab_backend(device_ref device, std::size_t address_bytes, handle_type shareable)
     : device_{device}, address_bytes_{align_up(address_bytes, granularity())}, rights_{device} {
-  if (shareable != handle_type::none)
-    throw unsupported{
-        "pool_options::shareable: the memory of device " + std::to_string(device.ordinal()) +
-        " comes from hipMalloc and has no chunks to export, for " +
-        capability_of(device).why_fallback() + "; set it to handle_type::none and share copies"};
+  detail::require_not_shareable(shareable, "pool_options::shareable", device);
 }
 
 slab_backend::~slab_backend() {
   try {
     for (auto& entry : slabs_.all()) {
       detail::device_list users = detail::devices_of(rights_.all());
-      detail::give_back(std::move(entry.second.memory), std::move(users));
+      detail::release_when_unused(std::move(entry.second.memory), std::move(users));
     }
   } catch (const std::bad_alloc&) {
     // The rest ends with its owner, which waits for its own device only.
@@ -60,7 +55,7 @@ device_allocation slab_backend::allocate(std::size_t bytes) {
     device_allocation memory = take(bytes);
     if (reinterpret_cast<std::uintptr_t>(memory.get()) % granularity() == 0) return memory;
     is_aligned_ = false;
-    detail::give_back(std::move(memory));
+    detail::release_when_unused(std::move(memory));
   }
   return take(bytes + granularity());
 }

@@ -34,7 +34,7 @@ slab_supply*& slab_supply::current() noexcept {
   return innermost;
 }
 
-void slab_supply::bring(const slab_wanted& wanted, device_ref device) {
+void slab_supply::bring(const slab_needed& wanted, device_ref device) {
   // One of another size, for others changed the pool meanwhile, is of no use.
   slab_.reset();
   const detail::relaxed_captures relaxed;
@@ -66,7 +66,7 @@ upstream_backend::upstream_backend(memory_resource& upstream, std::size_t addres
 
 void upstream_backend::create(std::size_t offset, std::size_t bytes) {
   upstream_slab* const brought = slab_supply::find(bytes);
-  if (brought == nullptr) throw slab_wanted{&upstream_, bytes};
+  if (brought == nullptr) throw slab_needed{&upstream_, bytes};
   slabs_.add(offset, *brought, reinterpret_cast<std::uintptr_t>(brought->get()), bytes);
 }
 

@@ -25,7 +25,7 @@ using upstream_slab = std::unique_ptr<void, upstream_deleter>;
 /// Thrown by upstream_backend::create() when it needs a slab that its thread has not allocated. The
 /// request ends, so that the upstream is called without a lock, and then restarts. Not an exception
 /// of the library, because only the user of slab_supply catches it.
-struct slab_wanted {
+struct slab_needed {
   memory_resource* upstream;
   std::size_t bytes;
 };
@@ -41,7 +41,7 @@ class slab_supply {
 
   /// Allocates from the upstream. A refusal by std::bad_alloc is recorded; other exceptions
   /// propagate.
-  void bring(const slab_wanted& wanted, device_ref device);
+  void bring(const slab_needed& wanted, device_ref device);
   /// Clears the recorded refusal, so that the upstream is called again.
   void forget_refusal() noexcept { refused_.reset(); }
 
@@ -77,7 +77,7 @@ class upstream_backend final : public addressed_backend {
   [[nodiscard]] bool moves_chunks() const override { return false; }
   [[nodiscard]] std::size_t least_slab() const override { return least_slab_; }
   [[nodiscard]] bool has_aliases() const override { return false; }
-  /// Throws: slab_wanted.
+  /// Throws: slab_needed.
   void create(std::size_t offset, std::size_t bytes) override;
   void set_aside(std::size_t offset, std::size_t bytes) override;
   [[nodiscard]] std::unique_ptr<detached> detach(std::size_t offset, std::size_t bytes) override;

@@ -22,7 +22,7 @@ using test::pool_of;
 
 namespace {
 
-/// Sixteen chunks of which every other one was given back, by two streams in turn.
+/// Sixteen chunks of which every other one was freed, by two streams in turn.
 struct worn_pool : pool_of {
   worn_pool() : pool_of{3} {
     for (int i = 0; i < 16; ++i) parts.push_back(take(0, 2 * MiB));
@@ -30,7 +30,7 @@ struct worn_pool : pool_of {
     for (std::size_t i = 0; i < parts.size(); i += 2) give(i % 4 / 2, parts[i], 2 * MiB);
     used = all.counters().used_bytes;
   }
-  /// Whether every byte that is held is handed out or free.
+  /// Whether every byte that is held is in use or free.
   void verify() {
     const usage seen = all.usage_snapshot();
     std::size_t free_bytes = 0;
@@ -43,7 +43,7 @@ struct worn_pool : pool_of {
   std::size_t used;
 };
 
-/// Fails each allocation of the host in turn. Whatever fails leaves what is handed out as it was.
+/// Fails each allocation of the host in turn. Whatever fails leaves what is in use as it was.
 void sweep(const std::string& name, const std::function<void(worn_pool&)>& operation) {
   for (std::uint64_t nth = 1; nth < 1000; ++nth) {
     INFO(name << ", allocation " << nth << " of the host failing");

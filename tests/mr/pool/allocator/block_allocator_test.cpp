@@ -15,7 +15,7 @@ namespace hipvmm::mr::pool {
 
 using test::hand_driven_streams;
 using test::pool_of;
-TEST_CASE("pool: memory given back in a stream is used again there without a mark or a wait") {
+TEST_CASE("pool: memory freed in a stream is used again there without a mark or a wait") {
   pool_of pool;
   const std::size_t first = pool.take(0, 1 * MiB);
   pool.give(0, first, 1 * MiB);
@@ -25,7 +25,7 @@ TEST_CASE("pool: memory given back in a stream is used again there without a mar
   CHECK(pool.served(pool_source::own_stream) == 1);
 }
 
-TEST_CASE("pool: neighbours that are given back become one") {
+TEST_CASE("pool: neighbours that are freed become one") {
   pool_of pool;
   std::array<std::size_t, 4> parts{};
   for (std::size_t& each : parts) each = pool.take(0, 512 * KiB);
@@ -99,7 +99,7 @@ TEST_CASE("pool: another stream's memory is used by one that was announced to co
   CHECK(pool.streams.waits == 0);
 }
 
-TEST_CASE("pool: what is given back after the announcement is not covered by it") {
+TEST_CASE("pool: what is freed after the announcement is not covered by it") {
   pool_of pool;
   pool.all.set_reuse({true, false, false});
   const std::size_t first = pool.take(0, 2 * MiB);
@@ -132,7 +132,7 @@ TEST_CASE("pool: with all reuse switched off streams share nothing before memory
   CHECK(pool.streams.host_waits == 1);
 }
 
-TEST_CASE("pool: a request waits once for what other streams gave back, whatever comes meanwhile") {
+TEST_CASE("pool: a request waits once for what other streams freed, whatever comes meanwhile") {
   pool_of pool;
   pool.all.set_reuse({false, false, false});
   pool.all.set_limit(4 * MiB);
@@ -140,7 +140,7 @@ TEST_CASE("pool: a request waits once for what other streams gave back, whatever
   const std::size_t second = pool.take(0, 1 * MiB);
   const std::size_t third = pool.take(0, 1 * MiB);
   pool.give(0, second, 1 * MiB);
-  // While it waits somebody else gives back.
+  // While it waits somebody else frees.
   pool.streams.when_waited = [&] {
     pool.memory.use(0, third, 1 * MiB);
     pool.give(0, third, 1 * MiB);
@@ -219,7 +219,7 @@ TEST_CASE("pool: chunks in use move, and nobody waits where one chunk may have t
 TEST_CASE("pool: what an event outside has shown needs no mark") {
   pool_of pool;
   const std::size_t before = pool.take(0, 2 * MiB);
-  pool.take(0, 2 * MiB);  // neighbours would become one, given back behind the point
+  pool.take(0, 2 * MiB);  // neighbours would become one, freed behind the point
   const std::size_t behind = pool.take(0, 2 * MiB);
   pool.give(0, before, 2 * MiB);
   const block_allocator::stream_epoch reached =
@@ -257,8 +257,7 @@ TEST_CASE("pool: a stream without memory under way has no point to wait for") {
   CHECK(pool.all.current_epoch(hand_driven_streams::name(0)).state == nullptr);
 }
 
-TEST_CASE(
-    "pool: what a captured stream gave back waits for the capture's end, and hinders nobody") {
+TEST_CASE("pool: what a captured stream freed waits for the capture's end, and hinders nobody") {
   pool_of pool;
   const std::size_t first = pool.take(0, 3 * MiB);
   const std::size_t last = pool.take(0, 1 * MiB);
