@@ -25,8 +25,8 @@
 #include <vector>
 
 #include <hipvmm/runtime/device.hpp>
+#include "bench/support/report.hpp"
 #include "provider_objects.hpp"
-#include "report.hpp"
 
 namespace {
 

@@ -10,9 +10,9 @@
 #include <sstream>
 #include <string>
 
-#include "support/child_process.hpp"
 #include "support/error_recorder.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
 
 namespace hipvmm::test::capability_file_test {
 namespace {

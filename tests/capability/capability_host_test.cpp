@@ -17,11 +17,11 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "capability/reprobe_interval.hpp"
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <hipvmm/capability/capability.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
 
 namespace hipvmm::test {
 namespace {

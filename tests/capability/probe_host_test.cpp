@@ -16,13 +16,13 @@
 
 #include "capability/capability_fingerprint.hpp"
 #include "capability/probe_child.hpp"
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
-#include "support/program.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/program.hpp"
+#include "support/process/temporary_folder.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

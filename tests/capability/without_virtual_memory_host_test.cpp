@@ -7,9 +7,9 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {

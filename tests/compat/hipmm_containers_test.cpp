@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "support/devices.hpp"
-#include "support/watched_resource.hpp"
+#include "support/resource/watched_resource.hpp"
 
 namespace hipvmm::test {
 namespace {

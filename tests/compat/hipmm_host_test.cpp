@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include <hipvmm/core/bytes.hpp>
-#include "support/fault_sweep.hpp"
+#include "support/host/fault_sweep.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -17,7 +17,7 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
 #include "support/devices.hpp"
-#include "support/watched_resource.hpp"
+#include "support/resource/watched_resource.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -16,7 +16,7 @@
 #include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "support/devices.hpp"
-#include "support/watched_resource.hpp"
+#include "support/resource/watched_resource.hpp"
 
 // Compiled by nvcc for a GPU, and elsewhere over Thrust's CPP system.
 namespace hipvmm::test {

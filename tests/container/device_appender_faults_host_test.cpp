@@ -8,8 +8,8 @@
 #include "container/host_kernel.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
 
 namespace hipvmm::test::device_appender_faults_host_test {
 namespace {

@@ -13,8 +13,8 @@
 #include "container/host_kernel.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test::device_appender_host_test {
 namespace {

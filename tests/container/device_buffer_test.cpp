@@ -15,7 +15,7 @@
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
-#include "support/watched_resource.hpp"
+#include "support/resource/watched_resource.hpp"
 
 namespace hipvmm::test::device_buffer_test {
 namespace {

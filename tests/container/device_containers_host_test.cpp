@@ -18,9 +18,9 @@
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/error_recorder.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/host_provider.hpp"
-#include "support/watched_resource.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/resource/watched_resource.hpp"
 
 // What device_buffer, device_uvector and device_scalar do when HIP fails, and that they wait for
 // nothing where their resource does not.

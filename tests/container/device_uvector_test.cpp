@@ -14,7 +14,7 @@
 #include <hipvmm/container/device_scalar.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
-#include "support/watched_resource.hpp"
+#include "support/resource/watched_resource.hpp"
 
 namespace hipvmm::test::device_uvector_test {
 namespace {

@@ -19,12 +19,12 @@
 #include "runtime/device_wait.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/forked_child.hpp"
 #include "support/happens.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
-#include "support/region_contents.hpp"
+#include "support/process/forked_child.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test::malloc_storage_host_test {
 namespace {

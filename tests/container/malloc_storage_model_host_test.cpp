@@ -18,10 +18,10 @@
 #include "container/malloc_storage.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/random_seed.hpp"
-#include "support/region_contents.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test::malloc_storage_model_host_test {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <hipvmm/region/retirement.hpp>
 #include "support/error_recorder.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
 
 // What every owner of the library keeps to. A new owner joins with one traits struct, which is made
 // anew for each case and holds what its owners need around them:

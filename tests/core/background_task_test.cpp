@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "support/forked_child.hpp"
 #include "support/held_worker.hpp"
+#include "support/process/forked_child.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <future>
 
-#include "support/forked_child.hpp"
+#include "support/process/forked_child.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <hipvmm/runtime/stream_pool.hpp>
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/fault_sweep.hpp"
+#include "support/host/fault_sweep.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -13,8 +13,8 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "core/check.hpp"
-#include "support/child_process.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -16,8 +16,8 @@
 #include <hipvmm/runtime/device.hpp>
 #include "core/check.hpp"
 #include "core/logger.hpp"
-#include "support/child_process.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
 
 namespace hipvmm {
 namespace {

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <mutex>
 
-#include "support/child_process.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -3,10 +3,10 @@
 #include <hip/hip_runtime_api.h>
 
 #include "kernels/kernels.hpp"
-#include "support/child_process.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
-#include "support/mapped_chunk.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/mapped_chunk.hpp"
 
 using namespace hipvmm;
 using namespace hipvmm::test;

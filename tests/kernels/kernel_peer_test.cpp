@@ -7,8 +7,8 @@
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include "kernels/kernels.hpp"
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
+#include "support/process/child_process.hpp"
 
 using namespace hipvmm;
 using namespace hipvmm::test;

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "stand_in.hpp"
-#include "support/child_process.hpp"
+#include "support/process/child_process.hpp"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include <numeric>
 #include <string>
 
-#include "providers/host/tests/model/sequence.hpp"
-#include "providers/host/tests/model/stream_sequence.hpp"
+#include "providers/host/tests/model/sequence/sequence.hpp"
+#include "providers/host/tests/model/stream/stream_sequence.hpp"
 #include "stand_in.hpp"
 #include "support/random_seed.hpp"
 

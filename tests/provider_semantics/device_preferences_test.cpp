@@ -6,7 +6,7 @@
 #include "core/hip_compat.hpp"
 #include "fixtures.hpp"
 #include "rules.hpp"
-#include "support/child_process.hpp"
+#include "support/process/child_process.hpp"
 
 // The header of 5.2 lacks it, and so does AMD's library of that release.
 extern "C" [[gnu::weak]] hipError_t hipDeviceSetLimit(hipLimit_t limit, size_t value);

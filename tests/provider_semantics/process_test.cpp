@@ -9,7 +9,7 @@
 
 #include "fixtures.hpp"
 #include "rules.hpp"
-#include "support/child_process.hpp"
+#include "support/process/child_process.hpp"
 
 using namespace hipvmm::test;
 

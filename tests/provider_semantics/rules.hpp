@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "support/host_profile.hpp"
+#include "support/host/host_profile.hpp"
 
 namespace hipvmm::test {
 

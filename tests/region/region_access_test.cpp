@@ -7,7 +7,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
-#include "support/region_contents.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include "support/devices.hpp"
-#include "support/region_contents.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -9,13 +9,13 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include "support/child_process.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
-#include "support/region_contents.hpp"
-#include "support/region_with_room.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/region_contents.hpp"
+#include "support/region/region_with_room.hpp"
 
 namespace hipvmm::test {
 namespace {

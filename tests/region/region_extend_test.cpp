@@ -10,8 +10,8 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "support/devices.hpp"
-#include "support/region_contents.hpp"
-#include "support/region_with_room.hpp"
+#include "support/region/region_contents.hpp"
+#include "support/region/region_with_room.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -11,9 +11,9 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/devices.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
-#include "support/region_contents.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test::region_faults_host_test {
 namespace {

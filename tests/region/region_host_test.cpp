@@ -10,12 +10,12 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
-#include "support/region_contents.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {

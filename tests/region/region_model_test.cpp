@@ -16,7 +16,7 @@
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
-#include "support/region_contents.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/devices.hpp"
-#include "support/region_contents.hpp"
+#include "support/region/region_contents.hpp"
 
 // Chunks that move while work in flight still uses them by their old addresses.
 namespace hipvmm::test::region_move_test {

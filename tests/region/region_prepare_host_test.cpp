@@ -14,11 +14,11 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/background_task.hpp"
 #include "support/devices.hpp"
-#include "support/fault_sweep.hpp"
 #include "support/held_worker.hpp"
-#include "support/host_profile.hpp"
-#include "support/region_contents.hpp"
-#include "support/under_profile.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/region/region_contents.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

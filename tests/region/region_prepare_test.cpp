@@ -11,7 +11,7 @@
 #include "core/background_task.hpp"
 #include "support/devices.hpp"
 #include "support/held_worker.hpp"
-#include "support/region_contents.hpp"
+#include "support/region/region_contents.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

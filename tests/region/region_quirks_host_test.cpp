@@ -17,13 +17,13 @@
 #include <hipvmm/vmm/mapping.hpp>
 #include "core/background_task.hpp"
 #include "region/visibility.hpp"
-#include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/region_contents.hpp"
-#include "support/under_profile.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/region/assumed_capability.hpp"
+#include "support/region/region_contents.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

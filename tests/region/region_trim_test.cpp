@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "support/devices.hpp"
-#include "support/region_contents.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {

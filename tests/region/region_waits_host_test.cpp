@@ -15,14 +15,14 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "region/device_work.hpp"
-#include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
-#include "support/under_profile.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/region/assumed_capability.hpp"
 
 namespace hipvmm::test::region_waits_host_test {
 namespace {

@@ -13,8 +13,8 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test::retirement_captures_test {
 namespace {

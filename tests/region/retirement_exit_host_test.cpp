@@ -12,13 +12,13 @@
 #include <thread>
 
 #include <hipvmm/region/region.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/forked_child.hpp"
 #include "support/happens.hpp"
-#include "support/host_provider.hpp"
-#include "support/region_contents.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/forked_child.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -14,10 +14,10 @@
 #include "runtime/device_wait.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
-#include "support/fault_sweep.hpp"
 #include "support/happens.hpp"
-#include "support/host_profile.hpp"
-#include "support/region_contents.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test::retirement_faults_host_test {
 namespace {

@@ -18,12 +18,12 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/background_task.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
-#include "support/region_contents.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test::retirement_host_test {
 namespace {

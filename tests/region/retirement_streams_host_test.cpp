@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "support/child_process.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test::retirement_streams_host_test {
 namespace {

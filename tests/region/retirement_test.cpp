@@ -8,7 +8,7 @@
 
 #include <hipvmm/region/region.hpp>
 #include "support/devices.hpp"
-#include "support/region_contents.hpp"
+#include "support/region/region_contents.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -8,10 +8,10 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/child_process.hpp"
 #include "support/device_memory.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {

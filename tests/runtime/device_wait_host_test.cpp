@@ -15,11 +15,11 @@
 #include "core/capture_mode.hpp"
 #include "runtime/stream.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
-#include "support/host_provider.hpp"
-#include "support/under_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/process/descriptor_limit.hpp"
 
 namespace hipvmm::test {
 namespace {

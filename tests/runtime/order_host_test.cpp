@@ -16,7 +16,7 @@
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/note_taker.hpp"
 
 namespace hipvmm::test {

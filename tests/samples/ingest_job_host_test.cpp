@@ -21,9 +21,9 @@
 #include "ingest_job.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/host_provider.hpp"
-#include "support/program.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/program.hpp"
 
 namespace {
 

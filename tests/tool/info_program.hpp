@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "support/program.hpp"
+#include "support/process/program.hpp"
 
 namespace hipvmm::test {
 

@@ -18,7 +18,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
 #include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 

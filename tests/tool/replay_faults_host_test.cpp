@@ -7,8 +7,8 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
 #include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"
 

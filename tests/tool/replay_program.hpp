@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "support/program.hpp"
+#include "support/process/program.hpp"
 #include "tool/replay_traces.hpp"
 
 namespace hipvmm::test {

@@ -12,7 +12,7 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/devices.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/process/temporary_folder.hpp"
 #include "tool/replay/replay_checker.hpp"
 #include "tool/replay/replay_job.hpp"
 #include "tool/replay_traces.hpp"

@@ -15,7 +15,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
-#include "support/program.hpp"
+#include "support/process/program.hpp"
 #include "support/random_seed.hpp"
 #include "tool/replay/replay_subject.hpp"
 #include "tool/replay/replay_trace.hpp"

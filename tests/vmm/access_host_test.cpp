@@ -6,8 +6,8 @@
 #include <hipvmm/core/error.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
-#include "support/host_profile.hpp"
-#include "support/mapped_chunk.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/region/mapped_chunk.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

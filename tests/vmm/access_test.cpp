@@ -8,7 +8,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
-#include "support/mapped_chunk.hpp"
+#include "support/region/mapped_chunk.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -8,11 +8,11 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_provider.hpp"
-#include "support/under_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/process/child_process.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -17,7 +17,7 @@
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/devices.hpp"
-#include "support/host_profile.hpp"
+#include "support/host/host_profile.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

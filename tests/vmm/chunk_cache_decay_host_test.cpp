@@ -20,9 +20,9 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/held_worker.hpp"
-#include "support/host_provider.hpp"
-#include "support/region_contents.hpp"
-#include "support/shared_cache.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/region_contents.hpp"
+#include "support/region/shared_cache.hpp"
 #include "vmm/chunk_cache.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -12,10 +12,10 @@
 
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -11,11 +11,11 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/descriptors.hpp"
-#include "support/descriptor_limit.hpp"
 #include "support/devices.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/descriptor_limit.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

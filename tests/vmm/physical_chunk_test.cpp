@@ -11,7 +11,7 @@
 #include <hipvmm/core/error.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
-#include "support/mapped_chunk.hpp"
+#include "support/region/mapped_chunk.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -19,9 +19,9 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
-#include "support/region_contents.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/region_contents.hpp"
 #include "vmm/refused_unmaps.hpp"
 
 namespace hipvmm::test {

@@ -12,10 +12,10 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/descriptors.hpp"
-#include "support/child_process.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
-#include "support/mapped_chunk.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/mapped_chunk.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

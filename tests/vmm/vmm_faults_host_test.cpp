@@ -7,10 +7,10 @@
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "support/devices.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
-#include "support/mapped_chunk.hpp"
-#include "support/under_profile.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/region/mapped_chunk.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -13,11 +13,11 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {

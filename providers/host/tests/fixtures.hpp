@@ -11,9 +11,9 @@
 #include <initializer_list>
 #include <vector>
 
-#include "support/child_process.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 

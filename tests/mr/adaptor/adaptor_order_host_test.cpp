@@ -19,7 +19,7 @@
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/devices.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test::adaptor_order_host_test {
 namespace {

@@ -31,8 +31,8 @@
 #include "mr/adaptor/adaptor_kinds.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/paper_resource.hpp"
 #include "support/random_seed.hpp"
+#include "support/resource/paper_resource.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -17,7 +17,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/scripted_resource.hpp"
+#include "support/resource/scripted_resource.hpp"
 
 namespace hipvmm::mr {
 namespace {

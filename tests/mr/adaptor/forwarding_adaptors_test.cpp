@@ -27,12 +27,12 @@
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/allocation_failure.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/paper_resource.hpp"
-#include "support/pretending_resource.hpp"
-#include "support/scripted_resource.hpp"
+#include "support/host/allocation_failure.hpp"
+#include "support/resource/paper_resource.hpp"
+#include "support/resource/pretending_resource.hpp"
+#include "support/resource/scripted_resource.hpp"
 
 namespace hipvmm::mr {
 namespace {

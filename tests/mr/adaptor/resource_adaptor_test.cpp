@@ -8,7 +8,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/passing_adaptor.hpp"
+#include "support/resource/passing_adaptor.hpp"
 
 namespace hipvmm::mr {
 

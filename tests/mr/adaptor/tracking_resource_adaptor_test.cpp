@@ -12,10 +12,10 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
 
 // Outside of the library's namespace, as a program's functions are.
 void* allocate_for_a_program(hipvmm::mr::memory_resource& resource);

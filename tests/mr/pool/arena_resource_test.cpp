@@ -15,9 +15,9 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/counted_upstream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/resource/counted_upstream.hpp"
 
 namespace hipvmm::mr {
 namespace {

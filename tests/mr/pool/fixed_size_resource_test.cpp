@@ -21,9 +21,9 @@
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/counted_upstream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/resource/counted_upstream.hpp"
 
 // fixed_size_resource, binning_resource and callback_resource, and what arena_resource shares.
 namespace hipvmm::mr {

@@ -14,8 +14,8 @@
 #include <hipvmm/runtime/event.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test {
 namespace {

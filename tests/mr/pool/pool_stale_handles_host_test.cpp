@@ -15,8 +15,8 @@
 #include "core/background_task.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test {
 namespace {

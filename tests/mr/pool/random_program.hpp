@@ -20,7 +20,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/device_memory.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/random_seed.hpp"
 
 namespace hipvmm::test {

@@ -27,9 +27,9 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/forked_child.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/forked_child.hpp"
 #include "support/random_seed.hpp"
 
 // What only the host provider can tell of arena_resource, binning_resource and fixed_size_resource:

@@ -18,12 +18,12 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/pool_limit.hpp"
-#include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/assumed_capability.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -21,11 +21,11 @@
 #include "core/background_task.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
-#include "support/forked_child.hpp"
 #include "support/held_worker.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/forked_child.hpp"
 
 // What goes back behind the callers' backs, and what becomes of it when the process ends.
 TEST_SUITE_BEGIN("needs virtual memory");

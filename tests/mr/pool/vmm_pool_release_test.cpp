@@ -16,7 +16,7 @@
 #include "mr/pool/held_while_used.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
-#include "support/host_profile.hpp"
+#include "support/host/host_profile.hpp"
 
 // When memory that a pool holds serves others again, and when it goes back to the device.
 namespace hipvmm::mr {

@@ -13,8 +13,8 @@
 #include "core/background_task.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
 
 namespace hipvmm::mr {
 namespace {

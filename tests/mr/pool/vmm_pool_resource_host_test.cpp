@@ -20,13 +20,13 @@
 #include "mr/pool/held_while_used.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "mr/pool/random_program.hpp"
-#include "support/assumed_capability.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/random_seed.hpp"
+#include "support/region/assumed_capability.hpp"
 
 // What only the host provider can tell: calls, held streams, and the order of all uses, which the
 // checker judges where HIPVMM_HOST_CHECK=1 switches it on.

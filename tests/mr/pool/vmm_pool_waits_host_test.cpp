@@ -20,11 +20,11 @@
 #include "mr/pool/pool_limit.hpp"
 #include "region/device_work.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 // Who waits for the GPU, who does not, and what is waited for.
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -17,9 +17,9 @@
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
-#include "support/host_profile.hpp"
-#include "support/host_provider.hpp"
-#include "support/under_profile.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
 
 namespace hipvmm::test::hip_async_frees_host_test {
 namespace {

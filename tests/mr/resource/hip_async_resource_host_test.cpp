@@ -15,8 +15,8 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "support/fault_sweep.hpp"
-#include "support/host_profile.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -19,9 +19,9 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/child_process.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::mr {
 namespace {

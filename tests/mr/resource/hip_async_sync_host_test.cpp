@@ -14,10 +14,10 @@
 #include "mr/pool/held_while_used.hpp"
 #include "mr/pool/waits_for.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/child_process.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test::hip_async_sync_host_test {
 namespace {

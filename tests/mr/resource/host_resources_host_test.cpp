@@ -27,8 +27,8 @@
 #include "mr/adaptor/adaptor_kinds.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
-#include "support/fault_sweep.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
 
 namespace hipvmm::test {

@@ -10,7 +10,7 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/devices.hpp"
-#include "support/shared_cache.hpp"
+#include "support/region/shared_cache.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -8,8 +8,8 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
-#include "support/allocation_failure.hpp"
-#include "support/paper_resource.hpp"
+#include "support/host/allocation_failure.hpp"
+#include "support/resource/paper_resource.hpp"
 
 namespace hipvmm::test {
 namespace {

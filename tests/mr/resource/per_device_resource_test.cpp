@@ -15,7 +15,7 @@
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/devices.hpp"
-#include "support/passing_adaptor.hpp"
+#include "support/resource/passing_adaptor.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -12,7 +12,7 @@
 #include <hipvmm/mr/adaptor/stream_allocator_adaptor.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
-#include "support/watched_resource.hpp"
+#include "support/resource/watched_resource.hpp"
 
 namespace hipvmm::mr {
 namespace {

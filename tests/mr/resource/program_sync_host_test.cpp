@@ -20,7 +20,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/fault_sweep.hpp"
+#include "support/host/fault_sweep.hpp"
 
 namespace hipvmm::test::program_sync_host_test {
 namespace {

@@ -25,7 +25,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
-#include "support/host_provider.hpp"
+#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test::sync_deallocation_host_test {
 namespace {

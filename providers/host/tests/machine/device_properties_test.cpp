@@ -12,7 +12,7 @@
 
 #include "core/hip_compat.hpp"
 #include "providers/host/tests/fixtures.hpp"
-#include "support/child_process.hpp"
+#include "support/process/child_process.hpp"
 
 using namespace hipvmm::test;
 

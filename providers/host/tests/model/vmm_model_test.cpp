@@ -17,10 +17,10 @@
 #include <string>
 #include <thread>
 
-#include "lockstep.hpp"
-#include "operation_generator.hpp"
-#include "sequence.hpp"
-#include "stream_sequence.hpp"
+#include "providers/host/tests/model/lockstep/lockstep.hpp"
+#include "providers/host/tests/model/sequence/operation_generator.hpp"
+#include "providers/host/tests/model/sequence/sequence.hpp"
+#include "providers/host/tests/model/stream/stream_sequence.hpp"
 #include "support/random_seed.hpp"
 
 using namespace hipvmm::test::model;

@@ -7,7 +7,7 @@
 
 #include "mem_pool_fixtures.hpp"
 #include "sharing_fixture.hpp"
-#include "support/allocation_failure.hpp"
+#include "support/host/allocation_failure.hpp"
 
 using namespace hipvmm::test;
 

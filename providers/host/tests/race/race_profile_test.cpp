@@ -6,7 +6,7 @@
 #include <string>
 
 #include "race_fixtures.hpp"
-#include "support/child_process.hpp"
+#include "support/process/child_process.hpp"
 
 using namespace hipvmm::test;
 

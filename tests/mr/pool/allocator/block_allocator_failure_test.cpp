@@ -12,7 +12,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/allocator/pool_of.hpp"
-#include "support/allocation_failure.hpp"
+#include "support/host/allocation_failure.hpp"
 
 // What a failure of HIP, or of the host's memory, leaves behind.
 namespace hipvmm::mr::pool {

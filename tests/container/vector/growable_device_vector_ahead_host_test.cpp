@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/region/retirement.hpp>
+#include "core/background_task.hpp"
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/held_worker.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/process/child_process.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::test::growable_device_vector_ahead_host_test {
+namespace {
+
+using detail::wait_for_background_tasks;
+
+using granule_element = element<2 * MiB>;
+using device_vector = growable_device_vector<granule_element>;
+using value = element<12>;
+
+constexpr device_ref peer{1};
+constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
+
+/// Eight granules ahead, once fewer than four are.
+growth_options options(prefetch_level how) {
+  growth_options result;
+  result.max_bytes = 512 * MiB;
+  result.step_limit = 0;
+  result.grow_ahead = {how, 8 * MiB, 16 * MiB};
+  return result;
+}
+
+/// Leaves `granules` of 2 MiB free on the first device while it lives.
+physical_chunk leave_free(std::size_t granules) {
+  drain_retired_memory();
+  return physical_chunk{first_device, first_device.free_memory() - granules * 2 * MiB};
+}
+
+TEST_CASE("growable_device_vector: growth that finds its chunk mapped makes no HIP call") {
+  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector.resize_uninitialized(1);
+  wait_for_background_tasks();
+  const held_worker held;
+  const std::uint64_t before = hipvmm_host_call_count(nullptr);
+  vector.resize_uninitialized(2);
+  vector.resize_uninitialized(7);
+  CHECK(hipvmm_host_call_count(nullptr) == before);
+  CHECK(vector.capacity() == 9);
+}
+
+TEST_CASE("growable_device_vector: what is ready is used before memory runs out") {
+  for (const prefetch_level how : both_ways) {
+    device_vector vector{first_device, options(how)};
+    vector.resize_uninitialized(1);
+    wait_for_background_tasks();
+    REQUIRE(vector.statistics().ahead_bytes == 16 * MiB);
+    const physical_chunk rest = leave_free(3);
+    CHECK_THROWS_AS(vector.resize_uninitialized(13), out_of_memory);
+    CHECK(vector.size() == 1);
+    CHECK(vector.capacity() == 1);
+    CHECK(vector.statistics().ahead_bytes == 16 * MiB);
+    vector.resize_uninitialized(12);
+    CHECK(vector.capacity() == 12);
+    CHECK(first_device.free_memory() == 0);
+  }
+}
+
+TEST_CASE("growable_device_vector: what was ordered and has no room is not made by growth") {
+  device_vector vector{first_device, options(prefetch_level::mapped)};
+  const held_worker held;
+  vector.resize_uninitialized(1);
+  const physical_chunk rest = leave_free(7);
+  vector.resize_uninitialized(2);
+  CHECK(vector.capacity() == 2);
+  vector.resize_uninitialized(8);
+  CHECK(vector.capacity() == 8);
+  CHECK_THROWS_AS(vector.resize_uninitialized(9), out_of_memory);
+}
+
+TEST_CASE("growable_device_vector: a preparation that fails is no growth's failure") {
+  device_vector vector{first_device, options(prefetch_level::mapped)};
+  const physical_chunk rest = leave_free(5);
+  vector.resize_uninitialized(2);
+  wait_for_background_tasks();
+  CHECK(vector.statistics().ahead_bytes == 0);
+  CHECK(vector.statistics().ahead_failures == 1);
+  // No growth, no second try.
+  const call_counter creations{"hipMemCreate"};
+  for (int round = 0; round < 100; ++round) vector.resize_uninitialized(1 + round % 2);
+  wait_for_background_tasks();
+  CHECK(creations.count() == 0);
+  CHECK(vector.statistics().ahead_failures == 1);
+  for (std::size_t count = 3; count <= 5; ++count) {
+    vector.resize_uninitialized(count);
+    wait_for_background_tasks();
+    CHECK(vector.statistics().ahead_failures == count - 1);
+  }
+  CHECK_THROWS_AS(vector.resize_uninitialized(6), out_of_memory);
+  CHECK(vector.size() == 5);
+  CHECK(vector.statistics().ahead_hits == 0);
+}
+
+TEST_CASE("growable_device_vector: memory made ahead goes back with the vector") {
+  drain_retired_memory();
+  const hipvmm_host_counters before = live_objects();
+  for (const prefetch_level how : both_ways) {
+    device_vector waited{first_device, options(how)};
+    waited.resize_uninitialized(3);
+    wait_for_background_tasks();
+    device_vector begun{first_device, options(how)};
+    begun.resize_uninitialized(3);
+  }
+  {
+    const held_worker held;
+    device_vector queued{first_device, options(prefetch_level::mapped)};
+    queued.resize_uninitialized(3);
+  }
+  drain_retired_memory();
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("growable_device_vector: memory made ahead does not disturb a capture") {
+  HIPVMM_SKIP_UNDER(no_virtual_memory);
+  const stream stream;
+  device_vector vector{first_device, options(prefetch_level::mapped)};
+  {
+    const held_worker held;
+    vector.resize_uninitialized(1);
+    REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  }
+  wait_for_background_tasks();
+  hipGraph_t graph = nullptr;
+  CHECK(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
+  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  CHECK(vector.statistics().ahead_bytes == 16 * MiB);
+}
+
+constexpr std::size_t old_size = 1000;
+
+/// A vector with a thousand elements and, if nothing failed, a chunk ready.
+struct subject {
+  hipvmm::stream stream;
+  growable_device_vector<value> vector;
+  const value* const data = vector.data();
+
+  explicit subject(prefetch_level how) : vector{first_device, options(how)} {
+    vector.grant(peer, access_right::read);
+    vector.append(series<value>(0, old_size), stream);
+    stream.synchronize();
+    wait_for_background_tasks();
+  }
+  [[nodiscard]] std::vector<value> contents() const { return vector.copy_to_host(stream); }
+  void check_rights() const {
+    CHECK(get_access(vector.data(), peer) == access_right::read);
+    CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::read);
+  }
+};
+
+/// Sweeps growth whose preparations come to their end before the next call. The worker's failures
+/// surface nowhere, so what threw was a failure of this thread.
+template <typename Operation>
+void sweep(const char* name, Operation operation) {
+  { const held_worker started; }
+  for (const prefetch_level how : both_ways) {
+    fault_sweep{name, after_failure::capacity}.run(
+        [how] { return std::make_unique<subject>(how); },
+        [&](std::unique_ptr<subject>& subject) {
+          operation(subject->vector);
+          wait_for_background_tasks();
+        },
+        [](const std::unique_ptr<subject>& subject) {
+          CHECK(subject->vector.size() == old_size);
+          CHECK(subject->vector.data() == subject->data);
+          CHECK(subject->contents() == series<value>(0, old_size));
+          subject->check_rights();
+          // It goes on as if nothing had been.
+          subject->vector.resize_uninitialized(subject->vector.capacity() + 3'000'000);
+          subject->check_rights();
+        },
+        [](const std::unique_ptr<subject>& subject) {
+          const std::vector<value> contents = subject->contents();
+          CHECK(std::equal(contents.begin(), contents.begin() + old_size,
+                           series<value>(0, old_size).begin()));
+          subject->check_rights();
+          subject->vector.resize_uninitialized(subject->vector.capacity() + 3'000'000);
+          subject->check_rights();
+        });
+  }
+}
+
+TEST_CASE("growable_device_vector: growth beyond what is ready that fails changes nothing") {
+  sweep("a miss",
+        [](growable_device_vector<value>& vector) { vector.resize_uninitialized(3'000'000); });
+}
+
+TEST_CASE("growable_device_vector: growth that has more made ready fails for itself alone") {
+  sweep("growth", [](growable_device_vector<value>& vector) {
+    // So much of what is ready that the next chunk is wanted.
+    vector.resize_uninitialized(vector.capacity() + 10 * MiB / sizeof(value));
+  });
+}
+
+TEST_CASE("growable_device_vector: the vectors of many threads grow ahead") {
+  drain_retired_memory();
+  const hipvmm_host_counters before = live_objects();
+  std::array<std::thread, 4> threads;
+  std::atomic<int> wrong{0};
+  for (std::size_t number = 0; number < threads.size(); ++number)
+    threads[number] = std::thread{[&wrong, number] {
+      const device_ref device{number % 2 == 0 ? 0 : 1};
+      const scoped_device scope{device};
+      const stream stream;
+      const std::vector<value> block = series<value>(number, 40'000);
+      for (std::size_t round = 0; round < 4; ++round) {
+        growth_options chosen = options(both_ways[(number + round) % 2]);
+        chosen.grow_ahead.budget_bytes = 4 * MiB;
+        chosen.grow_ahead.watermark_bytes = 2 * MiB;
+        std::array<growable_device_vector<value>, 2> vectors{
+            growable_device_vector<value>{device, chosen},
+            growable_device_vector<value>{device, chosen}};
+        for (std::size_t step = 0; step < 16; ++step) {
+          growable_device_vector<value>& vector = vectors[step % 2];
+          vector.append(block, stream);
+          if (step % 5 == 1) swap(vectors[0], vectors[1]);
+          if (step % 7 == 3) vector.shrink_to_fit(stream);
+          if (step % 6 == 2) vector.grant(device_ref{1 - device.ordinal()}, access_right::read);
+        }
+        for (const growable_device_vector<value>& vector : vectors) {
+          const std::vector<value> contents = vector.copy_to_host(stream);
+          for (std::size_t at = 0; at < contents.size(); at += block.size())
+            if (!std::equal(block.begin(), block.end(), contents.begin() + static_cast<long>(at)))
+              ++wrong;
+          if (vector.statistics().ahead_failures != 0) ++wrong;
+        }
+      }
+    }};
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  drain_retired_memory();
+  CHECK(live_objects() == before);
+}
+
+/// Grows while the process exits, when the worker has ended.
+struct late_grower {
+  device_vector vector{first_device, options(prefetch_level::mapped)};
+  ~late_grower() {
+    try {
+      vector.resize_uninitialized(1);
+      vector.resize_uninitialized(10);
+    } catch (...) {
+      std::_Exit(1);
+    }
+    if (vector.capacity() != 10 || vector.statistics().ahead_failures == 0) std::_Exit(2);
+  }
+};
+
+TEST_CASE("child: ends while memory is made ahead" * doctest::skip()) {
+  static late_grower late;
+  static std::vector<device_vector> ending;
+  for (int index = 0; index < 8; ++index)
+    ending.emplace_back(first_device,
+                        options(index % 2 == 0 ? prefetch_level::mapped : prefetch_level::created));
+  const call_counter creations{"hipMemCreate"};
+  for (device_vector& vector : ending) vector.resize_uninitialized(1);
+  // One more than these growths' own: the worker is in it, for the call takes 20 ms.
+  while (creations.count() < ending.size() + 1) std::this_thread::yield();
+  CHECK(ending.back().capacity() == 1);
+}
+
+TEST_CASE("growable_device_vector: a process may end while memory is made ahead") {
+  const child_result child =
+      run_case_in_child("child: ends while memory is made ahead",
+                        {"HIPVMM_HOST_LEAKS=1", "HIPVMM_HOST_FAULTS=hipMemCreate delay=20ms"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+}  // namespace
+}  // namespace hipvmm::test::growable_device_vector_ahead_host_test
+
+TEST_SUITE_END();

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// Failing HIP calls where a defect of AMD's runtime is avoided: docs/guides/rocm.md,
+// copy_across_reservations and peer_copy_owner_only.
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/region/assumed_capability.hpp"
+#include "support/region/fallback.hpp"
+
+namespace hipvmm::test::growable_device_vector_guards_host_test {
+namespace {
+
+using value = element<12>;
+using device_vector = growable_device_vector<value>;
+constexpr device_ref peer{1};
+constexpr std::size_t old_size = 1000;
+
+/// A vector of 1,000 elements that may have 8 MiB, with other addresses behind them.
+struct subject {
+  hipvmm::stream stream{first_device};
+  device_vector vector{first_device, options()};
+  address_reservation blocker = block_addresses_at(advance(vector.data(), 8 * MiB));
+  const value* const data = vector.data();
+
+  subject() {
+    vector.grant(peer, access_right::read_write);
+    vector.append(series<value>(0, old_size), stream);
+    stream.synchronize();
+  }
+  static growth_options options() {
+    growth_options result;
+    result.max_bytes = 8 * MiB;
+    return result;
+  }
+  [[nodiscard]] std::vector<value> contents() const { return vector.copy_to_host(stream); }
+};
+
+void check_unchanged(const std::unique_ptr<subject>& subject) {
+  CHECK(subject->vector.size() == old_size);
+  CHECK(subject->vector.data() == subject->data);
+  CHECK(subject->vector.access(peer) == access_right::read_write);
+  CHECK(subject->contents() == series<value>(0, old_size));
+}
+
+TEST_CASE("growable_device_vector: a move to one reservation that fails changes nothing" *
+          needs_virtual_memory) {
+  const assumed_capability no_crossing{"crosses_reservations=no"};
+  REQUIRE(capability_of(first_device).needs(quirk::one_reservation));
+  const std::size_t wanted = subject{}.vector.max_size() + 1;
+  drain_retired_memory();  // what that subject left is none of the sweep's
+  fault_sweep{"reserve past max_size", after_failure::capacity}.run(
+      [] { return std::make_unique<subject>(); },
+      [&](std::unique_ptr<subject>& subject) { subject->vector.reserve(wanted); }, check_unchanged,
+      [&](const std::unique_ptr<subject>& subject) {
+        CHECK(subject->vector.capacity() >= wanted);
+        CHECK(subject->contents() == series<value>(0, old_size));
+        // Both ends of the new memory are open to the peer.
+        CHECK(get_access(subject->vector.data(), peer) == access_right::read_write);
+        CHECK(get_access(subject->vector.data() + wanted - 1, peer) == access_right::read_write);
+      });
+}
+
+TEST_CASE(
+    "growable_device_vector: an append from a peer that has a right, failing, changes nothing" *
+    needs_virtual_memory) {
+  const assumed_capability owner_copies{"peer_copies=no"};
+  struct pair {
+    subject target;
+    device_vector source{peer};
+    pair() {
+      source.grant(first_device, access_right::read_write);
+      const hipvmm::stream stream{peer};
+      source.append(series<value>(old_size, 500), stream);
+      stream.synchronize();
+    }
+  };
+  fault_sweep{"append_from_device", after_failure::capacity}.run(
+      [] { return std::make_unique<pair>(); },
+      [](std::unique_ptr<pair>& both) {
+        both->target.vector.append_from_device(both->source.span(), both->target.stream);
+      },
+      [](const std::unique_ptr<pair>& both) {
+        CHECK(both->target.contents() == series<value>(0, old_size));
+      },
+      [](const std::unique_ptr<pair>& both) {
+        CHECK(both->target.contents() == series<value>(0, old_size + 500));
+      });
+}
+
+TEST_CASE("growable_device_vector: an append from a peer without a right makes no copy" *
+          needs_virtual_memory) {
+  const assumed_capability owner_copies{"peer_copies=no"};
+  device_vector source{peer};
+  source.grant(first_device, access_right::read_write);
+  const stream there{peer};
+  source.append(series<value>(0, 500), there);
+  there.synchronize();
+  device_vector target{first_device};
+  const stream stream;
+  target.append(series<value>(0, old_size), stream);
+  const hipvmm_host_counters before = live_objects();
+  for (const char* const call : {"hipMemcpyAsync", "hipMemcpyDtoDAsync", "hipMemcpyPeerAsync"}) {
+    CAPTURE(call);
+    const call_counter copies{call};
+    CHECK_THROWS_AS(target.append_from_device(source.span(), stream), unsupported);
+    CHECK(copies.count() == 0);
+  }
+  CHECK(live_objects() == before);
+  CHECK(target.copy_to_host(stream) == series<value>(0, old_size));
+}
+
+}  // namespace
+}  // namespace hipvmm::test::growable_device_vector_guards_host_test

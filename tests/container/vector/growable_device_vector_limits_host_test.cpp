@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/shared_cache.hpp"
+
+namespace hipvmm::test::growable_device_vector_limits_host_test {
+namespace {
+
+using granule_element = element<2 * MiB>;
+using device_vector = growable_device_vector<granule_element>;
+
+/// Leaves `granules` of 2 MiB free on the first device while it lives.
+physical_chunk leave_free(std::size_t granules) {
+  return physical_chunk{first_device, first_device.free_memory() - granules * 2 * MiB};
+}
+
+TEST_CASE("growable_device_vector: a full device throws out_of_memory with all figures" *
+          needs_virtual_memory) {
+  device_vector vector;
+  vector.resize_uninitialized(5);
+  const physical_chunk rest = leave_free(10);
+  const hipvmm_host_counters before = live_objects();
+  try {
+    vector.reserve(20);
+    FAIL("the device gave more memory than it has");
+  } catch (const out_of_memory& error) {
+    CHECK(error.resource() == exhausted::device_memory);
+    CHECK(error.device() == 0);
+    CHECK(error.bytes_requested() == 15 * 2 * MiB);
+    CHECK(error.bytes_free() == 10 * 2 * MiB);
+    CHECK(std::string{error.what()}.find("30.00 MiB") != std::string::npos);
+    CHECK(std::string{error.what()}.find("20.00 MiB") != std::string::npos);
+    CHECK(std::string{error.what()}.find("10.00 MiB") != std::string::npos);
+  }
+  CHECK(live_objects() == before);
+  CHECK(vector.size() == 5);
+  CHECK(vector.capacity() == 5);
+}
+
+TEST_CASE("growable_device_vector: what was asked for fits where the slack does not" *
+          needs_virtual_memory) {
+  device_vector vector;
+  vector.resize_uninitialized(80);
+  // A step from 80 granules adds 10.
+  const physical_chunk rest = leave_free(3);
+  vector.resize_uninitialized(81);
+  CHECK(vector.size() == 81);
+  CHECK(vector.capacity() == 81);
+  vector.resize_uninitialized(83);
+  CHECK(vector.capacity() == 83);
+  CHECK_THROWS_AS(vector.resize_uninitialized(84), out_of_memory);
+  CHECK(vector.size() == 83);
+}
+
+TEST_CASE("growable_device_vector: can hold all memory that is free on the device" *
+          needs_virtual_memory) {
+  device_vector vector;
+  const std::size_t count = first_device.free_memory() / (2 * MiB);
+  for (std::size_t size = 1; size <= count; ++size) vector.resize_uninitialized(size);
+  CHECK(vector.capacity() == count);
+  CHECK(first_device.free_memory() == 0);
+  CHECK_THROWS_AS(vector.resize_uninitialized(count + 1), out_of_memory);
+  CHECK(vector.size() == count);
+}
+
+TEST_CASE("growable_device_vector: more than the device has throws and moves nothing") {
+  device_vector vector;
+  vector.resize_uninitialized(5);
+  const auto* const data = vector.data();
+  const std::size_t max_size = vector.max_size();
+  CHECK_THROWS_AS(vector.reserve(2 * GiB / sizeof(granule_element)), out_of_memory);
+  CHECK(vector.data() == data);
+  CHECK(vector.max_size() == max_size);
+  CHECK(vector.statistics().base_moves == 0);
+}
+
+TEST_CASE("growable_device_vector: memory that others release can be had after a failure") {
+  device_vector vector;
+  vector.resize_uninitialized(5);
+  {
+    const physical_chunk rest = leave_free(0);
+    CHECK_THROWS_AS(vector.resize_uninitialized(6), out_of_memory);
+  }
+  vector.resize_uninitialized(6);
+  CHECK(vector.size() == 6);
+}
+
+TEST_CASE("growable_device_vector: shrink_to_fit gives physical memory back" *
+          needs_virtual_memory) {
+  HIPVMM_SKIP_UNDER(memory_kept);
+  const stream stream;
+  const std::size_t before = hipvmm_host_device_bytes(0);
+  device_vector vector;
+  vector.resize_uninitialized(100);
+  vector.resize_uninitialized(7);
+  vector.shrink_to_fit(stream, tail_chunk::replace);
+  chunk_cache::shared().trim();
+  CHECK(hipvmm_host_device_bytes(0) == before + 7 * 2 * MiB);
+}
+
+TEST_CASE("growable_device_vector: destruction gives all memory and addresses back") {
+  const hipvmm_host_counters before = live_objects();
+  {
+    device_vector vector;
+    for (std::size_t size = 1; size < 100; ++size) vector.resize_uninitialized(size);
+  }
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("growable_device_vector: the second that grows alike creates no chunk" *
+          needs_virtual_memory) {
+  const shared_cache_keeps keeps;
+  const auto double_up = [] {
+    device_vector vector;
+    for (std::size_t size = 1; size <= 32; size *= 2) vector.resize_uninitialized(size);
+  };
+  double_up();
+  drain_retired_memory();
+  const call_counter creates{"hipMemCreate"};
+  double_up();
+  CHECK(creates.count() == 0);
+}
+
+TEST_CASE("growable_device_vector: gets what the shared cache keeps when the device is full" *
+          needs_virtual_memory) {
+  const shared_cache_keeps keeps;
+  {
+    device_vector vector;
+    vector.reserve(30);
+  }
+  drain_retired_memory();
+  device_vector vector;
+  vector.reserve(3);
+  CHECK(chunk_cache::shared().statistics().bytes == 30 * 2 * MiB);
+  const physical_chunk rest = leave_free(10);
+  vector.reserve(3 + 35);
+  CHECK(vector.capacity() >= 38);
+  CHECK(chunk_cache::shared().statistics().bytes == 0);
+}
+
+TEST_CASE("growable_device_vector: chunks come from and return to the cache it was given" *
+          needs_virtual_memory) {
+  chunk_cache cache{GiB};
+  growth_options options;
+  options.chunks.cache = &cache;
+  {
+    device_vector vector{first_device, options};
+    vector.resize_uninitialized(10);
+  }
+  drain_retired_memory();
+  CHECK(cache.statistics().bytes == 10 * 2 * MiB);
+  const call_counter creations{"hipMemCreate"};
+  device_vector again{first_device, options};
+  again.resize_uninitialized(10);
+  CHECK(creations.count() == 0);
+}
+
+TEST_CASE("growable_device_vector: an append from a device that gave no right changes nothing" *
+          needs_virtual_memory) {
+  const stream stream;
+  for (const int ordinal : {1, 2}) {
+    CAPTURE(ordinal);
+    growable_device_vector<element<8>> source{device_ref{ordinal}};
+    source.resize_uninitialized(10);
+    growable_device_vector<element<8>> target;
+    target.append(series<element<8>>(0, 10), stream);
+    // Where the peer's engine would copy, the peer has no right to the target either.
+    if (capability_of(first_device).has(trait::peer_copies)) {
+      CHECK_THROWS_AS(target.append_from_device(source.span(), stream), hip_error);
+    } else {
+      CHECK_THROWS_AS(target.append_from_device(source.span(), stream), unsupported);
+    }
+    CHECK(target.copy_to_host(stream) == series<element<8>>(0, 10));
+  }
+}
+
+TEST_CASE("child: vectors in a small address space" * doctest::skip()) {
+  std::vector<device_vector> vectors(8);
+  for (device_vector& vector : vectors) {
+    CHECK(vector.max_size() >= 1);
+    vector.resize_uninitialized(vector.max_size());
+  }
+  CHECK(vectors.front().max_size() > vectors.back().max_size());
+}
+
+TEST_CASE("growable_device_vector: where addresses are scarce, smaller maxima are reserved" *
+          needs_virtual_memory) {
+  const child_result child = run_case_in_child("child: vectors in a small address space",
+                                               {"HIPVMM_HOST_ADDRESS_SPACE=510MiB"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+TEST_CASE("child: a vector that finds no addresses for twice its maximum" * doctest::skip()) {
+  growth_options options;
+  options.max_bytes = 16 * 2 * MiB;
+  device_vector vector{first_device, options};
+  REQUIRE(vector.max_size() == 16);
+  vector.reserve(1);
+  // Of 80 MiB 46 are left, in one piece or not: twice the maximum are 64.
+  const address_reservation behind{2 * MiB, 0, vector.data() + vector.max_size()};
+  vector.reserve(17);
+  CHECK(vector.max_size() >= 17);
+  CHECK(vector.max_size() < 32);
+  CHECK(vector.capacity() >= 17);
+}
+
+TEST_CASE("growable_device_vector: where twice the maximum is refused what is needed is reserved" *
+          needs_virtual_memory) {
+  const child_result child =
+      run_case_in_child("child: a vector that finds no addresses for twice its maximum",
+                        {"HIPVMM_HOST_ADDRESS_SPACE=80MiB", "HIPVMM_HOST_GRANULARITY=2MiB"});
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+}  // namespace
+}  // namespace hipvmm::test::growable_device_vector_limits_host_test

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/region/fallback.hpp"
+
+namespace hipvmm::test::growable_device_vector_moves_test {
+namespace {
+
+using value = element<8>;
+using device_vector = growable_device_vector<value>;
+
+struct two_vectors {
+  hipvmm::stream stream;
+  growable_device_vector<value> a;
+  growable_device_vector<value> b;
+
+  two_vectors() {
+    a.append(series<value>(0, 10), stream);
+    b.append(series<value>(10, 20), stream);
+  }
+};
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: a move takes elements, address and memory") {
+  const value* const data = a.data();
+  const std::size_t capacity = a.capacity();
+  const device_vector target = std::move(a);
+  CHECK(target.data() == data);
+  CHECK(target.capacity() == capacity);
+  CHECK(target.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: one that was moved from is empty") {
+  const device_vector target = std::move(a);
+  CHECK(a.empty());
+  CHECK(a.data() == nullptr);
+  CHECK(a.capacity() == 0);
+  CHECK(a.max_size() == 0);
+  CHECK(a.copy_to_host(stream).empty());
+  CHECK(a.statistics().chunks == 0);
+  CHECK(a.device() == first_device);
+}
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: one that was moved from can be used again") {
+  const device_vector target = std::move(a);
+  a.append(series<value>(50, 5), stream);
+  CHECK(a.max_size() > 0);
+  CHECK(a.copy_to_host(stream) == series<value>(50, 5));
+  CHECK(target.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: calls on one that was moved from are well defined") {
+  const device_vector target = std::move(a);
+  CHECK_NOTHROW(a.clear());
+  CHECK_NOTHROW(a.resize(0, stream));
+  CHECK_NOTHROW(a.resize_uninitialized(0));
+  CHECK_NOTHROW(a.reserve(0));
+  CHECK_NOTHROW(a.append(nullptr, 0, stream));
+  CHECK_THROWS_AS(a.pop_back(), std::out_of_range);
+  CHECK_THROWS_AS(static_cast<void>(a.element(0, stream)), std::out_of_range);
+  CHECK(a.clone(stream).empty());
+  CHECK(a.access(device_ref{1}) == access_right::none);
+}
+
+TEST_CASE_FIXTURE(
+    two_vectors, "growable_device_vector: a grant to one that was moved from holds when it grows") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  const device_vector target = std::move(a);
+  a.grant(peer, peer_right());
+  a.append(series<value>(0, 5), stream);
+  if (!on_fallback()) CHECK(get_access(a.data(), peer) == peer_right());
+  CHECK(target.access(peer) == access_right::none);
+}
+
+TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: move assignment replaces the elements") {
+  a = std::move(b);
+  CHECK(a.copy_to_host(stream) == series<value>(10, 20));
+  CHECK(b.empty());
+}
+
+TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: moving to itself keeps the elements") {
+  device_vector& same = a;
+  a = std::move(same);
+  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: swapping exchanges elements and addresses") {
+  const value* const data_of_a = a.data();
+  const value* const data_of_b = b.data();
+  swap(a, b);
+  CHECK(a.data() == data_of_b);
+  CHECK(b.data() == data_of_a);
+  CHECK(a.copy_to_host(stream) == series<value>(10, 20));
+  CHECK(b.copy_to_host(stream) == series<value>(0, 10));
+  a.swap(b);
+  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: swapping with itself keeps the elements") {
+  a.swap(a);
+  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE_FIXTURE(two_vectors,
+                  "growable_device_vector: a clone has the elements and memory of its own") {
+  device_vector copied = a.clone(stream);
+  CHECK(copied.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(copied.data() != a.data());
+  copied.set_element(0, numbered<value>(99), stream);
+  a.push_back(numbered<value>(10), stream);
+  CHECK(a.copy_to_host(stream) == series<value>(0, 11));
+  CHECK(copied.size() == 10);
+}
+
+TEST_CASE("growable_device_vector: a clone has the device, options and rights") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  const stream stream{peer};
+  growth_options options;
+  options.max_bytes = 4 * granule();
+  options.past_max = past_max_size::refuse;
+  device_vector original{peer, options};
+  original.grant(first_device, peer_right());
+  original.append(series<value>(0, 10), stream);
+  device_vector copied = original.clone(stream);
+  CHECK(copied.device() == peer);
+  CHECK(copied.max_size() == original.max_size());
+  CHECK(copied.access(first_device) == peer_right());
+  if (!on_fallback()) CHECK(get_access(copied.data(), first_device) == peer_right());
+  CHECK_THROWS_AS(copied.reserve(copied.max_size() + 1), std::length_error);
+}
+
+TEST_CASE("growable_device_vector: an assigned one grows in the steps of the other") {
+  growth_options options;
+  options.granule_bytes = 6 * granule();
+  device_vector source{first_device, options};
+  device_vector target;
+  target = std::move(source);
+  target.reserve(1);
+  CHECK(target.capacity() * sizeof(value) == 6 * granule());
+}
+
+TEST_CASE("growable_device_vector: a moved-from one counts from zero") {
+  growth_options options;
+  options.max_bytes = granule();
+  device_vector source{first_device, options};
+  source.reserve(1);
+  source.reserve(source.max_size() + 1);
+  const device_vector target = std::move(source);
+  CHECK(target.statistics().growth_steps == 2);
+  const growth_statistics left = source.statistics();
+  CHECK(left.growth_steps == 0);
+  CHECK(left.base_moves == 0);
+  CHECK(left.peak_bytes == 0);
+  CHECK(left.copied_bytes == 0);
+}
+
+TEST_CASE("growable_device_vector: the clone of one whose owner has no right gives it none" *
+          needs_virtual_memory) {
+  const stream stream;
+  device_vector original;
+  original.revoke(first_device);
+  device_vector copied = original.clone(stream);
+  CHECK(copied.access(first_device) == access_right::none);
+}
+
+TEST_CASE("growable_device_vector: the clone of an empty one is empty and backs nothing") {
+  const stream stream;
+  const device_vector copied = device_vector{}.clone(stream);
+  CHECK(copied.empty());
+  CHECK(copied.capacity() == 0);
+  CHECK(copied.max_size() > 0);
+}
+
+}  // namespace
+}  // namespace hipvmm::test::growable_device_vector_moves_test

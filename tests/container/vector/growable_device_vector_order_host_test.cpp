@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <thread>
+
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/device_memory.hpp"
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/error_recorder.hpp"
+#include "support/happens.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/fallback.hpp"
+
+namespace hipvmm::test::growable_device_vector_order_host_test {
+namespace {
+
+using value = element<8>;
+using device_vector = growable_device_vector<value>;
+
+constexpr std::size_t bytes = 8 * MiB;
+
+/// A vector of 8 MiB, whose last MiB a held stream is about to read into pinned memory.
+struct vector_in_use {
+  hipvmm::stream stream;
+  pinned_memory result{MiB};
+  std::unique_ptr<growable_device_vector<value>> vector =
+      std::make_unique<growable_device_vector<value>>();
+  error_recorder reported;
+  std::unique_ptr<held_streams> held;
+
+  explicit vector_in_use(device_ref reader = first_device) : stream{reader} {
+    // Chunks of their own: those behind the size go back whole.
+    for (std::size_t end = MiB * 2; end <= bytes; end += MiB * 2)
+      vector->reserve(end / sizeof(value));
+    vector->resize_uninitialized(bytes / sizeof(value));
+    vector->grant(reader);
+    fill_async(stream, vector->data(), 0x42, bytes);
+    stream.synchronize();
+    // What growth replaced goes back now, not while the operation is watched.
+    drain_retired_memory();
+    held = std::make_unique<held_streams>();
+    copy_async(stream, result.get(), vector->end() - MiB / sizeof(value), MiB);
+  }
+
+  /// Runs `operation`, which must return while the stream is held, and checks that what the stream
+  /// still reads goes back when it has passed.
+  template <typename Operation>
+  void check_retires(Operation operation) {
+    const call_counter unmaps{on_fallback() ? "hipFree" : "hipMemUnmap"};
+    operation();
+    // On hipMalloc the thread that frees may wait by hipFree of memory of its own.
+    if (!on_fallback()) CHECK(unmaps.count() == 0);
+    CHECK(retired_memory().waiting_bytes > 0);
+    held->release();
+    drain_retired_memory();
+    CHECK(unmaps.count() > 0);
+    CHECK(retired_memory().waiting_bytes == 0);
+    CHECK_NOTHROW(stream.synchronize());
+    CHECK(std::vector(result.get(), result.get() + MiB) == byte_vector(MiB, 0x42));
+    CHECK(reported.count() == 0);
+  }
+
+  /// Runs `operation` in a thread of its own, lets the stream go on as soon as the operation waits
+  /// or unmaps, and checks that it did not unmap what the stream still reads.
+  template <typename Operation>
+  void check_waits(Operation operation) {
+    const calls_of waits{waiting_functions};
+    const call_counter unmaps{"hipMemUnmap"};
+    std::thread worker{operation};
+    while (waits.count() == 0 && unmaps.count() == 0) std::this_thread::yield();
+    CHECK(unmaps.count() == 0);
+    held->release();
+    worker.join();
+    CHECK(unmaps.count() > 0);
+    CHECK_NOTHROW(stream.synchronize());
+    CHECK(std::vector(result.get(), result.get() + MiB) == byte_vector(MiB, 0x42));
+    CHECK(reported.count() == 0);
+  }
+};
+
+TEST_CASE("growable_device_vector: shrink_to_fit waits for nothing" * needs_virtual_memory) {
+  vector_in_use subject;
+  subject.vector->resize_uninitialized(10);
+  subject.check_retires([&] { subject.vector->shrink_to_fit(subject.stream); });
+  CHECK(subject.vector->capacity() * sizeof(value) == 2 * MiB);
+}
+
+TEST_CASE("growable_device_vector: shrink_to_fit that replaces a chunk waits for the stream" *
+          needs_virtual_memory) {
+  vector_in_use subject;
+  subject.vector->resize_uninitialized(10);
+  subject.check_waits([&] { subject.vector->shrink_to_fit(subject.stream, tail_chunk::replace); });
+  CHECK(subject.vector->capacity() * sizeof(value) == 2 * MiB);
+}
+
+TEST_CASE("growable_device_vector: destruction waits for nothing") {
+  vector_in_use subject;
+  subject.check_retires([&] { subject.vector.reset(); });
+}
+
+TEST_CASE("growable_device_vector: destruction of one that a peer uses waits for nothing") {
+  vector_in_use subject{device_ref{1}};
+  subject.check_retires([&] { subject.vector.reset(); });
+}
+
+TEST_CASE("growable_device_vector: move assignment over one in use waits for nothing") {
+  vector_in_use subject;
+  device_vector source;
+  subject.check_retires([&] { *subject.vector = std::move(source); });
+}
+
+TEST_CASE("growable_device_vector: what shrank grows again in place behind the work in flight" *
+          needs_virtual_memory) {
+  vector_in_use subject;
+  subject.vector->resize_uninitialized(10);
+  const value* const data = subject.vector->data();
+  subject.vector->shrink_to_fit(subject.stream);
+  std::thread growing{[&] {
+    subject.vector->reserve(bytes / sizeof(value));
+    CHECK(subject.stream.is_done());
+  }};
+  subject.held->release();
+  growing.join();
+  CHECK(subject.vector->data() == data);
+  CHECK(std::vector(subject.result.get(), subject.result.get() + MiB) == byte_vector(MiB, 0x42));
+  const stream other;
+  subject.vector->resize(bytes / sizeof(value), numbered<value>(3), other);
+  CHECK(subject.vector->element(bytes / sizeof(value) - 1, other) == numbered<value>(3));
+}
+
+TEST_CASE("growable_device_vector: moves and swaps wait for nothing") {
+  vector_in_use subject;
+  device_vector other;
+  const calls_of waits{waiting_functions};
+  swap(*subject.vector, other);
+  swap(*subject.vector, other);
+  const device_vector taken = std::move(*subject.vector);
+  CHECK(waits.count() == 0);
+  subject.held->release();
+}
+
+TEST_CASE("growable_device_vector: destruction of one that backs nothing waits for nothing") {
+  const stream stream;
+  const device_memory memory{KiB};
+  const held_streams held;
+  fill_async(stream, memory.get(), 1, KiB);
+  const calls_of waits{waiting_functions};
+  { const device_vector vector; }
+  CHECK(waits.count() == 0);
+}
+
+TEST_CASE("growable_device_vector: work submitted before growth past the maximum finishes whole") {
+  growth_options options;
+  options.max_bytes = 8 * MiB;
+  const stream stream;
+  const pinned_memory result{MiB};
+  device_vector vector{first_device, options};
+  vector.resize_uninitialized(bytes / sizeof(value));
+  fill_async(stream, vector.data(), 0x42, bytes);
+  stream.synchronize();
+  const address_reservation blocker = block_addresses_at(vector.data() + vector.max_size());
+  const calls_of waits{waiting_functions};
+  const call_counter unmaps{"hipMemUnmap"};
+  held_streams held;
+  copy_async(stream, result.get(), vector.data(), MiB);
+  std::thread growing{[&] { vector.reserve(vector.max_size() + 1); }};
+  while (waits.count() == 0 && unmaps.count() == 0) std::this_thread::yield();
+  CHECK(unmaps.count() == 0);
+  held.release();
+  growing.join();
+  CHECK_NOTHROW(stream.synchronize());
+  CHECK(vector.statistics().base_moves == 1);
+  CHECK(std::vector(result.get(), result.get() + MiB) == byte_vector(MiB, 0x42));
+}
+
+// Device 2 reaches no other.
+TEST_CASE("growable_device_vector: its end waits for a device without access that copies from it") {
+  drain_retired_memory();
+  constexpr device_ref owner{1};
+  constexpr device_ref reader{2};
+  const stream own{owner};
+  const device_memory copy{MiB, reader};
+  auto vector = std::make_unique<device_vector>(owner);
+  vector->resize(MiB / sizeof(value), numbered<value>(1), own);
+  own.synchronize();
+  blocked_stream reading{reader};
+  copy_peer_async(reading, copy.get(), reader, vector->data(), owner, MiB);
+  vector.reset();
+  CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
+  reading.release();
+  static_cast<stream_ref>(reading).synchronize();
+  const byte_vector read = read_bytes(reading, copy.get(), MiB);
+  CHECK(byte_vector(read.end() - sizeof(value), read.end()) == pattern(sizeof(value), 3));
+}
+
+// Virtual memory without a right is out of reach for such a stream here, though not on AMD.
+TEST_CASE("growable_device_vector: its end waits for a device without access that appends to it" *
+          needs_fallback) {
+  drain_retired_memory();
+  constexpr device_ref owner{2};
+  constexpr device_ref writer{0};
+  const stream filling{writer};
+  const device_memory source{MiB, writer};
+  fill_async(filling, source.get(), 0x42, MiB);
+  filling.synchronize();
+  auto vector = std::make_unique<device_vector>(owner);
+  vector->reserve(MiB / sizeof(value));
+  blocked_stream writing{writer};
+  vector->append_from_device({reinterpret_cast<const value*>(source.get()), MiB / sizeof(value)},
+                             writing);
+  vector.reset();
+  CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
+  writing.release();
+  CHECK_NOTHROW(static_cast<stream_ref>(writing).synchronize());
+}
+
+}  // namespace
+}  // namespace hipvmm::test::growable_device_vector_order_host_test

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+
+#include <hipvmm/vmm/address_reservation.hpp>
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/region/fallback.hpp"
+
+namespace hipvmm::test::growable_device_vector_past_max_test {
+namespace {
+
+using value = element<8>;
+using device_vector = growable_device_vector<value>;
+
+/// A vector that reserved 8 MiB, and what keeps it from growing in place.
+struct small_vector {
+  hipvmm::stream stream;
+  growable_device_vector<value> vector;
+  address_reservation blocker;
+  // Otherwise memory of somebody else is behind it, which may go at any time.
+  bool is_blocked;
+
+  explicit small_vector(past_max_size past_max = past_max_size::move)
+      : vector{first_device, options(past_max)},
+        blocker{block_addresses_at(vector.data() + vector.max_size())},
+        is_blocked{on_fallback() || blocker.get() == vector.data() + vector.max_size()} {
+    vector.append(series<value>(0, 1000), stream);
+  }
+  static growth_options options(past_max_size past_max) {
+    growth_options result;
+    result.max_bytes = align_up(8 * MiB, granule());
+    result.past_max = past_max;
+    return result;
+  }
+  void check_moves(std::size_t expected) const {
+    const std::size_t moves = vector.statistics().base_moves;
+    CHECK((moves == expected || (moves == 0 && !is_blocked)));
+  }
+  void check_contents() {
+    std::vector<value> read(1000);
+    vector.copy_to_host(read.data(), 1000, stream);
+    CHECK(read == series<value>(0, 1000));
+  }
+};
+
+TEST_CASE("growable_device_vector: past its maximum it moves, once, and keeps its elements") {
+  small_vector subject;
+  const std::size_t old_max = subject.vector.max_size();
+  const value* const old_data = subject.vector.data();
+  subject.vector.resize_uninitialized(old_max + 1);
+  CHECK(subject.vector.size() == old_max + 1);
+  CHECK(subject.vector.max_size() > old_max);
+  CHECK((subject.vector.data() != old_data || !subject.is_blocked));
+  subject.check_moves(1);
+  subject.check_contents();
+}
+
+TEST_CASE("growable_device_vector: after a move it has room to grow in place") {
+  small_vector subject;
+  const std::size_t old_max = subject.vector.max_size();
+  subject.vector.resize_uninitialized(old_max + 1);
+  const value* const data = subject.vector.data();
+  CHECK(subject.vector.max_size() >= 2 * old_max);
+  subject.vector.resize_uninitialized(2 * old_max);
+  CHECK((subject.vector.data() == data) == subject.vector.is_address_stable());
+  subject.check_moves(on_fallback() ? 2 : 1);
+}
+
+TEST_CASE("growable_device_vector: an append of its own elements follows the move") {
+  small_vector subject;
+  auto& vector = subject.vector;
+  vector.resize(vector.max_size() - 1, numbered<value>(7), subject.stream);
+  vector.append_from_device(vector.span().first(1000), subject.stream);
+  subject.check_moves(on_fallback() ? 2 : 1);
+  subject.check_contents();
+  std::vector<value> tail(1000);
+  copy(subject.stream, tail.data(), vector.end() - 1000, 1000 * sizeof(value));
+  CHECK(tail == series<value>(0, 1000));
+}
+
+TEST_CASE("growable_device_vector: an append of its own last element follows the move") {
+  small_vector subject;
+  auto& vector = subject.vector;
+  vector.resize(vector.max_size(), numbered<value>(7), subject.stream);
+  const std::size_t last = vector.size() - 1;
+  vector.set_element(last, numbered<value>(9), subject.stream);
+  vector.append_from_device(vector.span().subspan(last, 1), subject.stream);
+  subject.check_moves(on_fallback() ? 2 : 1);
+  CHECK(vector.size() == last + 2);
+  CHECK(vector.element(last, subject.stream) == numbered<value>(9));
+  CHECK(vector.element(last + 1, subject.stream) == numbered<value>(9));
+}
+
+TEST_CASE("growable_device_vector: every member that grows may pass the maximum") {
+  const stream stream;
+  const auto check_moves = [&](auto grow) {
+    small_vector subject;
+    subject.vector.resize_uninitialized(subject.vector.max_size());
+    grow(subject.vector);
+    subject.check_moves(on_fallback() ? 2 : 1);
+    subject.check_contents();
+  };
+  check_moves([&](device_vector& v) { v.push_back(numbered<value>(1), stream); });
+  check_moves([&](device_vector& v) { v.append(series<value>(0, 2), stream); });
+  check_moves([&](device_vector& v) { v.reserve(v.max_size() + 1); });
+  check_moves([&](device_vector& v) { v.resize(v.max_size() + 1, stream); });
+  check_moves([&](device_vector& v) { v.resize(v.max_size() + 1, numbered<value>(1), stream); });
+}
+
+TEST_CASE("growable_device_vector: where moving is refused it throws length_error and stays") {
+  small_vector subject{past_max_size::refuse};
+  auto& vector = subject.vector;
+  const value* const data = vector.data();
+  const std::size_t capacity = vector.capacity();
+  const std::size_t past = vector.max_size() + 1;
+  CHECK_THROWS_AS(vector.reserve(past), std::length_error);
+  CHECK_THROWS_AS(vector.resize_uninitialized(past), std::length_error);
+  CHECK_THROWS_AS(vector.resize(past, subject.stream), std::length_error);
+  CHECK_THROWS_WITH_AS(vector.reserve(past), doctest::Contains("8.00 MiB"), std::length_error);
+  CHECK(vector.data() == data);
+  CHECK(vector.size() == 1000);
+  CHECK(vector.capacity() == capacity);
+  CHECK(vector.statistics().base_moves == 0);
+  subject.check_contents();
+}
+
+TEST_CASE("growable_device_vector: where moving is refused all of the maximum can be used") {
+  small_vector subject{past_max_size::refuse};
+  subject.vector.resize_uninitialized(subject.vector.max_size());
+  CHECK(subject.vector.capacity() == subject.vector.max_size());
+  CHECK_THROWS_AS(subject.vector.push_back(numbered<value>(1), subject.stream), std::length_error);
+  CHECK(subject.vector.size() == subject.vector.max_size());
+}
+
+TEST_CASE("growable_device_vector: a grant survives the move") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  small_vector subject;
+  subject.vector.grant(peer, peer_right());
+  subject.vector.resize_uninitialized(subject.vector.max_size() + 1);
+  subject.check_moves(1);
+  CHECK(subject.vector.access(peer) == peer_right());
+  if (!on_fallback()) CHECK(get_access(subject.vector.data(), peer) == peer_right());
+  if (!on_fallback()) CHECK(get_access(subject.vector.end() - 1, peer) == peer_right());
+}
+
+TEST_CASE("growable_device_vector: it can pass one maximum after another") {
+  small_vector subject;
+  auto& vector = subject.vector;
+  for (int passed = 0; passed < 3; ++passed) {
+    const void* const end = vector.data() + vector.max_size();
+    const address_reservation blocker = block_addresses_at(end);
+    const auto moves = vector.statistics().base_moves;
+    vector.resize_uninitialized(vector.max_size() + 1);
+    // A wish for addresses may be ignored, and then there may be room to grow in place.
+    if (blocker.get() == end) CHECK(vector.statistics().base_moves == moves + 1);
+    subject.check_contents();
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test::growable_device_vector_past_max_test

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// What a growable vector makes of the work-arounds that a capability record asks for.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <hipvmm/container/growable_storage.hpp>
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/process/descriptor_limit.hpp"
+#include "support/region/assumed_capability.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t step = 2 * MiB;
+constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=yes";
+
+/// A storage of 64 granules whose steps are exact.
+growable_storage exact_storage(past_max_size past_max = past_max_size::move) {
+  growth_options options;
+  options.granule_bytes = step;
+  options.step_limit = 0;
+  options.max_bytes = 256 * step;
+  options.past_max = past_max;
+  growable_storage result{first_device, options};
+  result.reserve(64 * step);
+  return result;
+}
+
+/// Granules that one byte more adds, and those that it adds when two thirds of the process's
+/// descriptors are used.
+struct steps {
+  std::size_t usual;
+  std::size_t when_short;
+};
+steps next_steps() {
+  growable_storage storage = exact_storage();
+  storage.grow(64 * step + 1);
+  const std::size_t before = storage.capacity_bytes();
+  const std::size_t used = lowest_free_descriptor();
+  const descriptor_limit few{used + used / 2};
+  storage.grow(before + 1);
+  return {before / step - 64, (storage.capacity_bytes() - before) / step};
+}
+
+TEST_CASE("growable_storage: where chunks cost descriptors steps grow when these run short" *
+          needs_virtual_memory) {
+  const assumed_capability found{"descriptors_per_chunk=1"};
+  const steps next = next_steps();
+  CHECK(next.usual == 1);
+  CHECK(next.when_short == 65 / 8);
+}
+
+TEST_CASE("growable_storage: where chunks cost no descriptors steps stay as they are") {
+  const assumed_capability found{"descriptors_per_chunk=0"};
+  const steps next = next_steps();
+  CHECK(next.usual == 1);
+  CHECK(next.when_short == 1);
+}
+
+TEST_CASE("growable_storage: an address that changes when it is emptied is counted") {
+  if (!is_under("rocm-6.4", kept_memory,
+                "growable_storage: an address that changes when it is emptied is counted"))
+    return;
+  const error_recorder reported;
+  const stream stream;
+  growable_storage storage = exact_storage();
+  const void* const before = storage.data();
+  storage.shrink(0, stream);
+  CHECK(storage.data() == before);
+  CHECK(storage.statistics().base_moves == 0);
+  storage.grow(step);
+  const planned_fault fault{"hipMemAddressReserve", 2, hipErrorOutOfMemory};
+  storage.shrink(0, stream);
+  CHECK(fault.struck());
+  CHECK(storage.data() != before);
+  CHECK(storage.statistics().base_moves == 1);
+  CHECK(storage.max_bytes() == 256 * step);
+  CHECK(reported.count() == 1);
+}
+
+TEST_CASE("growable_storage: one that may not move keeps its addresses when it is emptied") {
+  if (!is_under("rocm-6.4", kept_memory,
+                "growable_storage: one that may not move keeps its addresses when it is emptied"))
+    return;
+  const stream stream;
+  growable_storage storage = exact_storage(past_max_size::refuse);
+  const call_counter frees{"hipMemAddressFree"};
+  storage.shrink(0, stream);
+  CHECK(frees.count() == 0);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
