@@ -218,6 +218,14 @@ void settle();'
     yes '//' | head -n 501 >"$tree/src/core/long.cpp" || true
     rejects 'src/core/long.cpp has 501 lines' sizes
     ;;
+  folder_full)
+    touch "$tree"/tests/layering/more_{1..26}
+    rejects 'tests/layering holds ' sizes
+    ;;
+  folder_of_product_full)
+    touch "$tree"/providers/host/api/more_{1..26}.cpp
+    rejects 'providers/host/api holds ' sizes
+    ;;
   broken_link)
     append docs/design/style.md '[nowhere](no_such_page.md)'
     rejects 'docs/design/style.md: the link no_such_page.md leads to no file' links
