@@ -5,8 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -53,8 +52,8 @@ void declare(CLI::App& app, options& chosen) {
       ->type_name("N")
       ->capture_default_str();
   app.add_flag("--check", chosen.job.check, "Read everything back and compare checksums");
-  app.add_option("--json", chosen.json, "Write the result as JSON, '-' for standard output only")
-      ->type_name("FILE");
+  add_result_option(app, "--json", chosen.json,
+                    "Write the result as JSON, '-' for standard output only");
 }
 
 /// What the command line alone cannot tell: whether there is anything to read.
@@ -101,9 +100,17 @@ std::string json(const ingest::job& job, const ingest::report& report,
   return result.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+void require_different_files(const options& chosen) {
+  std::vector<named_file> inputs;
+  for (const std::string& file : chosen.files) inputs.push_back({"FILE", file});
+  std::vector<named_file> outputs;
+  if (!chosen.json.empty()) outputs.push_back({"--json", chosen.json});
+  require_different(inputs, outputs);
+}
+
 int ingest_and_report(const options& chosen) {
-  std::ofstream json_file;
-  if (!chosen.json.empty() && chosen.json != "-") json_file = create_file(chosen.json);
+  require_different_files(chosen);
+  const std::unique_ptr<output_file> json_file = file_for_result(chosen.json);
 
   ingest::input input{chosen.files};
   ingest::report report;
@@ -116,12 +123,12 @@ int ingest_and_report(const options& chosen) {
 
   if (!chosen.json.empty()) {
     const std::string text = json(chosen.job, report, input.names());
-    if (chosen.json == "-")
-      write(std::cout, text, "standard output");
+    if (json_file)
+      json_file->write(text);
     else
-      write(json_file, text, "'" + chosen.json + "'");
+      write_to_standard_output(text);
   }
-  if (chosen.json != "-") write(std::cout, row(chosen.job, report), "standard output");
+  if (chosen.json != "-") write_to_standard_output(row(chosen.job, report));
   if (report.verified == false)
     throw std::runtime_error{"the bytes on device " + std::to_string(chosen.device) +
                              " are not those that were read: their checksums differ"};

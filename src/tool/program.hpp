@@ -9,14 +9,17 @@
 #include <csignal>
 #include <cstddef>
 #include <exception>
-#include <fstream>
 #include <iostream>
+#include <memory>
 #include <ostream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include "tool/output_file.hpp"
 
 // What the mains of programs for the shell have in common. In a header, since each of them compiles
 // CLI11 as it is.
@@ -36,19 +39,33 @@ inline std::string size_in_bytes(const std::string& text) {
                              "' is no size; give bytes or units, as in 4194304 or 4MiB"};
 }
 
-/// Before the work, so that an unwritable place does not cost the result of a long run.
-inline std::ofstream create_file(const std::string& path) {
-  errno = 0;
-  std::ofstream file{path};
-  if (!file)
-    throw std::system_error{errno, std::generic_category(), "cannot create '" + path + "'"};
-  return file;
+/// The file that a result goes to, created before the work; null where there is none, or where it
+/// is standard output.
+inline std::unique_ptr<output_file> file_for_result(const std::string& path) {
+  return path.empty() || path == "-" ? nullptr : std::make_unique<output_file>(path);
 }
 
-inline void write(std::ostream& out, const std::string& text, const std::string& where) {
+/// Before any file is opened: none that is read, and none of another result, is written to.
+inline void require_different(const std::vector<named_file>& inputs,
+                              const std::vector<named_file>& outputs) {
+  if (const std::string clash = clash_of(inputs, outputs); !clash.empty())
+    throw CLI::ValidationError{clash};
+}
+
+/// An option that names the file of a result, or '-'.
+inline CLI::Option* add_result_option(CLI::App& app, const char* name, std::string& path,
+                                      const char* meaning) {
+  const auto refuse_nothing = [](const std::string& named) {
+    return std::string{named.empty() ? "name a file, or '-' for standard output" : ""};
+  };
+  return app.add_option(name, path, meaning)->check(refuse_nothing)->type_name("FILE");
+}
+
+inline void write_to_standard_output(const std::string& text) {
   errno = 0;
-  if (!(out << text << std::flush))
-    throw std::system_error{errno, std::generic_category(), "cannot write the result to " + where};
+  if (!(std::cout << text << std::flush))
+    throw std::system_error{errno, std::generic_category(),
+                            "cannot write the result to standard output"};
 }
 
 /// Opens what is missing of descriptors 0 to 2 the wrong way round: a file or memory of HIP that is
@@ -62,6 +79,15 @@ inline void occupy_standard_descriptors() {
   }
 }
 
+/// CLI11 takes the next word for the value that `--json=` lacks, as where a variable is empty.
+inline void refuse_missing_values(int argc, char** argv) {
+  for (int i = 1; i < argc && std::string_view{argv[i]} != "--"; ++i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with("--") && word.find('=') + 1 == word.size())
+      throw CLI::ValidationError{std::string{word} + " lacks its value"};
+  }
+}
+
 /// Parses the command line and works. What goes wrong is one sentence on standard error, behind the
 /// program's name, and one of the exit codes above.
 template <typename Work>
@@ -70,6 +96,7 @@ int run_program(CLI::App& app, int argc, char** argv, Work work) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     occupy_standard_descriptors();
+    refuse_missing_values(argc, argv);
     app.parse(argc, argv);
     return work();
   } catch (const CLI::Success& help) {

@@ -4,9 +4,13 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "samples/ingest_program.hpp"
+#include "support/process/temporary_folder.hpp"
 
 namespace {
 
@@ -97,6 +101,47 @@ TEST_CASE("ingest: a JSON file that cannot be made is found before reading") {
 
 TEST_CASE("ingest: a JSON file that cannot be written is named") {
   check_refused({"--json=/dev/full"}, {"'/dev/full'", "No space left"});
+}
+
+TEST_CASE("ingest: a result is not written onto what is read") {
+  const temporary_file file{"data"};
+  const std::string link = file.path() + ".link";
+  std::filesystem::create_symlink(file.path(), link);
+  check_refused({file.path(), "--json", file.path()}, {"--json", "same file as FILE"}, misused);
+  check_refused({link, "--json", file.path()}, {"--json", "same file as FILE"}, misused);
+  surroundings given;
+  given.output_file = file.path();
+  check_refused({file.path()}, {"standard output", "same file as FILE"}, misused, given);
+  check_refused({"--json", "", file.path()}, {"--json", "name a file"}, misused);
+  check_refused({"--json=", file.path()}, {"--json= lacks its value"}, misused);
+  std::filesystem::remove(link);
+  CHECK(file.contents() == "data");
+}
+
+TEST_CASE("ingest: an earlier result stays when the next one fails") {
+  const temporary_file result{"earlier"};
+  check_refused({"/proc/self/mem", "--json", result.path()}, {"cannot read '/proc/self/mem'"});
+  CHECK(result.contents() == "earlier");
+}
+
+TEST_CASE("ingest: a result in a folder that takes no file is overwritten, and a new one refused") {
+  const hipvmm::test::temporary_folder folder;
+  const std::string result = (folder.path() / "result").string();
+  const temporary_file data{"data"};
+  std::ofstream{result} << std::string(10000, 'x');
+  REQUIRE(::chmod(folder.path().c_str(), 0500) == 0);
+  surroundings given;
+  given.plain_user = true;
+  CHECK(hipvmm::test::ingest({data.path(), "--json", result}, given).status == 0);
+  check_refused({data.path(), "--json", result + "2"}, {"cannot create", "Permission denied"}, 1,
+                given);
+  REQUIRE(::chmod(folder.path().c_str(), 0700) == 0);
+  std::ostringstream text;
+  text << std::ifstream{result}.rdbuf();
+  CHECK(text.str().starts_with("{\"method\":\"vmm\",\"bytes\":4,"));
+  CHECK(text.str().ends_with("}\n"));
+  REQUIRE(::chmod(result.c_str(), 0400) == 0);
+  check_refused({data.path(), "--json", result}, {"cannot create", "Permission denied"}, 1, given);
 }
 
 TEST_CASE("ingest: closed standard output is found before reading") {

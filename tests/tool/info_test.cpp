@@ -71,6 +71,7 @@ TEST_CASE("info: JSON goes to a file that is named, and nothing to standard outp
 
 TEST_CASE("info: a dash names standard output") {
   CHECK(nlohmann::json::parse(info_text({"--json=-"}))["devices"].size() >= 1);
+  CHECK(nlohmann::json::parse(info_text({"--json=/dev/stdout"}))["devices"].size() >= 1);
 }
 
 TEST_CASE("info: --device leaves the other devices out") {
@@ -124,6 +125,15 @@ TEST_CASE("info: a device that does not exist is refused") {
 
 TEST_CASE("info: a file that cannot be made is named") {
   check_fails(info({"--json=/nonexistent/report"}), 1, {"'/nonexistent/report'", "No such file"});
+}
+
+TEST_CASE("info: a report that fails leaves the last one") {
+  const temporary_file file{"last"};
+  surroundings given;
+  given.environment = {"HIPVMM_CAPABILITY=bogus=1"};
+  check_fails(info({"--json", file.path()}, given), 1, {"bogus=1"});
+  CHECK(file.contents() == "last");
+  check_fails(info({"--json=/dev/full"}), 1, {"'/dev/full'", "No space left"});
 }
 
 TEST_CASE("info: an output that takes nothing is a failure") {

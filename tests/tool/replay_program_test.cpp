@@ -143,6 +143,42 @@ TEST_CASE("hipvmm-replay: a result that cannot be written is a failure") {
               {"cannot write the result"});
 }
 
+TEST_CASE("hipvmm-replay: no result is written onto the trace, or onto another result") {
+  const temporary_file trace{small_trace, ".csv"};
+  const temporary_file result{"earlier", ".json"};
+  check_fails(replay_program({trace.path(), "--json", trace.path()}), 2,
+              {"--json", "is the same file as TRACE"});
+  check_fails(replay_program({trace.path(), "--timeline", trace.path()}), 2,
+              {"--timeline", "is the same file as TRACE"});
+  check_fails(replay_program({trace.path(), "--json", result.path(), "--timeline", result.path()}),
+              2, {"--timeline", "is the same file as --json"});
+  check_fails(replay_program({trace.path(), "--json", ""}), 2, {"--json", "name a file"});
+  surroundings given;
+  given.output_file = result.path();
+  check_fails(replay_program({trace.path(), "--json", result.path()}, given), 2,
+              {"--json", "is the same file as standard output"});
+  CHECK(trace.contents() == small_trace);
+  CHECK(result.contents() == "earlier");
+}
+
+TEST_CASE("hipvmm-replay: a replay that fails leaves the result of the last one") {
+  const temporary_file trace{small_trace + "0,4,free,c,1,1\n", ".csv"};
+  const temporary_file result{"earlier", ".json"};
+  check_fails(replay_program({trace.path(), "--json", result.path()}), 1, {"row 6"});
+  CHECK(result.contents() == "earlier");
+}
+
+TEST_CASE("hipvmm-replay: --json /dev/stdout comes behind the text") {
+  const temporary_file trace{small_trace, ".csv"};
+  const outcome ended =
+      replay_program({trace.path(), "--resource", "hip", "--json", "/dev/stdout"});
+  CAPTURE(ended.err);
+  REQUIRE(ended.status == 0);
+  CHECK(ended.out.starts_with("trace       " + trace.path()));
+  const std::size_t json = ended.out.find("\n{") + 1;
+  CHECK(nlohmann::json::parse(ended.out.substr(json))["streams"] == 2);
+}
+
 bool has_gnuplot() {
   if (std::system("gnuplot --version >/dev/null 2>&1") == 0) return true;
   MESSAGE("skipped: gnuplot is not installed");

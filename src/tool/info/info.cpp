@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // hipvmm-info: what this machine's HIP is, how its memory behaves and what hipvmm does about it.
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,8 +49,8 @@ int tell(const options& chosen) {
   namespace tool = hipvmm::tool;
   const std::vector<hipvmm::device_ref> devices = devices_of(chosen);
   const bool to_file = chosen.as_json && !chosen.json.empty() && chosen.json != "-";
-  std::ofstream file;
-  if (to_file) file = tool::create_file(chosen.json);
+  if (to_file) tool::require_different({}, {{"--json", chosen.json}});
+  const std::unique_ptr<tool::output_file> file = tool::file_for_result(to_file ? chosen.json : "");
 
   const tool::facts known = tool::gather(
       devices, chosen.probe ? tool::record_source::probed_anew : tool::record_source::at_hand);
@@ -58,10 +58,10 @@ int tell(const options& chosen) {
       chosen.as_json ? tool::json_report(known)
                      : tool::text_report(known, chosen.explain ? tool::detail_level::explained
                                                                : tool::detail_level::plain);
-  if (to_file)
-    tool::write(file, text, "'" + chosen.json + "'");
+  if (file)
+    file->write(text);
   else
-    tool::write(std::cout, text, "standard output");
+    tool::write_to_standard_output(text);
 
   for (const tool::failed_device& each : known.failed)
     std::cerr << "hipvmm-info: device " << each.device.ordinal() << ": " << each.why << '\n';

@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
-#include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <hipvmm/runtime/device.hpp>
 #include "tool/program.hpp"
@@ -99,11 +98,10 @@ void declare(CLI::App& app, options& chosen) {
   app.add_option("--device", chosen.device, "Device to replay on")
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--json", chosen.json, "Write the result as JSON, '-' for standard output only")
-      ->type_name("FILE");
-  app.add_option("--timeline", chosen.timeline,
-                 "Draw requested, mapped and physical memory over the trace as SVG (gnuplot)")
-      ->type_name("FILE");
+  add_result_option(app, "--json", chosen.json,
+                    "Write the result as JSON, '-' for standard output only");
+  add_result_option(app, "--timeline", chosen.timeline,
+                    "Draw requested, mapped and physical memory over the trace as SVG (gnuplot)");
   replay_thresholds& most = chosen.thresholds;
   declare_threshold(app, "--max-ratio", most.ratio, "Peak physical by peak requested");
   declare_threshold(app, "--max-pair-ns-p50", most.pair_ns_p50, "Latency of half of the pairs");
@@ -129,17 +127,20 @@ void complete(const options& chosen, const CLI::App& app) {
                                "the picture is of one epoch; leave out --epochs or --timeline"};
   if (chosen.trace == "-" && ::isatty(STDIN_FILENO) == 1)
     throw CLI::ValidationError{"TRACE", "nothing to read; name a file or pipe a trace in"};
+  std::vector<named_file> written;
+  if (!chosen.json.empty()) written.push_back({"--json", chosen.json});
+  if (!chosen.timeline.empty()) written.push_back({"--timeline", chosen.timeline});
+  require_different({{"TRACE", chosen.trace}}, written);
 }
 
 /// Files that results go to, made before the work: an unwritable place must not cost the result of
 /// a long run.
 struct outputs {
-  explicit outputs(const options& chosen) {
+  explicit outputs(const options& chosen) : json{file_for_result(chosen.json)} {
     if (!chosen.timeline.empty()) timeline.emplace(chosen.timeline);
-    if (!chosen.json.empty() && chosen.json != "-") json = create_file(chosen.json);
   }
 
-  std::ofstream json;
+  std::unique_ptr<output_file> json;
   std::optional<replay_timeline> timeline;
 };
 
@@ -176,11 +177,11 @@ int replay_and_report(const options& chosen) {
   const replay_report report{recorded, chosen.resource,
                              "device " + std::to_string(chosen.device) + " (" + device.name() + ")",
                              result, how.busy_bytes};
-  if (chosen.json != "-") write(std::cout, text_of(report), "standard output");
+  if (chosen.json != "-") write_to_standard_output(text_of(report));
   if (chosen.json == "-")
-    write(std::cout, json_of(report), "standard output");
-  else if (!chosen.json.empty())
-    write(written.json, json_of(report), "'" + chosen.json + "'");
+    write_to_standard_output(json_of(report));
+  else if (written.json)
+    written.json->write(json_of(report));
   if (written.timeline)
     written.timeline->draw(recorded.name + " on " + chosen.resource, result.samples);
 
