@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -48,9 +49,7 @@ void declare(CLI::App& app, options& chosen) {
                  "Addresses to reserve, vmm only (default: the memory of the device)")
       ->transform(size_in_bytes, "")
       ->type_name("SIZE");
-  app.add_option("--device", chosen.device, "Device to fill")
-      ->type_name("N")
-      ->capture_default_str();
+  add_device_option(app, chosen.device, "Device to fill")->capture_default_str();
   app.add_flag("--check", chosen.job.check, "Read everything back and compare checksums");
   add_result_option(app, "--json", chosen.json,
                     "Write the result as JSON, '-' for standard output only");
@@ -61,12 +60,15 @@ void complete(options& chosen, const CLI::App& app) {
   if (chosen.method == "copy") chosen.job.method = ingest::growth_method::copy;
   if (chosen.method == "copy" && app.count("--max-size") != 0)
     throw CLI::ValidationError{"--max-size", "--method=copy reserves no addresses; leave it out"};
-  chosen.job.device = hipvmm::device_ref{chosen.device};
+  chosen.job.device = device_of(chosen.device);
   if (!chosen.files.empty()) return;
   if (::isatty(STDIN_FILENO) == 1)
     throw CLI::ValidationError{"FILE", "nothing to read; name files or pipe data in"};
   chosen.files.emplace_back("-");
 }
+
+/// Of a noun in a table, behind its number.
+const char* ending(std::size_t count) { return count == 1 ? " " : "s"; }
 
 std::string row(const ingest::job& job, const ingest::report& report) {
   using hipvmm::format_bytes;
@@ -74,12 +76,12 @@ std::string row(const ingest::job& job, const ingest::report& report) {
   const char* const verdict = !report.verified ? "" : *report.verified ? " | verified" : " | WRONG";
   char text[256];
   std::snprintf(text, sizeof text,
-                "%-4s | %11s in %8.3f s | %4zu growth steps | %4zu chunks | %11s copied by growth "
-                "| base %-6s | peak %11s%s\n",
+                "%-4s | %11s in %8.3f s | %4zu growth step%s | %4zu chunk%s | %11s copied by "
+                "growth | base %-6s | peak %11s%s\n",
                 name_of(job.method), format_bytes(report.bytes).c_str(), report.seconds,
-                growth.steps, growth.chunks, format_bytes(growth.bytes_copied).c_str(),
-                growth.base_moved ? "moved" : "stayed", format_bytes(growth.peak_bytes).c_str(),
-                verdict);
+                growth.steps, ending(growth.steps), growth.chunks, ending(growth.chunks),
+                format_bytes(growth.bytes_copied).c_str(), growth.base_moved ? "moved" : "stayed",
+                format_bytes(growth.peak_bytes).c_str(), verdict);
   return text;
 }
 

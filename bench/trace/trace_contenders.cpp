@@ -17,8 +17,9 @@ trace_epochs replay_on(tool::replay_subject& subject, const tool::trace& recorde
                        const tool::replay_options& options) {
   tool::replay_result result = tool::replay(recorded, subject, options);
   if (result.failures.count() != 0)
-    throw std::runtime_error{std::to_string(result.failures.count()) +
-                             " requests failed, the first: " + result.failures.texts().front()};
+    throw std::runtime_error{
+        std::to_string(result.failures.count()) +
+        " requests failed, the first: " + result.failures.texts().front().text};
   return std::move(result.epochs);
 }
 

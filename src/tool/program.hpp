@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "tool/output_file.hpp"
 
 // What the mains of programs for the shell have in common. In a header, since each of them compiles
@@ -50,6 +51,29 @@ inline void require_different(const std::vector<named_file>& inputs,
                               const std::vector<named_file>& outputs) {
   if (const std::string clash = clash_of(inputs, outputs); !clash.empty())
     throw CLI::ValidationError{clash};
+}
+
+/// The option for a device. Whether there is that one, device_of finds out.
+template <typename Ordinal>
+CLI::Option* add_device_option(CLI::App& app, Ordinal& ordinal, const char* meaning) {
+  const auto whole_number = [](const std::string& text) -> std::string {
+    int value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= 0) return {};
+    return "'" + text + "' is no device; they are numbered from 0";
+  };
+  return app.add_option("--device", ordinal, meaning)->check(whole_number)->type_name("N");
+}
+
+/// Throws: CLI::ValidationError when there is no such device; unsupported when there is none at
+/// all.
+inline device_ref device_of(int ordinal) {
+  const device_ref device{ordinal};
+  try {
+    require_device(device);
+  } catch (const std::invalid_argument& error) {
+    throw CLI::ValidationError{"--device", error.what()};
+  }
+  return device;
 }
 
 /// An option that names the file of a result, or '-'.

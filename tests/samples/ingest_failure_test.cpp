@@ -58,7 +58,7 @@ TEST_CASE("ingest: a device that does not exist is named") {
   for (const char* device : {"99", "-1"}) {
     CAPTURE(device);
     for (const char* method : {"vmm", "copy"})
-      check_refused({"--device", device, "--method", method}, {"device", device});
+      check_refused({"--device", device, "--method", method}, {"--device: ", device}, misused);
   }
 }
 
@@ -76,6 +76,18 @@ TEST_CASE("ingest: a block beyond the host's memory is refused with what to do")
   check_refused({"--block=4EiB"}, {"no host memory", "--block"});
 }
 #endif
+
+TEST_CASE("ingest: the row agrees with its numbers") {
+  surroundings given;
+  given.standard_input = "data";
+  const std::string one = hipvmm::test::ingest({"--method=copy"}, given).out;
+  CHECK(one.starts_with("copy |         4 B in "));
+  CHECK(
+      one.ends_with(" s |    1 growth step  |    1 chunk  |         0 B copied by growth "
+                    "| base stayed | peak         4 B\n"));
+  const std::string none = hipvmm::test::ingest({"--method=copy"}).out;
+  CHECK(none.find("   0 growth steps |    0 chunks |") != std::string::npos);
+}
 
 TEST_CASE("ingest: an unknown method is named together with those there are") {
   check_refused({"--method=magic"}, {"--method", "magic", "vmm", "copy"}, misused);

@@ -119,8 +119,8 @@ TEST_CASE("info: what was misspelt is refused") {
 }
 
 TEST_CASE("info: a device that does not exist is refused") {
-  check_fails(info({"--device=4711"}), 1, {"device 4711 does not exist"});
-  check_fails(info({"--device=-1"}), 1, {"device -1 does not exist"});
+  check_fails(info({"--device=4711"}), 2, {"--device: device 4711 does not exist"});
+  check_fails(info({"--device=-1"}), 2, {"--device: '-1' is no device"});
 }
 
 TEST_CASE("info: a file that cannot be made is named") {

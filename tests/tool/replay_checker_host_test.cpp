@@ -53,7 +53,7 @@ tool::replay_result checked(mr::memory_resource& resource, const std::string& ro
 void check_found(const tool::replay_result& result, const std::string& row,
                  const std::string& what) {
   REQUIRE(result.failures.count() == 1);
-  const std::string& text = result.failures.texts().front();
+  const std::string& text = result.failures.texts().front().text;
   CAPTURE(text);
   CHECK(text.starts_with(row + ": "));
   CHECK(text.find(what) != std::string::npos);
@@ -85,8 +85,8 @@ TEST_CASE("block_checker: sees blocks that overlap, though what is compared does
   } resource;
   const tool::replay_result result = checked(resource, two_blocks, 256);
   REQUIRE(result.failures.count() >= 1);
-  CHECK(result.failures.texts().front().starts_with("row 3: "));
-  CHECK(result.failures.texts().front().find("overlap with the block of row 2") !=
+  CHECK(result.failures.texts().front().text.starts_with("row 3: "));
+  CHECK(result.failures.texts().front().text.find("overlap with the block of row 2") !=
         std::string::npos);
 }
 

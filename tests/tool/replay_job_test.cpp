@@ -173,8 +173,8 @@ TEST_CASE("replay: a request that is out of memory is a failure, and the rest go
   const replay_result result = replay(trace_of(two_streams), subject, {});
   CHECK(result.failures.count() == 2);
   REQUIRE(result.failures.texts().size() == 2);
-  CHECK(result.failures.texts()[0].starts_with("row 3: "));
-  CHECK(result.failures.texts()[1].starts_with("row 7: "));
+  CHECK(result.failures.texts()[0].text.starts_with("row 3: "));
+  CHECK(result.failures.texts()[1].text.starts_with("row 7: "));
   CHECK(resource.requests.size() == 4);
   CHECK(result.peak_requested == 100);
   CHECK(result.pair_ns.size() == 1);
@@ -201,7 +201,7 @@ TEST_CASE("replay: what the library reports is a failure") {
   const replay_result result =
       replay(trace_of("0,0,allocate,a,100,5\n0,1,free,a,100,5\n"), subject, {});
   REQUIRE(result.failures.count() == 1);
-  CHECK(result.failures.texts()[0] == "hipFree failed: hipErrorInvalidValue (1)");
+  CHECK(result.failures.texts()[0].text == "hipFree failed: hipErrorInvalidValue (1)");
 }
 
 TEST_CASE("replay: samples what is held, at the highest and the last event of each window") {

@@ -14,8 +14,12 @@ TEST_CASE("hipvmm-replay: a device that is too small fails with the rows that fo
   surroundings given;
   given.environment = {"HIPVMM_HOST_MEMORY=2MiB"};
   const outcome ended = replay_program({trace.path(), "--resource", "hip"}, given);
-  check_fails(ended, 1, {"1 of the trace's requests failed", "row 3: out of device memory"});
-  CHECK(ended.out.find("failures    1\n") != std::string::npos);
+  check_fails(ended, 1, {"1 failure, listed above"});
+  CHECK(ended.out.find("failures    1\n            row 3: out of device memory") !=
+        std::string::npos);
+  CHECK(ended.err.find("row 3") == std::string::npos);
+  const outcome json = replay_program({trace.path(), "--resource", "hip", "--json", "-"}, given);
+  check_fails(json, 1, {"1 failure, the first: row 3: out of device memory"});
 }
 
 TEST_CASE("hipvmm-replay: a HIP call that fails ends it with the row") {

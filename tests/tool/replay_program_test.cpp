@@ -104,11 +104,16 @@ TEST_CASE("hipvmm-replay: options that make no sense are refused") {
       {{trace.path(), "--busy", "--check"}, {"--busy", "--check"}},
       {{trace.path(), "--busy-bytes", "4KiB"}, {"--busy-bytes", "--busy"}},
       {{trace.path(), "--busy", "--busy-bytes", "some"}, {"'some' is no size"}},
-      {{trace.path(), "--max-ratio", "-1"}, {"--max-ratio"}},
+      {{trace.path(), "--max-ratio", "-1"}, {"--max-ratio: '-1' is no number from 0 on"}},
+      {{trace.path(), "--max-ratio", "abc"}, {"--max-ratio: 'abc' is no number from 0 on"}},
+      {{trace.path(), "--max-ratio", "nan"}, {"--max-ratio: 'nan' is no number from 0 on"}},
+      {{trace.path(), "--max-ratio", "1e999"}, {"'1e999' is no number from 0 on"}},
       {{trace.path(), "--nonsense"}, {"--nonsense"}},
-      {{trace.path(), "--resource", "gold"}, {"no resource 'gold'", "pool, hip, async"}, 1},
-      {{trace.path(), "--resource", "hip", "--limit", "1GiB"}, {"--limit"}, 1},
-      {{trace.path(), "--device", "99"}, {"device 99 does not exist"}, 1},
+      {{trace.path(), "--resource", "gold"}, {"no resource 'gold'", "pool, hip, async"}},
+      {{trace.path(), "--resource", "hip", "--limit", "1GiB"}, {"--limit"}},
+      {{trace.path(), "--device", "99"}, {"--device: device 99 does not exist"}},
+      {{trace.path(), "--device", "-1"}, {"--device: '-1' is no device"}},
+      {{trace.path(), "--device", "one"}, {"--device: 'one' is no device"}},
       {{"--resource", "hip", "/nonexistent/trace.csv"}, {"cannot open it"}, 1},
       {{"--resource", "hip", trace.path(), "--json", "/nonexistent/x.json"},
        {"cannot create '/nonexistent/x.json'"},
@@ -121,6 +126,7 @@ TEST_CASE("hipvmm-replay: options that make no sense are refused") {
     CAPTURE(each.arguments.back());
     const outcome ended = replay_program(each.arguments);
     check_fails(ended, each.status, each.words);
+    CHECK(ended.err.size() < 200);
     CHECK(ended.out.empty());
   }
 }

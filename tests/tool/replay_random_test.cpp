@@ -62,8 +62,9 @@ TEST_CASE("replay: a random trace passes the check on every resource") {
       options.streams = mode;
       options.check_bytes = 64 * KiB;
       const tool::replay_result result = tool::replay(recorded, *subject, options);
-      INFO("first failure: " << (result.failures.count() == 0 ? std::string{}
-                                                              : result.failures.texts().front()));
+      INFO("first failure: " << (result.failures.count() == 0
+                                     ? std::string{}
+                                     : result.failures.texts().front().text));
       CHECK(result.failures.count() == 0);
       CHECK(result.peak_requested == recorded.peak_requested);
       // `hip` asks the device for its free memory, which other processes allocate and free too.

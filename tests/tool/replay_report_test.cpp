@@ -147,6 +147,24 @@ TEST_CASE("replay_report: all failures are counted and the first are named") {
   CHECK(contains(text, "and 3 more\n"));
 }
 
+TEST_CASE("replay_report: a failure that repeats has one line") {
+  reported all;
+  for (int i = 0; i < 8; ++i) all.result.failures.add(i == 3 ? "other" : "hipFree failed");
+  const std::string text = text_of(all.report());
+  CHECK(contains(text, "failures    8\n            hipFree failed, 7 times\n            other\n"));
+  CHECK_FALSE(contains(text, " more\n"));
+  CHECK(nlohmann::json::parse(json_of(all.report()))["failure_texts"] ==
+        nlohmann::json{"hipFree failed", "other"});
+}
+
+TEST_CASE("replay_report: one call is one call") {
+  reported all;
+  all.result.calls.front().count = 1;
+  const std::string text = text_of(all.report());
+  CHECK(contains(text, "hipMalloc                          1 call   500.0 ms\n"));
+  CHECK(contains(text, "hipFree                           30 calls  250.0 ms\n"));
+}
+
 TEST_CASE("replay_report: thresholds that are missed are named") {
   const reported all;
   CHECK(missed(all.report(), {}).empty());

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 
 namespace {
 
+namespace tool = hipvmm::tool;
+
 struct options {
   std::optional<int> device;
   std::string json;
@@ -24,7 +27,7 @@ struct options {
 };
 
 void declare(CLI::App& app, options& chosen) {
-  app.add_option("--device", chosen.device, "Only this device")->type_name("N");
+  tool::add_device_option(app, chosen.device, "Only this device");
   CLI::Option* const json =
       app.add_option("--json", chosen.json, "Write JSON, to standard output unless FILE is named")
           ->type_name("[-|FILE]")
@@ -38,15 +41,14 @@ void declare(CLI::App& app, options& chosen) {
 }
 
 std::vector<hipvmm::device_ref> devices_of(const options& chosen) {
-  hipvmm::require_device(hipvmm::device_ref{chosen.device.value_or(0)});
-  if (chosen.device) return {hipvmm::device_ref{*chosen.device}};
+  const hipvmm::device_ref first = tool::device_of(chosen.device.value_or(0));
+  if (chosen.device) return {first};
   std::vector<hipvmm::device_ref> all;
   for (int ordinal = 0; ordinal < hipvmm::device_count(); ++ordinal) all.emplace_back(ordinal);
   return all;
 }
 
 int tell(const options& chosen) {
-  namespace tool = hipvmm::tool;
   const std::vector<hipvmm::device_ref> devices = devices_of(chosen);
   const bool to_file = chosen.as_json && !chosen.json.empty() && chosen.json != "-";
   if (to_file) tool::require_different({}, {{"--json", chosen.json}});
@@ -63,6 +65,10 @@ int tell(const options& chosen) {
   else
     tool::write_to_standard_output(text);
 
+  // The text has the reasons already.
+  if (!chosen.as_json && !known.failed.empty())
+    throw std::runtime_error{std::to_string(known.failed.size()) + " of " +
+                             std::to_string(devices.size()) + " devices failed, see above"};
   for (const tool::failed_device& each : known.failed)
     std::cerr << "hipvmm-info: device " << each.device.ordinal() << ": " << each.why << '\n';
   return known.failed.empty() ? 0 : tool::failed;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -49,10 +50,16 @@ std::string size_or_all(const std::string& text) {
   return text == "all" ? std::to_string(all_bytes) : size_in_bytes(text);
 }
 
+std::string complaint_about_threshold(const std::string& text) {
+  double value = 0;
+  const bool is_number = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+  return is_number && value >= 0 ? "" : "'" + text + "' is no number from 0 on";
+}
+
 void declare_threshold(CLI::App& app, const char* name, std::optional<double>& most,
                        const char* meaning) {
   app.add_option(name, most, meaning)
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(complaint_about_threshold)
       ->group("Thresholds, missed ones end in a failure")
       ->type_name("N");
 }
@@ -95,9 +102,7 @@ void declare(CLI::App& app, options& chosen) {
   app.add_option("--limit", chosen.limit_bytes, "Most bytes that the resource may hold")
       ->transform(size_in_bytes, "")
       ->type_name("SIZE");
-  app.add_option("--device", chosen.device, "Device to replay on")
-      ->type_name("N")
-      ->capture_default_str();
+  add_device_option(app, chosen.device, "Device to replay on")->capture_default_str();
   add_result_option(app, "--json", chosen.json,
                     "Write the result as JSON, '-' for standard output only");
   add_result_option(app, "--timeline", chosen.timeline,
@@ -144,6 +149,15 @@ struct outputs {
   std::optional<replay_timeline> timeline;
 };
 
+std::unique_ptr<replay_subject> make_chosen(const std::string& resource,
+                                            const subject_options& made) {
+  try {
+    return make_subject(resource, made);
+  } catch (const std::invalid_argument& error) {
+    throw CLI::ValidationError{error.what()};
+  }
+}
+
 replay_result replay_with_progress(const trace& recorded, replay_subject& subject,
                                    replay_options how) {
   progress_line line;
@@ -157,11 +171,10 @@ replay_result replay_with_progress(const trace& recorded, replay_subject& subjec
 }
 
 int replay_and_report(const options& chosen) {
-  const device_ref device{chosen.device};
-  require_device(device);
+  const device_ref device = device_of(chosen.device);
   subject_options made{device, std::nullopt};
   if (chosen.limit_bytes != 0) made.limit_bytes = chosen.limit_bytes;
-  const std::unique_ptr<replay_subject> subject = make_subject(chosen.resource, made);
+  const std::unique_ptr<replay_subject> subject = make_chosen(chosen.resource, made);
   outputs written{chosen};
   const trace recorded = read_trace(chosen.trace);
 
@@ -187,8 +200,9 @@ int replay_and_report(const options& chosen) {
 
   std::string wrong;
   if (result.failures.count() != 0)
-    wrong = std::to_string(result.failures.count()) +
-            " of the trace's requests failed, the first: " + result.failures.texts().front();
+    wrong = plural(result.failures.count(), "failure") +
+            (chosen.json == "-" ? ", the first: " + result.failures.texts().front().text
+                                : ", listed above");
   for (const std::string& each : missed(report, chosen.thresholds))
     wrong += (wrong.empty() ? "" : "; ") + each;
   if (!wrong.empty()) throw std::runtime_error{wrong};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -8,21 +9,31 @@
 
 namespace hipvmm::tool {
 
-/// What went wrong in a replay: all are counted, the first ones kept as text.
+/// What went wrong in a replay: all are counted, the first different ones kept as text.
 class replay_failures {
  public:
   static constexpr std::size_t most_texts = 5;
 
+  struct message {
+    std::string text;
+    std::size_t count;
+  };
+
   void add(std::string text) {
     ++count_;
-    if (texts_.size() < most_texts) texts_.push_back(std::move(text));
+    const auto known = std::find_if(texts_.begin(), texts_.end(),
+                                    [&text](const message& each) { return each.text == text; });
+    if (known != texts_.end())
+      ++known->count;
+    else if (texts_.size() < most_texts)
+      texts_.push_back({std::move(text), 1});
   }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
-  [[nodiscard]] const std::vector<std::string>& texts() const noexcept { return texts_; }
+  [[nodiscard]] const std::vector<message>& texts() const noexcept { return texts_; }
 
  private:
   std::size_t count_ = 0;
-  std::vector<std::string> texts_;
+  std::vector<message> texts_;
 };
 
 }  // namespace hipvmm::tool

@@ -31,14 +31,11 @@ std::string duration(double nanoseconds) {
   return number(nanoseconds / 1e9, 1) + " s";
 }
 
-std::string plural(std::size_t count, const char* noun) {
-  return std::to_string(count) + ' ' + noun + (count == 1 ? "" : "s");
-}
-
 void write_calls(std::ostream& out, const replay_report& report) {
   for (const driver_calls& each : report.result.calls)
     label(out, "driver") << std::left << std::setw(26) << each.function << std::right
-                         << std::setw(10) << each.count << " calls  "
+                         << std::setw(10) << each.count
+                         << (each.count == 1 ? " call   " : " calls  ")
                          << duration(each.seconds * 1e9) << '\n';
   label(out, "") << duration(report.result.driver_seconds() * 1e9) << " in all";
   if (const auto share = driver_share_of(report))
@@ -149,15 +146,19 @@ std::string text_of(const replay_report& report) {
   write_check(out, result);
   label(out, "took") << duration(result.seconds * 1e9) << '\n';
   label(out, "failures") << result.failures.count() << '\n';
-  for (const std::string& text : result.failures.texts()) label(out, "") << text << '\n';
-  if (result.failures.count() > result.failures.texts().size())
-    label(out, "") << "and " << result.failures.count() - result.failures.texts().size()
-                   << " more\n";
+  std::size_t rest = result.failures.count();
+  for (const auto& [text, count] : result.failures.texts()) {
+    label(out, "") << text << (count == 1 ? "" : ", " + plural(count, "time")) << '\n';
+    rest -= count;
+  }
+  if (rest != 0) label(out, "") << "and " << rest << " more\n";
   return out.str();
 }
 
 std::string json_of(const replay_report& report) {
   const replay_result& result = report.result;
+  auto failure_texts = nlohmann::ordered_json::array();
+  for (const auto& each : result.failures.texts()) failure_texts.push_back(each.text);
   nlohmann::ordered_json json = {{"trace", report.recorded.name},
                                  {"resource", report.resource},
                                  {"device", report.device},
@@ -176,7 +177,7 @@ std::string json_of(const replay_report& report) {
                                  {"seconds", result.seconds},
                                  {"recorded_seconds", report.recorded.seconds},
                                  {"failures", result.failures.count()},
-                                 {"failure_texts", result.failures.texts()}};
+                                 {"failure_texts", failure_texts}};
   json["busy_bytes"] = nullptr;
   if (report.busy_bytes) json["busy_bytes"] = *report.busy_bytes;
   json["verified"] = nullptr;
@@ -208,6 +209,10 @@ std::vector<std::string> missed(const replay_report& report, const replay_thresh
           static_cast<double>(report.result.pair_percentile(0.99)), 0);
   compare("--max-driver-share", thresholds.driver_share, driver_share_of(report), 4);
   return result;
+}
+
+std::string plural(std::size_t count, const char* noun) {
+  return std::to_string(count) + ' ' + noun + (count == 1 ? "" : "s");
 }
 
 std::uint64_t clock_ns() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -41,6 +42,9 @@ struct replay_report {
 /// A sentence for each threshold that is missed, or cannot be told.
 [[nodiscard]] std::vector<std::string> missed(const replay_report& report,
                                               const replay_thresholds& thresholds);
+
+/// "1 call", "2 calls".
+[[nodiscard]] std::string plural(std::size_t count, const char* noun);
 
 /// Nanoseconds between two looks at the clock, which is part of each of the two calls of a pair.
 [[nodiscard]] std::uint64_t clock_ns();
