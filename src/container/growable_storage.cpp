@@ -231,7 +231,9 @@ void growable_storage::commit_exactly(std::size_t bytes) {
 
 void growable_storage::commit(std::size_t bytes) {
   const std::size_t backed = capacity_bytes();
-  const bool is_ready = bytes <= backed + memory_->cancel_or_wait();
+  const std::size_t held = backed + memory_->cancel_or_wait();
+  const bool is_ready = bytes <= held;
+  peak_bytes_ = std::max(peak_bytes_, held);
   const void* const before = data();
   if (bytes > max_bytes()) {
     move_to_fit(bytes);
@@ -314,12 +316,52 @@ void growable_storage::require_copies_from(const void* source) const {
   detail::note_peer_copy(*owner, device_);
 }
 
-void growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_chunk tail) {
-  if (!memory_ || is_pinned()) return;
+// A copy must not overlap itself, so that a range is moved in steps of the distance, or twice
+// through other memory where that would be too many.
+void growable_storage::move_within(std::size_t to, std::size_t from, std::size_t bytes,
+                                   stream_ref stream) {
+  constexpr std::size_t most_steps = 16;
+  constexpr std::size_t most_scratch = 32 * MiB;
+  const std::size_t distance = to < from ? from - to : to - from;
+  if (distance == 0 || bytes == 0) return;
+  std::size_t step = distance;
+  std::size_t scratch = 0;
+  if (bytes / distance > most_steps) {
+    const std::size_t used = std::max(to, from) + bytes;
+    const std::size_t room = std::min(bytes, most_scratch);
+    // Without that memory many small steps do the same.
+    try {
+      reserve(add_bytes(used, room));
+      scratch = used;
+      step = room;
+    } catch (const out_of_memory&) {
+    } catch (const std::length_error&) {
+    }
+  }
+  auto* const base = static_cast<std::byte*>(data());
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t count = std::min(step, bytes - done);
+    // Upwards from the end, so that nothing is overwritten before it was read.
+    const std::size_t at = to < from ? done : bytes - done - count;
+    const std::byte* source = base + from + at;
+    if (scratch != 0) {
+      copy_async(stream, base + scratch, source, count);
+      source = base + scratch;
+    }
+    copy_async(stream, base + to + at, source, count);
+    done += count;
+  }
+}
+
+std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+  if (!memory_ || is_pinned()) return 0;
   const void* const before = data();
   const std::size_t backed = capacity_bytes();
-  memory_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, tail);
+  peak_bytes_ = std::max(peak_bytes_, backed + memory_->prepared_bytes());
+  const std::size_t released =
+      memory_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, tail);
   note_move(before, backed);
+  return released;
 }
 
 void growable_storage::grant(device_ref device, access_right right) {
@@ -332,15 +374,16 @@ access_right growable_storage::access(device_ref device) const noexcept {
 }
 
 growth_statistics growable_storage::statistics() const noexcept {
-  return {growth_steps_,
-          base_moves_,
-          memory_ ? memory_->chunk_count() : 0,
-          peak_bytes_,
-          memory_ ? memory_->prepared_bytes() : 0,
-          ahead_hits_,
-          ahead_misses_,
-          memory_ ? memory_->failed_preparations() : 0,
-          copied_bytes_};
+  return {
+      growth_steps_,
+      base_moves_,
+      memory_ ? memory_->chunk_count() : 0,
+      memory_ ? std::max(peak_bytes_, capacity_bytes() + memory_->prepared_bytes()) : peak_bytes_,
+      memory_ ? memory_->prepared_bytes() : 0,
+      ahead_hits_,
+      ahead_misses_,
+      memory_ ? memory_->failed_preparations() : 0,
+      copied_bytes_};
 }
 
 bool growable_storage::is_address_stable() const noexcept {

@@ -5,18 +5,8 @@
 // - On devices the lanes that are active together take their slots with one atomic.
 // - Device code uses compiler builtins only, so that no vendor header must be included before this
 //   one.
-// - The macros mark the functions that kernels and host code share; programs may use
-//   HIPVMM_HOST_DEVICE too.
 
-#if defined(__CUDACC__)
-#define HIPVMM_DEVICE __device__
-#define HIPVMM_HOST_DEVICE __host__ __device__
-#elif defined(__HIP__)
-#define HIPVMM_DEVICE __attribute__((device))
-#define HIPVMM_HOST_DEVICE __attribute__((host)) __attribute__((device))
-#else
-#define HIPVMM_HOST_DEVICE
-#endif
+#include <hipvmm/core/device_code.hpp>
 
 namespace hipvmm {
 

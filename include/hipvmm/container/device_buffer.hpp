@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <hipvmm/container/device_span.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -61,6 +62,12 @@ class device_buffer {
 
   [[nodiscard]] void* data() noexcept { return data_; }
   [[nodiscard]] const void* data() const noexcept { return data_; }
+  [[nodiscard]] device_span<std::byte> span() noexcept {
+    return {static_cast<std::byte*>(data_), size_};
+  }
+  [[nodiscard]] device_span<const std::byte> span() const noexcept {
+    return {static_cast<const std::byte*>(data_), size_};
+  }
   /// Bytes in use.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t ssize() const noexcept { return static_cast<std::int64_t>(size_); }

@@ -47,6 +47,8 @@ class device_scalar {
   [[nodiscard]] pointer data() noexcept { return storage_.data(); }
   [[nodiscard]] const_pointer data() const noexcept { return storage_.data(); }
   [[nodiscard]] constexpr size_type size() const noexcept { return 1; }
+  [[nodiscard]] device_span<T> span() noexcept { return storage_.span(); }
+  [[nodiscard]] device_span<const T> span() const noexcept { return storage_.span(); }
 
   /// As the functions of these names of device_buffer.
   [[nodiscard]] stream_ref stream() const noexcept { return storage_.stream(); }

@@ -4,11 +4,15 @@
 #include <cstddef>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
+
+#include <hipvmm/container/device_iterator.hpp>
 
 namespace hipvmm {
 
 /// A view of `size` elements in device memory, which it does not own. Differs from std::span: the
-/// host cannot access elements, so there is no operator[]; begin() and end() are device pointers.
+/// host cannot access elements, so there is no operator[], and begin() and end() are
+/// device_iterator.
 template <typename T>
 class device_span {
  public:
@@ -16,7 +20,7 @@ class device_span {
   using value_type = std::remove_cv_t<T>;
   using size_type = std::size_t;
   using pointer = T*;
-  using iterator = T*;
+  using iterator = device_iterator<T>;
 
   constexpr device_span() noexcept = default;
   constexpr device_span(T* data, size_type size) noexcept : data_{data}, size_{size} {}
@@ -25,12 +29,23 @@ class device_span {
   // NOLINTNEXTLINE(google-explicit-constructor): as std::span
   constexpr device_span(device_span<U> other) noexcept : data_{other.data()}, size_{other.size()} {}
 
+  /// Views all elements of a container that has span(): those of hipvmm. As with std::span, a
+  /// temporary container converts to a span of const T only.
+  template <
+      typename Container, typename Span = decltype(std::declval<Container&>().span()),
+      typename = std::enable_if_t<
+          std::is_same_v<typename Span::iterator, device_iterator<typename Span::element_type>> &&
+          std::is_convertible_v<Span, device_span> &&
+          (std::is_lvalue_reference_v<Container> || std::is_const_v<T>)>>
+  // NOLINTNEXTLINE(google-explicit-constructor): as std::span
+  constexpr device_span(Container&& container) noexcept : device_span{container.span()} {}
+
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }
   [[nodiscard]] constexpr size_type size() const noexcept { return size_; }
   [[nodiscard]] constexpr size_type size_bytes() const noexcept { return size_ * sizeof(T); }
   [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
-  [[nodiscard]] constexpr iterator begin() const noexcept { return data_; }
-  [[nodiscard]] constexpr iterator end() const noexcept { return data_ + size_; }
+  [[nodiscard]] constexpr iterator begin() const noexcept { return iterator{data_}; }
+  [[nodiscard]] constexpr iterator end() const noexcept { return iterator{data_ + size_}; }
 
   /// Throws: std::out_of_range when `count` exceeds size().
   [[nodiscard]] constexpr device_span first(size_type count) const { return subspan(0, count); }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
@@ -12,12 +13,34 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/container/device_iterator.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
 
 namespace hipvmm {
+namespace detail {
+
+/// Whether `Range` names device memory of T: a device_span, or a container that has span().
+template <typename Range, typename T>
+inline constexpr bool is_device_range_v = std::is_convertible_v<const Range&, device_span<const T>>;
+
+/// Whether `Range` is a contiguous range of T that the host can index. Containers in device memory
+/// cannot be, or give a proxy.
+template <typename Range, typename T, typename = void>
+struct is_host_range : std::false_type {};
+template <typename Range, typename T>
+struct is_host_range<Range, T,
+                     std::void_t<decltype(std::data(std::declval<const Range&>())),
+                                 decltype(std::declval<const Range&>()[0])>>
+    : std::bool_constant<
+          std::is_convertible_v<decltype(std::data(std::declval<const Range&>())), const T*> &&
+          std::is_same_v<decltype(std::declval<const Range&>()[0]), const T&>> {};
+template <typename Range, typename T>
+inline constexpr bool is_host_range_v = is_host_range<Range, T>::value;
+
+}  // namespace detail
 
 /// A vector in the memory of one device that grows in place: growth maps more memory behind the
 /// elements, so no element is copied, data() stays the same and kernels in flight continue.
@@ -42,8 +65,8 @@ class growable_device_vector {
   using difference_type = std::ptrdiff_t;
   using pointer = T*;
   using const_pointer = const T*;
-  using iterator = T*;
-  using const_iterator = const T*;
+  using iterator = device_iterator<T>;
+  using const_iterator = device_iterator<const T>;
 
   /// Reserves addresses on the current device. Throws: as the other constructor.
   growable_device_vector() : growable_device_vector{device_ref::current()} {}
@@ -52,6 +75,30 @@ class growable_device_vector {
   /// one granule of addresses is available; unsupported without VMM where `options` need it.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : storage_{device, options} {}
+  /// Makes `count` elements of zero bytes on the current device, filled in the order of `stream`.
+  /// Throws: as the other constructors and resize.
+  growable_device_vector(size_type count, stream_ref stream, const growth_options& options = {})
+      : growable_device_vector{device_ref::current(), options} {
+    resize(count, stream);
+  }
+  /// Makes `count` copies of `value`.
+  growable_device_vector(size_type count, const T& value, stream_ref stream,
+                         const growth_options& options = {})
+      : growable_device_vector{device_ref::current(), options} {
+    resize(count, value, stream);
+  }
+  /// Copies a range as append does: a contiguous host range, or device memory.
+  template <typename Range, typename = std::enable_if_t<detail::is_device_range_v<Range, T> ||
+                                                        detail::is_host_range_v<Range, T>>>
+  growable_device_vector(const Range& source, stream_ref stream, const growth_options& options = {})
+      : growable_device_vector{device_ref::current(), options} {
+    append(source, stream);
+  }
+  growable_device_vector(std::initializer_list<T> source, stream_ref stream,
+                         const growth_options& options = {})
+      : growable_device_vector{device_ref::current(), options} {
+    append(source, stream);
+  }
   /// Releases the memory when all work that the devices with access have now is done. Does not wait
   /// for that; drain_retired_memory() does. Pre: as region::retire for other devices.
   /// Note: the later wait ends a stream capture under way on these devices with an error; clear()
@@ -75,6 +122,9 @@ class growable_device_vector {
   }
 
   [[nodiscard]] size_type size() const noexcept { return size_; }
+  [[nodiscard]] difference_type ssize() const noexcept {
+    return static_cast<difference_type>(size_);
+  }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   /// Elements that fit in the memory backed now.
   [[nodiscard]] size_type capacity() const noexcept {
@@ -86,10 +136,10 @@ class growable_device_vector {
   [[nodiscard]] const_pointer data() const noexcept {
     return static_cast<const T*>(storage_.data());
   }
-  [[nodiscard]] iterator begin() noexcept { return data(); }
-  [[nodiscard]] iterator end() noexcept { return data() + size_; }
-  [[nodiscard]] const_iterator begin() const noexcept { return data(); }
-  [[nodiscard]] const_iterator end() const noexcept { return data() + size_; }
+  [[nodiscard]] iterator begin() noexcept { return iterator{data()}; }
+  [[nodiscard]] iterator end() noexcept { return begin() + ssize(); }
+  [[nodiscard]] const_iterator begin() const noexcept { return const_iterator{data()}; }
+  [[nodiscard]] const_iterator end() const noexcept { return begin() + ssize(); }
   [[nodiscard]] const_iterator cbegin() const noexcept { return begin(); }
   [[nodiscard]] const_iterator cend() const noexcept { return end(); }
   [[nodiscard]] device_span<T> span() noexcept { return {data(), size_}; }
@@ -136,24 +186,29 @@ class growable_device_vector {
     require_source(source, count);
     insert_at_end(count, [&](T* end) { copy_async(stream, end, source, count * sizeof(T)); });
   }
-  /// Appends a contiguous host range: std::vector, std::array, std::span, a C array.
-  template <
-      typename Range,
-      typename Element = std::remove_pointer_t<decltype(std::data(std::declval<const Range&>()))>,
-      typename = std::enable_if_t<std::is_same_v<std::remove_cv_t<Element>, T>>>
+  /// Appends a range:
+  /// - a contiguous host range that can be indexed: std::vector, std::array, std::span, a C array;
+  /// - device memory by append_from_device: a device_span or a container of hipvmm, which may be
+  ///   this vector.
+  template <typename Range>
   void append(const Range& source, stream_ref stream) {
-    append(std::data(source), std::size(source), stream);
+    if constexpr (detail::is_device_range_v<Range, T>) {
+      append_from_device(source, stream);
+    } else {
+      static_assert(
+          detail::is_host_range_v<Range, T>,
+          "growable_device_vector<T>: the source must be a contiguous range of T that the host can "
+          "index, such as std::vector<T>, or a container of hipvmm; name other device "
+          "memory by a device_span<const T>");
+      if constexpr (detail::is_host_range_v<Range, T>)
+        append(std::data(source), std::size(source), stream);
+    }
   }
   /// Appends a list. The elements have been read when the call returns, also while `stream` is
   /// captured.
   void append(std::initializer_list<T> source, stream_ref stream) {
     insert_at_end(source.size(), [&](T* end) { write_list(end, source, stream); });
   }
-  /// Appends a device span by append_from_device.
-  void append(device_span<const T> source, stream_ref stream) {
-    append_from_device(source, stream);
-  }
-  void append(device_span<T> source, stream_ref stream) { append_from_device(source, stream); }
 
   /// Appends elements from device memory, which may be this vector's own. Throws: as append;
   /// unsupported where trait::peer_copies is missing and the other device has no right to write to
@@ -162,14 +217,11 @@ class growable_device_vector {
     if (source.empty()) return;
     require_source(source.data(), source.size());
     // Past max_size the base may move; a source inside this vector moves with it.
-    const std::uintptr_t own = reinterpret_cast<std::uintptr_t>(data());
-    const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(source.data());
-    const bool inside = size_ != 0 && at >= own && at < own + size_ * sizeof(T);
+    const bool inside = is_inside(source.data());
+    const std::size_t offset = inside ? offset_of(source.data()) : 0;
     if (!inside) storage_.require_copies_from(source.data());
     insert_at_end(source.size(), [&](T* end) {
-      const void* from = inside ? reinterpret_cast<const unsigned char*>(data()) + (at - own)
-                                : static_cast<const void*>(source.data());
-      copy_async(stream, end, from, source.size_bytes());
+      copy_async(stream, end, inside ? bytes_at(offset) : source.data(), source.size_bytes());
     });
   }
 
@@ -191,12 +243,21 @@ class growable_device_vector {
     if (count != 0) copy_async(stream, data(), source, count * sizeof(T));
     size_ = count;
   }
-  template <
-      typename Range,
-      typename Element = std::remove_pointer_t<decltype(std::data(std::declval<const Range&>()))>,
-      typename = std::enable_if_t<std::is_same_v<std::remove_cv_t<Element>, T>>>
+  /// Replaces the contents by those of a range, as append does. A source inside this vector may
+  /// overlap the first elements.
+  template <typename Range>
   void assign(const Range& source, stream_ref stream) {
-    assign(std::data(source), std::size(source), stream);
+    if constexpr (detail::is_device_range_v<Range, T>) {
+      assign_from_device(source, stream);
+    } else {
+      static_assert(
+          detail::is_host_range_v<Range, T>,
+          "growable_device_vector<T>: the source must be a contiguous range of T that the host can "
+          "index, such as std::vector<T>, or a container of hipvmm; name other device "
+          "memory by a device_span<const T>");
+      if constexpr (detail::is_host_range_v<Range, T>)
+        assign(std::data(source), std::size(source), stream);
+    }
   }
   void assign(std::initializer_list<T> source, stream_ref stream) {
     storage_.grow(checked_bytes(source.size()));
@@ -212,15 +273,58 @@ class growable_device_vector {
     size_ = count;
   }
 
+  /// Inserts elements before element `index`: those behind move by a copy on the device, in the
+  /// order of `stream`. The source is as for append, and may be this vector's own elements.
+  /// Throws: std::out_of_range when `index` exceeds size(); as append; when HIP accepts some of
+  /// the copies and then refuses one, elements from `index` on are partly overwritten.
+  template <typename Range>
+  void insert(size_type index, const Range& source, stream_ref stream) {
+    if constexpr (detail::is_device_range_v<Range, T>) {
+      insert_from_device(index, source, stream);
+    } else {
+      static_assert(
+          detail::is_host_range_v<Range, T>,
+          "growable_device_vector<T>: the source must be a contiguous range of T that the host can "
+          "index, such as std::vector<T>, or a container of hipvmm; name other device "
+          "memory by a device_span<const T>");
+      if constexpr (detail::is_host_range_v<Range, T>)
+        insert(index, std::data(source), std::size(source), stream);
+    }
+  }
+  void insert(size_type index, const T* source, size_type count, stream_ref stream) {
+    if (count != 0) require_source(source, count);
+    insert_gap(index, count, stream,
+               [&](T* gap) { copy_async(stream, gap, source, count * sizeof(T)); });
+  }
+  void insert(size_type index, std::initializer_list<T> source, stream_ref stream) {
+    insert_gap(index, source.size(), stream, [&](T* gap) { write_list(gap, source, stream); });
+  }
+  /// Inserts `count` copies of `value`.
+  void insert(size_type index, size_type count, const T& value, stream_ref stream) {
+    insert_gap(index, count, stream,
+               [&](T* gap) { fill_pattern_async(stream, gap, &value, sizeof(T), count); });
+  }
+  /// Removes `count` elements from element `index` on: those behind move by a copy on the device,
+  /// in the order of `stream`. Memory stays backed.
+  /// Throws: std::out_of_range when they are not all elements; hip_error, and then elements from
+  /// `index` on may be partly overwritten.
+  void erase(size_type index, size_type count, stream_ref stream) {
+    if (index > size_ || count > size_ - index)
+      throw std::out_of_range{range_message("erase", add_bytes(index, count))};
+    storage_.move_within(index * sizeof(T), (index + count) * sizeof(T),
+                         (size_ - index - count) * sizeof(T), stream);
+    size_ -= count;
+  }
+
   /// Makes the size zero; memory stays backed.
   void clear() noexcept { size_ = 0; }
-  /// Releases whole chunks behind the last element when `stream` has passed this point. Does not
-  /// wait for that. Addresses stay, but see growable_storage::shrink. `tail` selects whether a
-  /// chunk that is only partly used is replaced by a smaller one; that waits for `stream`.
-  /// Pre: all work that uses the elements is ordered before this call in `stream`.
+  /// Releases whole chunks behind the last element when `stream` has passed this point, and returns
+  /// their bytes. Does not wait for that. Addresses stay, but see growable_storage::shrink. `tail`
+  /// selects whether a chunk that is only partly used is replaced by a smaller one; that waits for
+  /// `stream`. Pre: all work that uses the elements is ordered before this call in `stream`.
   /// Throws: std::invalid_argument while `stream` is captured; hip_error. Note: as region::trim.
-  void shrink_to_fit(stream_ref stream, tail_chunk tail = tail_chunk::keep) {
-    storage_.shrink(size_ * sizeof(T), stream, tail);
+  std::size_t shrink_to_fit(stream_ref stream, tail_chunk tail = tail_chunk::keep) {
+    return storage_.shrink(size_ * sizeof(T), stream, tail);
   }
 
   /// Reads one element and waits for `stream`. Throws: std::out_of_range, hip_error.
@@ -229,6 +333,11 @@ class growable_device_vector {
     storage_for_one value;
     copy(stream, &value, data() + index, sizeof(T));
     return *reinterpret_cast<const T*>(&value);
+  }
+  /// The first and the last element, as element().
+  [[nodiscard]] T front_element(stream_ref stream) const { return element(0, stream); }
+  [[nodiscard]] T back_element(stream_ref stream) const {
+    return element(size_ == 0 ? 0 : size_ - 1, stream);
   }
   /// Writes one element in the order of `stream`. Throws: std::out_of_range, hip_error.
   void set_element(size_type index, const T& value, stream_ref stream) {
@@ -315,6 +424,62 @@ class growable_device_vector {
     size_ = size;
   }
   void shorten(size_type count) noexcept { size_ = count; }
+
+  /// Moves the elements from `index` on by `count`, calls `write` to submit what comes between, and
+  /// only then changes the size.
+  template <typename Write>
+  void insert_gap(size_type index, size_type count, stream_ref stream, Write write) {
+    if (index > size_) throw std::out_of_range{range_message("insert", index)};
+    if (count == 0) return;
+    const size_type size = add_bytes(size_, count);
+    storage_.grow(checked_bytes(size));
+    storage_.move_within((index + count) * sizeof(T), index * sizeof(T),
+                         (size_ - index) * sizeof(T), stream);
+    write(data() + index);
+    size_ = size;
+  }
+  void insert_from_device(size_type index, device_span<const T> source, stream_ref stream) {
+    if (source.empty()) return insert_gap(index, 0, stream, [](T*) {});
+    require_source(source.data(), source.size());
+    const bool inside = is_inside(source.data());
+    const std::size_t offset = inside ? offset_of(source.data()) : 0;
+    if (!inside) storage_.require_copies_from(source.data());
+    const std::size_t bytes = source.size_bytes();
+    insert_gap(index, source.size(), stream, [&](T* gap) {
+      if (!inside) return copy_async(stream, gap, source.data(), bytes);
+      // What of the source was behind the gap has moved by its length.
+      const std::size_t gap_at = index * sizeof(T);
+      const std::size_t before = offset < gap_at ? std::min(gap_at - offset, bytes) : 0;
+      auto* const to = reinterpret_cast<unsigned char*>(gap);
+      if (before != 0) copy_async(stream, to, bytes_at(offset), before);
+      if (before != bytes)
+        copy_async(stream, to + before, bytes_at(offset + before + bytes), bytes - before);
+    });
+  }
+  void assign_from_device(device_span<const T> source, stream_ref stream) {
+    if (!source.empty()) require_source(source.data(), source.size());
+    if (is_inside(source.data())) {
+      const std::size_t offset = offset_of(source.data());
+      storage_.move_within(0, offset, source.size_bytes(), stream);
+    } else if (!source.empty()) {
+      storage_.require_copies_from(source.data());
+      storage_.grow(source.size_bytes());
+      copy_async(stream, data(), source.data(), source.size_bytes());
+    }
+    size_ = source.size();
+  }
+
+  [[nodiscard]] bool is_inside(const T* source) const noexcept {
+    const std::less<const T*> less;
+    return size_ != 0 && !less(source, data()) && less(source, data() + size_);
+  }
+  [[nodiscard]] std::size_t offset_of(const T* source) const noexcept {
+    return static_cast<std::size_t>(reinterpret_cast<const unsigned char*>(source) -
+                                    reinterpret_cast<const unsigned char*>(data()));
+  }
+  [[nodiscard]] const void* bytes_at(std::size_t offset) const noexcept {
+    return reinterpret_cast<const unsigned char*>(data()) + offset;
+  }
 
   growable_storage storage_;
   size_type size_ = 0;

@@ -69,7 +69,8 @@ struct growth_statistics {
   std::size_t growth_steps;    ///< times memory was added
   std::size_t base_moves;      ///< times data() changed: past max_size, on hipMalloc, by shrink()
   std::size_t chunks;          ///< chunks mapped now
-  std::size_t peak_bytes;      ///< most bytes backed at one time, old and new during copies
+  std::size_t peak_bytes;      ///< most bytes held at one time: backed, prepared ahead, and old
+                               ///< beside new during copies
   std::size_t ahead_bytes;     ///< bytes ready now beyond those backed
   std::size_t ahead_hits;      ///< growth steps that found all they needed ready
   std::size_t ahead_misses;    ///< growth steps that did not, though grow_ahead is on
@@ -120,12 +121,17 @@ class growable_storage {
   /// Throws: unsupported, naming both devices, where `source` is memory of another device that has
   /// no right to write here, and trait::peer_copies says that its engine would copy.
   void require_copies_from(const void* source) const;
-  /// Releases memory behind the first `bytes` as region::trim does.
+  /// Copies `bytes` bytes of the storage from offset `from` to offset `to` in the order of
+  /// `stream`; the ranges may overlap. A copy over a distance short beside `bytes` goes through
+  /// memory behind both, which is backed for that where it can be and stays backed.
+  /// Pre: both ranges are backed. Throws: hip_error; then some of the target may be overwritten.
+  void move_within(std::size_t to, std::size_t from, std::size_t bytes, stream_ref stream);
+  /// Releases memory behind the first `bytes` as region::trim does, and returns how much.
   /// - On hipMalloc it releases nothing where past_max_size::refuse promises an address for life.
   /// - Where quirk::re_reserve is in force, data() may change when nothing is left or `tail` is
   ///   replace, unless past_max is refuse; growth_statistics::base_moves counts that.
   /// Throws: as region::trim.
-  void shrink(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
+  std::size_t shrink(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
 
   /// As region::grant.
   void grant(device_ref device, access_right right);

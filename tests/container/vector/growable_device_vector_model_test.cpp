@@ -91,8 +91,8 @@ class twins {
         vector_.assign(count, value, stream);
         return model_.assign(count, value);
       case 11:
-        return vector_.shrink_to_fit(stream,
-                                     count % 2 == 0 ? tail_chunk::keep : tail_chunk::replace);
+        vector_.shrink_to_fit(stream, count % 2 == 0 ? tail_chunk::keep : tail_chunk::replace);
+        return;
       case 12: {
         growable_device_vector<T> copied = vector_.clone(stream);
         swap(vector_, copied);

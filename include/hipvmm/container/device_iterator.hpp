@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <type_traits>
+
+#include <hipvmm/core/device_code.hpp>
+
+namespace hipvmm {
+
+/// A random access iterator over elements in device memory. Differs from T*: only device code can
+/// dereference it, so that range-for loops and algorithms of std over device memory do not compile
+/// in host code, where they would crash. It converts to T*, for kernels and copies.
+/// Algorithms of Thrust for host compilers take the address instead: data().
+template <typename T>
+class device_iterator {
+ public:
+  using iterator_category = std::random_access_iterator_tag;
+  using value_type = std::remove_cv_t<T>;
+  using difference_type = std::ptrdiff_t;
+  using pointer = T*;
+  using reference = T&;
+
+  constexpr device_iterator() noexcept = default;
+  HIPVMM_HOST_DEVICE explicit constexpr device_iterator(T* at) noexcept : at_{at} {}
+  /// Converts an iterator over T to one over const T.
+  template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
+  // NOLINTNEXTLINE(google-explicit-constructor): as pointers
+  HIPVMM_HOST_DEVICE constexpr device_iterator(device_iterator<U> other) noexcept
+      : at_{other.get()} {}
+
+  [[nodiscard]] HIPVMM_HOST_DEVICE constexpr T* get() const noexcept { return at_; }
+  // NOLINTNEXTLINE(google-explicit-constructor): kernels and copies take addresses
+  HIPVMM_HOST_DEVICE constexpr operator T*() const noexcept { return at_; }
+
+#if defined(HIPVMM_DEVICE)
+  HIPVMM_DEVICE constexpr T& operator*() const noexcept { return *at_; }
+  HIPVMM_DEVICE constexpr T* operator->() const noexcept { return at_; }
+  HIPVMM_DEVICE constexpr T& operator[](difference_type n) const noexcept { return at_[n]; }
+#else
+  // Device memory: host code reads elements by element(), copy_to_host() or copy().
+  T& operator*() const = delete;
+  T* operator->() const = delete;
+  T& operator[](difference_type n) const = delete;
+#endif
+
+  HIPVMM_HOST_DEVICE constexpr device_iterator& operator+=(difference_type n) noexcept {
+    at_ += n;
+    return *this;
+  }
+  HIPVMM_HOST_DEVICE constexpr device_iterator& operator-=(difference_type n) noexcept {
+    at_ -= n;
+    return *this;
+  }
+  HIPVMM_HOST_DEVICE constexpr device_iterator& operator++() noexcept { return *this += 1; }
+  HIPVMM_HOST_DEVICE constexpr device_iterator& operator--() noexcept { return *this -= 1; }
+  HIPVMM_HOST_DEVICE constexpr device_iterator operator++(int) noexcept {
+    const device_iterator before = *this;
+    ++at_;
+    return before;
+  }
+  HIPVMM_HOST_DEVICE constexpr device_iterator operator--(int) noexcept {
+    const device_iterator before = *this;
+    --at_;
+    return before;
+  }
+  HIPVMM_HOST_DEVICE friend constexpr device_iterator operator+(device_iterator it,
+                                                                difference_type n) noexcept {
+    return it += n;
+  }
+  HIPVMM_HOST_DEVICE friend constexpr device_iterator operator+(difference_type n,
+                                                                device_iterator it) noexcept {
+    return it += n;
+  }
+  HIPVMM_HOST_DEVICE friend constexpr device_iterator operator-(device_iterator it,
+                                                                difference_type n) noexcept {
+    return it -= n;
+  }
+  // Differences and comparisons are those of the pointers.
+
+ private:
+  T* at_ = nullptr;
+};
+
+}  // namespace hipvmm

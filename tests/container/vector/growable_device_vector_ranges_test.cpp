@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+// Constructors, and what may be appended, assigned, inserted and erased.
+#include <hipvmm/container/growable_device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/container/device_buffer.hpp>
+#include <hipvmm/container/device_scalar.hpp>
+#include <hipvmm/container/device_uvector.hpp>
+#include <hipvmm/core/error.hpp>
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/random_seed.hpp"
+#include "support/region/fallback.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using value = element<12>;
+using subject = growable_device_vector<value>;
+
+template <typename Iterator, typename = void>
+inline constexpr bool can_be_read = false;
+template <typename Iterator>
+inline constexpr bool can_be_read<Iterator, std::void_t<decltype(*std::declval<Iterator>())>> =
+    true;
+template <typename Iterator, typename = void>
+inline constexpr bool can_be_indexed = false;
+template <typename Iterator>
+inline constexpr bool can_be_indexed<Iterator, std::void_t<decltype(std::declval<Iterator>()[0])>> =
+    true;
+
+/// Another library's vector in device memory, as rmm::device_uvector.
+struct foreign_device_vector {
+  value* data() const;
+  std::size_t size() const;
+  value* begin() const;
+  value* end() const;
+};
+
+/// A maximum that the next doubling exceeds.
+growth_options small_maximum() {
+  growth_options options;
+  options.max_bytes = 4 * MiB;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("growable_device_vector: the host cannot dereference its iterators") {
+  CHECK_FALSE(can_be_read<subject::iterator>);
+  CHECK_FALSE(can_be_read<subject::const_iterator>);
+  CHECK_FALSE(can_be_read<device_span<value>::iterator>);
+  CHECK_FALSE(can_be_indexed<subject::iterator>);
+  CHECK(can_be_read<value*>);
+  using traits = std::iterator_traits<subject::const_iterator>;
+  CHECK(std::is_same_v<traits::value_type, value>);
+  CHECK(std::is_same_v<traits::reference, const value&>);
+  CHECK(std::is_convertible_v<subject::iterator, subject::const_iterator>);
+  CHECK_FALSE(std::is_convertible_v<subject::const_iterator, subject::iterator>);
+  CHECK(std::is_convertible_v<subject::iterator, value*>);
+}
+
+TEST_CASE("device_iterator: counts as a pointer does") {
+  value elements[10] = {};
+  const device_span<value> span{elements, 10};
+  auto at = span.begin();
+  CHECK(at == elements);
+  CHECK(at + 10 == span.end());
+  CHECK(10 + at == span.end());
+  CHECK(span.end() - 3 == elements + 7);
+  CHECK(span.end() - span.begin() == 10);
+  CHECK(at++ == elements);
+  CHECK(++at == elements + 2);
+  CHECK(at-- == elements + 2);
+  CHECK(--at == elements);
+  CHECK((at += 4) == elements + 4);
+  CHECK((at -= 1).get() == elements + 3);
+  CHECK(at < span.end());
+  CHECK(at >= span.begin());
+  CHECK(std::distance(at, span.end()) == 7);
+}
+
+TEST_CASE("growable_device_vector: which ranges are of the host and which of a device") {
+  using detail::is_device_range_v;
+  using detail::is_host_range_v;
+  CHECK(is_host_range_v<std::vector<value>, value>);
+  CHECK(is_host_range_v<value[3], value>);
+  CHECK_FALSE(is_host_range_v<std::vector<int>, value>);
+  CHECK_FALSE(is_host_range_v<std::initializer_list<value>, value>);
+  for (const bool is_host :
+       {is_host_range_v<subject, value>, is_host_range_v<device_span<value>, value>,
+        is_host_range_v<device_uvector<value>, value>,
+        is_host_range_v<foreign_device_vector, value>})
+    CHECK_FALSE(is_host);
+  CHECK(is_device_range_v<subject, value>);
+  CHECK(is_device_range_v<device_span<value>, value>);
+  CHECK(is_device_range_v<device_span<const value>, value>);
+  CHECK(is_device_range_v<device_uvector<value>, value>);
+  CHECK(is_device_range_v<device_scalar<value>, value>);
+  CHECK_FALSE(is_device_range_v<device_uvector<int>, value>);
+  CHECK_FALSE(is_device_range_v<foreign_device_vector, value>);
+  CHECK_FALSE(is_device_range_v<std::vector<value>, value>);
+}
+
+TEST_CASE("device_span: views the elements of each container") {
+  const stream stream;
+  subject vector{5, stream};
+  device_uvector<value> fixed{6, stream};
+  device_scalar<value> one{stream};
+  device_buffer bytes{7, stream};
+  const device_span<value> whole = vector;
+  CHECK(whole.data() == vector.data());
+  CHECK(whole.size() == 5);
+  CHECK(device_span<const value>{vector}.size() == 5);
+  CHECK(device_span<const value>{std::as_const(fixed)}.data() == fixed.data());
+  CHECK(device_span<value>{one}.size() == 1);
+  CHECK(device_span<std::byte>{bytes}.size() == 7);
+  // What ends with the statement is for reading, as with std::span.
+  CHECK(std::is_convertible_v<subject, device_span<const value>>);
+  CHECK_FALSE(std::is_convertible_v<subject, device_span<value>>);
+  CHECK_FALSE(std::is_convertible_v<const subject&, device_span<value>>);
+}
+
+TEST_CASE("growable_device_vector: constructors with contents") {
+  const stream stream;
+  const std::vector<value> source = series<value>(3, 40);
+  CHECK(subject{100, stream}.copy_to_host(stream) == std::vector<value>(100));
+  CHECK(subject{4, numbered<value>(9), stream}.copy_to_host(stream) ==
+        std::vector<value>(4, numbered<value>(9)));
+  const subject copied{source, stream};
+  CHECK(copied.copy_to_host(stream) == source);
+  CHECK(subject{copied, stream}.copy_to_host(stream) == source);
+  CHECK(subject{copied.span().first(7), stream}.copy_to_host(stream) == series<value>(3, 7));
+  CHECK(subject{{numbered<value>(1), numbered<value>(2)}, stream}.size() == 2);
+  CHECK(subject{source, stream, small_maximum()}.max_size() <= 4 * MiB / sizeof(value));
+  CHECK_FALSE(std::is_constructible_v<subject, std::vector<int>, const hipvmm::stream&>);
+}
+
+TEST_CASE("growable_device_vector: front and back are elements, and none of an empty one") {
+  const stream stream;
+  subject vector{series<value>(3, 40), stream};
+  CHECK(vector.front_element(stream) == numbered<value>(3));
+  CHECK(vector.back_element(stream) == numbered<value>(42));
+  vector.clear();
+  CHECK_THROWS_AS(static_cast<void>(vector.front_element(stream)), std::out_of_range);
+  CHECK_THROWS_AS(static_cast<void>(vector.back_element(stream)), std::out_of_range);
+}
+
+TEST_CASE("growable_device_vector: appended to itself it doubles, though data() moves") {
+  const stream stream;
+  const std::vector<value> source = series<value>(0, 300'000);
+  subject vector{source, stream, small_maximum()};
+  vector.append(vector, stream);
+  std::vector<value> expected = source;
+  expected.insert(expected.end(), source.begin(), source.end());
+  CHECK(vector.copy_to_host(stream) == expected);
+  vector.append(std::as_const(vector).span().last(1), stream);
+  expected.push_back(source.back());
+  CHECK(vector.copy_to_host(stream) == expected);
+}
+
+TEST_CASE("growable_device_vector: takes the elements of other containers on the device") {
+  const stream stream;
+  device_uvector<value> fixed{3, stream};
+  device_scalar<value> one{numbered<value>(8), stream};
+  for (std::size_t i = 0; i < 3; ++i) fixed.set_element(i, numbered<value>(i), stream);
+  subject vector{fixed, stream};
+  vector.append(one, stream);
+  vector.insert(1, one, stream);
+  CHECK(vector.copy_to_host(stream) == std::vector<value>{numbered<value>(0), numbered<value>(8),
+                                                          numbered<value>(1), numbered<value>(2),
+                                                          numbered<value>(8)});
+  vector.assign(fixed, stream);
+  CHECK(vector.copy_to_host(stream) == series<value>(0, 3));
+}
+
+TEST_CASE("growable_device_vector: assigned a part of itself, near or far") {
+  const stream stream;
+  constexpr std::size_t size = 200'000;
+  for (const std::size_t from : {std::size_t{0}, std::size_t{1}, std::size_t{90'000}, size - 1}) {
+    CAPTURE(from);
+    subject vector{series<value>(0, size), stream};
+    vector.assign(vector.span().subspan(from, size - from), stream);
+    CHECK(vector.copy_to_host(stream) == series<value>(from, size - from));
+  }
+}
+
+TEST_CASE("growable_device_vector: inserts and erases as std::vector does") {
+  const stream stream;
+  std::mt19937 generator = seeded_generator();
+  std::vector<value> model = series<value>(0, 100'000);
+  subject vector{model, stream};
+  const auto below = [&generator](std::size_t limit) {
+    return std::uniform_int_distribution<std::size_t>{0, limit}(generator);
+  };
+  for (int round = 0; round < 60; ++round) {
+    const std::size_t at = below(model.size());
+    const auto place = model.begin() + static_cast<std::ptrdiff_t>(at);
+    // Few elements over a long distance, and many.
+    const std::size_t count = below(round % 2 == 0 ? 5 : 20'000);
+    switch (below(4)) {
+      case 0: {
+        const std::vector<value> source =
+            series<value>(1000 * static_cast<std::size_t>(round), count);
+        model.insert(place, source.begin(), source.end());
+        vector.insert(at, source, stream);
+        break;
+      }
+      case 1:
+        model.insert(place, count, numbered<value>(7));
+        vector.insert(at, count, numbered<value>(7), stream);
+        break;
+      case 2: {
+        const std::size_t from = below(model.size());
+        const std::size_t taken = std::min(count, model.size() - from);
+        const auto first = model.begin() + static_cast<std::ptrdiff_t>(from);
+        const std::vector<value> own(first, first + static_cast<std::ptrdiff_t>(taken));
+        vector.insert(at, vector.span().subspan(from, taken), stream);
+        model.insert(place, own.begin(), own.end());
+        break;
+      }
+      default: {
+        const std::size_t removed = std::min(count, model.size() - at);
+        model.erase(place, place + static_cast<std::ptrdiff_t>(removed));
+        vector.erase(at, removed, stream);
+      }
+    }
+    REQUIRE(vector.size() == model.size());
+    if (round % 10 == 9) REQUIRE(vector.copy_to_host(stream) == model);
+  }
+  vector.insert(0, {numbered<value>(1), numbered<value>(2)}, stream);
+  CHECK(vector.front_element(stream) == numbered<value>(1));
+  CHECK(vector.size() == model.size() + 2);
+}
+
+TEST_CASE("growable_device_vector: insert and erase name a place that is none") {
+  const stream stream;
+  subject vector{series<value>(0, 10), stream};
+  CHECK_THROWS_WITH_AS(vector.insert(11, 1, numbered<value>(1), stream),
+                       doctest::Contains("insert: 11 is beyond the size, 10"), std::out_of_range);
+  CHECK_THROWS_WITH_AS(vector.erase(5, 6, stream), doctest::Contains("erase: 11"),
+                       std::out_of_range);
+  CHECK_THROWS_AS(vector.erase(11, 0, stream), std::out_of_range);
+  CHECK_THROWS_AS(vector.insert(0, nullptr, 2, stream), std::invalid_argument);
+  vector.erase(10, 0, stream);
+  vector.insert(10, std::vector<value>{}, stream);
+  CHECK(vector.copy_to_host(stream) == series<value>(0, 10));
+}
+
+TEST_CASE("growable_device_vector: shrink_to_fit returns the bytes that it releases") {
+  const stream stream;
+  subject vector{1'000'000, stream};
+  const std::size_t before = vector.capacity() * sizeof(value);
+  vector.resize(10, stream);
+  const std::size_t released = vector.shrink_to_fit(stream, tail_chunk::replace);
+  CHECK(released > 0);
+  CHECK(released >= before - vector.capacity() * sizeof(value) - sizeof(value));
+  CHECK(released <= before);
+  CHECK(vector.shrink_to_fit(stream) == 0);
+}
+
+}  // namespace hipvmm::test
