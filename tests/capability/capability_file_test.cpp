@@ -235,10 +235,10 @@ TEST_CASE("capability file: one that cannot be written is told of, and leaves no
   CHECK(left == 2);
 }
 
-constexpr const char* writing_case = "capability file: the child writes";
+constexpr const char* writing_child = "writes";
 constexpr const char* path_variable = "HIPVMM_TESTS_RECORD";
 
-TEST_CASE("capability file: the child writes" * doctest::skip()) {
+HIPVMM_CHILD("writes") {
   const char* const path = std::getenv(path_variable);
   REQUIRE(path != nullptr);
   for (int i = 0; i < 200; ++i) CHECK(write_record(path, some_record()) == "");
@@ -247,7 +247,7 @@ TEST_CASE("capability file: the child writes" * doctest::skip()) {
 TEST_CASE("capability file: while two processes write, a third reads it whole") {
   const kept_record kept;
   const auto write = [&kept] {
-    return run_case_in_child(writing_case, {std::string{path_variable} + "=" + kept.path});
+    return run_child(writing_child, {std::string{path_variable} + "=" + kept.path});
   };
   const error_recorder told;
   std::future<child_result> first = std::async(std::launch::async, write);

@@ -37,16 +37,14 @@ class fault_rules {
   fault_rules& operator=(const fault_rules&) = delete;
 };
 
-/// Runs a case in a process that has not probed yet, has an empty cache and starts no process.
-void check_in_fresh_process(const char* test_case) {
+/// Runs a child in a process that has not probed yet, has an empty cache and starts no process.
+void check_in_fresh_process(const char* name) {
   const temporary_folder cache;
-  const child_result child =
-      run_case_in_child(test_case, {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
-                                    "XDG_CACHE_HOME=" + cache.path().string()});
-  CHECK_MESSAGE(passed(child), child.output);
+  check_child(name, {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
+                     "XDG_CACHE_HOME=" + cache.path().string()});
 }
 
-TEST_CASE("capability: the child is short of memory and then not" * doctest::skip()) {
+HIPVMM_CHILD("is short of memory and then not") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
     const fault_rules rules{"memory=1MiB"};
@@ -61,10 +59,10 @@ TEST_CASE("capability: the child is short of memory and then not" * doctest::ski
 }
 
 TEST_CASE("capability: what a shortage left open is asked again at the next use") {
-  check_in_fresh_process("capability: the child is short of memory and then not");
+  check_in_fresh_process("is short of memory and then not");
 }
 
-TEST_CASE("capability: the child asks twice while memory is short" * doctest::skip()) {
+HIPVMM_CHILD("asks twice while memory is short") {
   const fault_rules rules{"memory=1MiB"};
   CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
   const call_counter reserved{"hipMemAddressReserve"};
@@ -73,7 +71,7 @@ TEST_CASE("capability: the child asks twice while memory is short" * doctest::sk
 }
 
 TEST_CASE("capability: what is open is not asked at every use") {
-  check_in_fresh_process("capability: the child asks twice while memory is short");
+  check_in_fresh_process("asks twice while memory is short");
 }
 
 /// An error handler that uses the library, as one may that logs with the device's name.
@@ -82,7 +80,7 @@ void ask_for_record(const char*, int, const char*) noexcept {
   told_subject = capability_of(first_device).fingerprint();
 }
 
-TEST_CASE("capability: the child's error handler asks" * doctest::skip()) {
+HIPVMM_CHILD("its error handler asks") {
   set_error_handler(ask_for_record);
   // At the second, a thread of the library has something to tell.
   for (const char* plan :
@@ -100,14 +98,12 @@ TEST_CASE("capability: the error handler may ask for the record") {
   const temporary_folder cache;
   const std::filesystem::path file = cache.path() / "record.txt";
   std::ofstream{file} << "none\n";
-  const child_result child = run_case_in_child(
-      "capability: the child's error handler asks",
-      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none", "HIPVMM_CAPABILITY=" + file.string(),
-       "XDG_CACHE_HOME=" + cache.path().string()});
-  CHECK_MESSAGE(passed(child), child.output);
+  check_child("its error handler asks",
+              {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
+               "HIPVMM_CAPABILITY=" + file.string(), "XDG_CACHE_HOME=" + cache.path().string()});
 }
 
-TEST_CASE("capability: the child has room for one chunk and then for more" * doctest::skip()) {
+HIPVMM_CHILD("has room for one chunk and then for more") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
     const fault_rules rules{"descriptors=1"};
@@ -122,10 +118,10 @@ TEST_CASE("capability: the child has room for one chunk and then for more" * doc
 }
 
 TEST_CASE("capability: what was found during a shortage stays") {
-  check_in_fresh_process("capability: the child has room for one chunk and then for more");
+  check_in_fresh_process("has room for one chunk and then for more");
 }
 
-TEST_CASE("capability: the child assumes while memory is short" * doctest::skip()) {
+HIPVMM_CHILD("assumes while memory is short") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
     const fault_rules rules{"descriptors=1"};
@@ -144,12 +140,10 @@ TEST_CASE("capability: assumptions are asked again with what is open") {
   const std::vector<std::string> environment{"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_PROBE=none",
                                              "XDG_CACHE_HOME=" + cache.path().string(),
                                              "HIPVMM_CAPABILITY=assume:virtual_memory=no"};
-  const child_result child =
-      run_case_in_child("capability: the child assumes while memory is short", environment);
-  CHECK_MESSAGE(passed(child), child.output);
+  check_child("assumes while memory is short", environment);
 }
 
-TEST_CASE("capability: the child asks from many threads" * doctest::skip()) {
+HIPVMM_CHILD("asks from many threads") {
   std::array<const std::string*, 8> subjects{};
   std::vector<std::thread> threads;
   for (auto& each : subjects)
@@ -159,10 +153,10 @@ TEST_CASE("capability: the child asks from many threads" * doctest::skip()) {
 }
 
 TEST_CASE("capability: of many threads that ask first one probes") {
-  check_in_fresh_process("capability: the child asks from many threads");
+  check_in_fresh_process("asks from many threads");
 }
 
-TEST_CASE("capability: the child captures a stream" * doctest::skip()) {
+HIPVMM_CHILD("captures a stream") {
   const stream captured{first_device};
   REQUIRE(hipSetDevice(1) == hipSuccess);
   for (const hipStreamCaptureMode mode :
@@ -183,7 +177,7 @@ TEST_CASE("capability: the child captures a stream" * doctest::skip()) {
 }
 
 TEST_CASE("capability: probes in the process cost no capture and leave the caller's device") {
-  check_in_fresh_process("capability: the child captures a stream");
+  check_in_fresh_process("captures a stream");
 }
 
 TEST_CASE("capability: probes in the process leave nothing behind") {

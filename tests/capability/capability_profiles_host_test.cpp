@@ -18,11 +18,9 @@
 namespace hipvmm::test {
 namespace {
 
-// The name keeps the case from being skipped where there is none.
-constexpr const char* telling_case =
-    "capability: the child tells what it has without virtual memory too";
+constexpr const char* telling_child = "tells what it has";
 
-TEST_CASE("capability: the child tells what it has without virtual memory too" * doctest::skip()) {
+HIPVMM_CHILD("tells what it has") {
   const capability known = capability_of(first_device);
   std::printf("<path=%s>\n", std::string{name_of(known.path())}.c_str());
   for (const quirk each : known.quirks())
@@ -64,7 +62,7 @@ class told_by_child {
 
  private:
   void ask(const std::vector<std::string>& environment) {
-    const child_result child = run_case_in_child(telling_case, environment);
+    const child_result child = run_child(telling_child, environment);
     output_ = child.output;
     CHECK_MESSAGE(passed(child), child.output);
   }
@@ -382,8 +380,7 @@ TEST_CASE("HIPVMM_CAPABILITY: what is not understood is an error that names it")
   for (const char* part : {"reprobing", "assume", "/nonexistent/file", "assume:tail=no",
                            "assume:minimum_granularity=4096"}) {
     CAPTURE(part);
-    const child_result child =
-        run_case_in_child(telling_case, {"HIPVMM_CAPABILITY=" + std::string{part}});
+    const child_result child = run_child(telling_child, {"HIPVMM_CAPABILITY=" + std::string{part}});
     CHECK(child.status == 2);
     CHECK(child.output.find("HIPVMM_CAPABILITY: \"") != std::string::npos);
     CHECK(child.output.find(std::string{part}.substr(std::string{part}.find(':') + 1)) !=
@@ -392,16 +389,16 @@ TEST_CASE("HIPVMM_CAPABILITY: what is not understood is an error that names it")
 }
 
 TEST_CASE("capability: without a folder for the cache the record says so") {
-  const child_result child = run_case_in_child(
-      telling_case, {"XDG_CACHE_HOME=relative", "HOME=", "HIPVMM_HOST_PROFILE=rocm-7.14"});
+  const child_result child = run_child(
+      telling_child, {"XDG_CACHE_HOME=relative", "HOME=", "HIPVMM_HOST_PROFILE=rocm-7.14"});
   CHECK_MESSAGE(passed(child), child.output);
   CHECK(child.output.find("<origin>probed now in a process of its own; not kept, for there is "
                           "neither XDG_CACHE_HOME nor HOME") != std::string::npos);
 }
 
 TEST_CASE("capability: a cache that cannot be written is told of") {
-  const child_result child = run_case_in_child(
-      telling_case, {"XDG_CACHE_HOME=/proc/self", "HIPVMM_HOST_PROFILE=rocm-7.14"});
+  const child_result child =
+      run_child(telling_child, {"XDG_CACHE_HOME=/proc/self", "HIPVMM_HOST_PROFILE=rocm-7.14"});
   CHECK_MESSAGE(passed(child), child.output);
   CHECK(child.output.find("; not kept, for its folder cannot be made: ") != std::string::npos);
 }

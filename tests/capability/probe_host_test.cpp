@@ -51,12 +51,9 @@ bool runs_here(const probe& each) {
 
 // The sweeps have processes of their own, for what HIP will not release stays until the end of
 // one, as does what copies run into that nobody could wait for.
-void check_in_child(const char* test_case) {
-  const child_result child = run_case_in_child(test_case, {"HIPVMM_TESTS_PROBE_LATER=1"});
-  CHECK_MESSAGE(passed(child), child.output);
-}
+void check_in_child(const char* name) { check_child(name, {"HIPVMM_TESTS_PROBE_LATER=1"}); }
 
-TEST_CASE("probes: the child's calls are out of memory" * doctest::skip()) {
+HIPVMM_CHILD("its calls are out of memory") {
   for (const probe& each : detail::all_probes()) {
     if (!runs_here(each)) continue;
     capability::record good;
@@ -89,10 +86,10 @@ TEST_CASE("probes: the child's calls are out of memory" * doctest::skip()) {
 }
 
 TEST_CASE("probes: one whose calls are out of memory finds nothing wrong, and leaves nothing") {
-  check_in_child("probes: the child's calls are out of memory");
+  check_in_child("its calls are out of memory");
 }
 
-TEST_CASE("probes: the child's calls fail" * doctest::skip()) {
+HIPVMM_CHILD("its calls fail") {
   for (const probe& each : detail::all_probes()) {
     if (!runs_here(each)) continue;
     bool struck = true;
@@ -121,7 +118,7 @@ TEST_CASE("probes: the child's calls fail" * doctest::skip()) {
 }
 
 TEST_CASE("probes: one whose call fails says which, and leaves nothing") {
-  check_in_child("probes: the child's calls fail");
+  check_in_child("its calls fail");
 }
 
 std::ptrdiff_t open_descriptors() {
@@ -135,9 +132,9 @@ void check_no_child_left() {
   CHECK(errno == ECHILD);
 }
 
-constexpr const char* hanging_case = "probes: the child's child hangs";
-
-TEST_CASE("probes: the child's child hangs" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN(
+    "probes: a process that hangs in a probe twice is killed, and that answered with no",
+    {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemSetAccess delay=60s"}) {
   // Longer than any start of the program takes, even beside a full test run.
   constexpr std::chrono::seconds patience{3};
   const std::ptrdiff_t descriptors = open_descriptors();
@@ -153,15 +150,10 @@ TEST_CASE("probes: the child's child hangs" * doctest::skip()) {
   CHECK(open_descriptors() == descriptors);
 }
 
-TEST_CASE("probes: a process that hangs in a probe twice is killed, and that answered with no") {
-  const child_result child = run_case_in_child(
-      hanging_case, {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemSetAccess delay=60s"});
-  CHECK_MESSAGE(passed(child), child.output);
-}
-
-constexpr const char* crashing_case = "probes: the child's children crash";
-
-TEST_CASE("probes: the child's children crash" * doctest::skip()) {
+// Each gets through what frees addresses once.
+HIPVMM_TEST_CASE_IN("probes: after a few processes that crashed no more are started",
+                    {"HIPVMM_TESTS_PROBE_LATER=1",
+                     "HIPVMM_HOST_FAULTS=hipMemAddressFree nth=2 abort"}) {
   const std::ptrdiff_t descriptors = open_descriptors();
   capability::record found = without_findings();
   CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path) == "");
@@ -174,14 +166,6 @@ TEST_CASE("probes: the child's children crash" * doctest::skip()) {
         "not probed: 5 processes that probed ended one after another");
   check_no_child_left();
   CHECK(open_descriptors() == descriptors);
-}
-
-TEST_CASE("probes: after a few processes that crashed no more are started") {
-  // Each gets through what frees addresses once.
-  const child_result child = run_case_in_child(
-      crashing_case,
-      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemAddressFree nth=2 abort"});
-  CHECK_MESSAGE(passed(child), child.output);
 }
 
 /// A program that begins a probe and ends by a signal there.
@@ -262,7 +246,9 @@ TEST_CASE("probes: an end that the system does not report has answered nothing")
   CHECK_MESSAGE(found.reasons[at].find("SIGCHLD") != std::string::npos, found.reasons[at]);
 }
 
-TEST_CASE("probes: the child's child ends unseen" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("probes: the program itself reports a crash to who ignores ends of children",
+                    {"HIPVMM_TESTS_PROBE_LATER=1",
+                     "HIPVMM_HOST_FAULTS=hipMemSetAccess nth=1 abort"}) {
   const ignored_children ignored;
   capability::record found = without_findings();
   CHECK(detail::probe_in_child(first_device, found, detail::find_probe_program().path) == "");
@@ -271,13 +257,6 @@ TEST_CASE("probes: the child's child ends unseen" * doctest::skip()) {
   CHECK_MESSAGE(found.reasons[index_of(trait::virtual_memory)].find("crashed by signal 6") !=
                     std::string::npos,
                 found.reasons[index_of(trait::virtual_memory)]);
-}
-
-TEST_CASE("probes: the program itself reports a crash to who ignores ends of children") {
-  const child_result child = run_case_in_child(
-      "probes: the child's child ends unseen",
-      {"HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_HOST_FAULTS=hipMemSetAccess nth=1 abort"});
-  CHECK_MESSAGE(passed(child), child.output);
 }
 
 TEST_CASE("probes: what a terminal sends to the application's group does not reach the process") {
@@ -321,7 +300,7 @@ TEST_CASE("probes: a program that is none is told of") {
   check_no_child_left();
 }
 
-TEST_CASE("child: looks for the program of probes" * doctest::skip()) {
+HIPVMM_CHILD("looks for the program of probes") {
   const detail::probe_program found = detail::find_probe_program();
   std::printf("found [%s] because [%s]\n", found.path.c_str(), found.why_not.c_str());
 }
@@ -338,8 +317,7 @@ TEST_CASE("probes: a program that other users could have put there is not starte
   std::ofstream{planted} << "#!/bin/sh\n";
   fs::permissions(planted, fs::perms::owner_all);
   const auto look = [&] {
-    return test::run(program.string(), {"--no-skip", "-tc=child: looks for the program of probes"})
-        .out;
+    return test::run(program.string(), {"--child=looks for the program of probes"}).out;
   };
   CHECK(look().find("found [" + planted.string() + "]") != std::string::npos);
   for (const fs::path& part : {planted, planted.parent_path(), folder.path() / "program"}) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the library says on a device whose runtime has no virtual memory management. Each case runs
-// itself again in a process with such a device.
+// What the library says on a device whose runtime has no virtual memory management.
 #include <doctest/doctest.h>
 
 #include <hipvmm/core/error.hpp>
@@ -17,30 +16,21 @@ namespace {
 constexpr const char* reason = "device 0 offers no virtual memory management";
 constexpr std::size_t some_bytes = std::size_t{2} << 20;
 
-bool is_without(const char* test_case) {
-  if (!first_device.supports_virtual_memory()) return true;
-  const child_result child = run_case_in_child(test_case, {"HIPVMM_HOST_PROFILE=rocm-5.7"});
-  CHECK_MESSAGE(passed(child), child.output);
-  return false;
-}
-
-TEST_CASE("without virtual memory: granularity_of throws unsupported and names the device") {
-  if (!is_without("without virtual memory: granularity_of throws unsupported and names the device"))
-    return;
+HIPVMM_TEST_CASE_IN(
+    "without virtual memory: granularity_of throws unsupported and names the device",
+    {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
   CHECK_THROWS_WITH_AS(static_cast<void>(granularity_of(first_device)), doctest::Contains(reason),
                        unsupported);
 }
 
-TEST_CASE("without virtual memory: a reservation throws unsupported and names the device") {
-  if (!is_without("without virtual memory: a reservation throws unsupported and names the device"))
-    return;
+HIPVMM_TEST_CASE_IN("without virtual memory: a reservation throws unsupported and names the device",
+                    {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
   CHECK_THROWS_WITH_AS(address_reservation{some_bytes}, doctest::Contains(reason), unsupported);
 }
 
-TEST_CASE("without virtual memory: a region throws unsupported and names what does not need it") {
-  if (!is_without(
-          "without virtual memory: a region throws unsupported and names what does not need it"))
-    return;
+HIPVMM_TEST_CASE_IN(
+    "without virtual memory: a region throws unsupported and names what does not need it",
+    {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
   for (const char* part :
        {"which offers no virtual memory", "growable_device_vector and vmm_pool_resource"})
     CHECK_THROWS_WITH_AS((region{first_device, some_bytes}), doctest::Contains(part), unsupported);

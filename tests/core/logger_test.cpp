@@ -28,26 +28,24 @@ std::size_t count_of(const std::string& text, const std::string& regex) {
       std::distance(std::sregex_iterator{text.begin(), text.end(), wanted}, {}));
 }
 
-/// What a child that runs this case logs to a file, and writes otherwise.
+/// What a child logs to a file, and writes otherwise.
 struct logged {
   std::string file;
   std::string output;
 };
 
-logged run_with_file(const std::string& test_case) {
+logged run_with_file(const std::string& name) {
   const test::temporary_folder folder;
   const std::string path = folder.path() / "debug.log";
-  const test::child_result child =
-      test::run_case_in_child(test_case, {"HIPVMM_DEBUG_LOG_FILE=" + path});
+  const test::child_result child = test::run_child(name, {"HIPVMM_DEBUG_LOG_FILE=" + path});
   INFO(child.output);
   CHECK(passed(child));
   std::ifstream file{path};
   return {{std::istreambuf_iterator<char>{file}, {}}, child.output};
 }
 
-std::string run_without_file(const std::string& test_case, const std::string& name = {}) {
-  const test::child_result child =
-      test::run_case_in_child(test_case, {"HIPVMM_DEBUG_LOG_FILE=" + name});
+std::string run_without_file(const std::string& name, const std::string& file = {}) {
+  const test::child_result child = test::run_child(name, {"HIPVMM_DEBUG_LOG_FILE=" + file});
   INFO(child.output);
   CHECK(passed(child));
   return child.output;
@@ -76,7 +74,7 @@ TEST_CASE("logger: a line that is not compiled in, or is off, is not even made")
   CHECK(made == 0);
 }
 
-TEST_CASE("child: the log has a file" * doctest::skip()) {
+HIPVMM_CHILD("the log has a file") {
   CHECK(default_logger().level() == log_level::info);
   CHECK(default_logger().should_log(log_level::info));
   CHECK_FALSE(default_logger().should_log(log_level::debug));
@@ -92,7 +90,7 @@ TEST_CASE("child: the log has a file" * doctest::skip()) {
   default_logger().flush();
 }
 TEST_CASE("logger: the file has what the level lets through, in hipMM's form") {
-  const logged seen = run_with_file("child: the log has a file");
+  const logged seen = run_with_file("the log has a file");
   INFO(seen.file);
   const std::string front = R"((^|\n)\[ *\d+\]\[\d\d:\d\d:\d\d:\d{6}\])";
   CHECK(count_of(seen.file, front + R"(\[info  \] device 0: memory by )") == 1);
@@ -104,45 +102,43 @@ TEST_CASE("logger: the file has what the level lets through, in hipMM's form") {
   CHECK(count_of(seen.output, "pool") == 0);
 }
 
-TEST_CASE("child: nobody asks for the log" * doctest::skip()) {
+HIPVMM_CHILD("nobody asks for the log") {
   CHECK(default_logger().level() == log_level::off);
   run_out_of_memory();
 }
-TEST_CASE("child: the log is asked for without a file" * doctest::skip()) {
+HIPVMM_CHILD("the log is asked for without a file") {
   default_logger().set_level(log_level::error);
   run_out_of_memory();
 }
 TEST_CASE("logger: without a file standard error has what is asked for, else nothing") {
   const std::string line = R"(\[error \] \S+ pool .*: out of device memory: )";
-  CHECK(count_of(run_without_file("child: nobody asks for the log"), line) == 0);
-  CHECK(count_of(run_without_file("child: the log is asked for without a file"), line) == 1);
+  CHECK(count_of(run_without_file("nobody asks for the log"), line) == 0);
+  CHECK(count_of(run_without_file("the log is asked for without a file"), line) == 1);
 }
 
-TEST_CASE("child: something fails where nothing can be thrown" * doctest::skip()) {
+HIPVMM_CHILD("something fails where nothing can be thrown") {
   default_logger().set_level(log_level::info);
   detail::warn("the subject", "a whole sentence");
 }
 TEST_CASE("logger: what the error handler is told is logged, on standard error only once") {
   const std::string sentence = "a whole sentence";
-  CHECK(count_of(run_without_file("child: something fails where nothing can be thrown"),
-                 sentence) == 1);
-  const logged seen = run_with_file("child: something fails where nothing can be thrown");
+  CHECK(count_of(run_without_file("something fails where nothing can be thrown"), sentence) == 1);
+  const logged seen = run_with_file("something fails where nothing can be thrown");
   CHECK(count_of(seen.file, R"(\[error \] the subject: a whole sentence)") == 1);
   CHECK(count_of(seen.output, sentence) == 1);
 }
 
-TEST_CASE("child: three lines are logged" * doctest::skip()) {
+HIPVMM_CHILD("three lines are logged") {
   CHECK(default_logger().level() == log_level::info);
   for (int i = 0; i < 3; ++i) default_logger().log(log_level::info, "a line");
 }
 TEST_CASE("logger: a file that cannot be written is told once, and standard error has the lines") {
-  const std::string output =
-      run_without_file("child: three lines are logged", "/dev/null/debug.log");
+  const std::string output = run_without_file("three lines are logged", "/dev/null/debug.log");
   CHECK(count_of(output, "HIPVMM_DEBUG_LOG_FILE names.*/dev/null/debug.log") == 1);
   CHECK(count_of(output, "a line") == 3);
 }
 TEST_CASE("logger: a full disk is told once") {
-  const std::string output = run_without_file("child: three lines are logged", "/dev/full");
+  const std::string output = run_without_file("three lines are logged", "/dev/full");
   CHECK(count_of(output, "lines are missing from it.*No space left on device") == 1);
 }
 

@@ -29,16 +29,14 @@ TEST_CASE("ranked_mutex: locks are taken by rising rank, and again after they we
 }
 
 #ifndef NDEBUG
-TEST_CASE("child: a lock is taken against its rank" * doctest::skip()) {
-  std::signal(SIGABRT, SIG_DFL);
+HIPVMM_CHILD("a lock is taken against its rank") {
   ranked_mutex outer{lock_rank::pool_slow_path};
   ranked_mutex inner{lock_rank::pool_state};
   const std::lock_guard first{inner};
   const std::lock_guard second{outer};
 }
 
-TEST_CASE("child: a lock of the same rank is taken twice" * doctest::skip()) {
-  std::signal(SIGABRT, SIG_DFL);
+HIPVMM_CHILD("a lock of the same rank is taken twice") {
   ranked_mutex one{lock_rank::pool_state};
   ranked_mutex other{lock_rank::pool_state};
   const std::lock_guard first{one};
@@ -46,9 +44,9 @@ TEST_CASE("child: a lock of the same rank is taken twice" * doctest::skip()) {
 }
 
 TEST_CASE("ranked_mutex: a Debug build ends where locks are taken out of order") {
-  for (const char* const name : {"child: a lock is taken against its rank",
-                                 "child: a lock of the same rank is taken twice"}) {
-    const child_result child = run_case_in_child(name);
+  for (const char* const name :
+       {"a lock is taken against its rank", "a lock of the same rank is taken twice"}) {
+    const child_result child = run_child(name);
     CHECK(child.status == 128 + SIGABRT);
     CHECK_MESSAGE(child.output.find("lock of rank") != std::string::npos, child.output);
   }

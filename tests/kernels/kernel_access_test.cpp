@@ -13,8 +13,8 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr const char* reads = "child: a kernel reads what may only be read";
-constexpr const char* writes = "child: a kernel writes what may only be read";
+constexpr const char* reads = "a kernel reads what may only be read";
+constexpr const char* writes = "a kernel writes what may only be read";
 
 /// A chunk whose first element is 5, which its device may only read from now on. It is left to the
 /// end of the process: after a fault nothing can be released.
@@ -30,14 +30,11 @@ unsigned* read_only_element() {
 
 TEST_CASE("access: a kernel may read but not write what is read only") {
   for (const char* name : {reads, writes}) {
-    const child_result child = run_case_in_child(name);
-    CAPTURE(name);
-    CAPTURE(child.output);
-    CHECK(passed(child));
+    check_child(name);
   }
 }
 
-TEST_CASE("child: a kernel reads what may only be read" * doctest::skip()) {
+HIPVMM_CHILD("a kernel reads what may only be read") {
   const unsigned* const element = read_only_element();
   const pinned_memory word{sizeof(unsigned)};
   auto* const result = reinterpret_cast<unsigned*>(word.get());
@@ -46,7 +43,7 @@ TEST_CASE("child: a kernel reads what may only be read" * doctest::skip()) {
   CHECK(*result == 5);
 }
 
-TEST_CASE("child: a kernel writes what may only be read" * doctest::skip()) {
+HIPVMM_CHILD("a kernel writes what may only be read") {
   unsigned* const element = read_only_element();
   REQUIRE(launch_write(element, 6, nullptr) == 0);
   CHECK(hipDeviceSynchronize() == hipErrorIllegalAddress);

@@ -62,7 +62,7 @@ std::string text_of(std::optional<int> answer) {
 child_result ask_alone(const rule& asked) {
   std::vector<std::string> environment = stand_in_settings(3, "0-1");
   environment.push_back("TEST_QUESTION=" + std::string{asked.question});
-  return run_case_in_child("child: one question", environment);
+  return run_child("one question", environment);
 }
 
 /// The column of the linked release.
@@ -107,7 +107,7 @@ void ask_all(std::span<const rule> rules) {
 
 }  // namespace
 
-TEST_CASE("child: one question" * doctest::skip()) {
+HIPVMM_CHILD("one question") {
   ::alarm(seconds_for_an_answer);
   const std::string_view question = std::getenv("TEST_QUESTION");
   for (const rule& each : all_rules()) {

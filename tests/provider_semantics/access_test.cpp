@@ -41,11 +41,11 @@ hipError_t copy_and_wait(void* to, const void* from) {
   return code != hipSuccess ? code : hipStreamSynchronize(nullptr);
 }
 
-constexpr const char* copies_to_read_only = "child: copies to memory it may only read";
-constexpr const char* copies_to_unopened = "child: copies to memory nobody opened";
-constexpr const char* copies_from_unopened = "child: copies from memory nobody opened";
-constexpr const char* touches_with_host_code = "child: touches a chunk with host code";
-constexpr const char* fills_unopened = "child: fills memory nobody opened";
+constexpr const char* copies_to_read_only = "copies to memory it may only read";
+constexpr const char* copies_to_unopened = "copies to memory nobody opened";
+constexpr const char* copies_from_unopened = "copies from memory nobody opened";
+constexpr const char* touches_with_host_code = "touches a chunk with host code";
+constexpr const char* fills_unopened = "fills memory nobody opened";
 
 }  // namespace
 
@@ -143,21 +143,18 @@ TEST_CASE("access: memory that may only be read is copied from") {
 TEST_CASE("access: a copy or fill that breaks a right is refused") {
   for (const char* name :
        {copies_to_read_only, copies_to_unopened, copies_from_unopened, fills_unopened}) {
-    const child_result child = run_case_in_child(name);
-    CAPTURE(name);
-    CAPTURE(child.output);
-    CHECK(passed(child));
+    check_child(name);
   }
 }
 
 TEST_CASE("access: host code touches what a device may, but for CUDA") {
-  const child_result child = run_case_in_child(touches_with_host_code);
+  const child_result child = run_child(touches_with_host_code);
   CAPTURE(child.output);
   CAPTURE(child.status);
   CHECK((like_cuda() ? child.status == 128 + SIGSEGV : passed(child)));
 }
 
-TEST_CASE("child: touches a chunk with host code" * doctest::skip()) {
+HIPVMM_CHILD("touches a chunk with host code") {
   mapped one{1};
   one.open();
   *one.at() = std::byte{1};
@@ -165,26 +162,26 @@ TEST_CASE("child: touches a chunk with host code" * doctest::skip()) {
 }
 
 // Children of their own: a driver that lets the copy begin ends the context with it.
-TEST_CASE("child: copies to memory it may only read" * doctest::skip()) {
+HIPVMM_CHILD("copies to memory it may only read") {
   mapped one{1};
   one.open(0, hipMemAccessFlagsProtRead);
   const unsigned char bytes[16] = {};
   check_rules({{"copy", [&] { return copy_and_wait(one.at(), bytes); }, hipErrorInvalidValue}});
 }
 
-TEST_CASE("child: copies to memory nobody opened" * doctest::skip()) {
+HIPVMM_CHILD("copies to memory nobody opened") {
   mapped one{1};
   const unsigned char bytes[16] = {};
   check_rules({{"copy", [&] { return copy_and_wait(one.at(), bytes); }, hipErrorInvalidValue}});
 }
 
-TEST_CASE("child: copies from memory nobody opened" * doctest::skip()) {
+HIPVMM_CHILD("copies from memory nobody opened") {
   mapped one{1};
   unsigned char bytes[16] = {};
   check_rules({{"copy", [&] { return copy_and_wait(bytes, one.at()); }, hipErrorInvalidValue}});
 }
 
-TEST_CASE("child: fills memory nobody opened" * doctest::skip()) {
+HIPVMM_CHILD("fills memory nobody opened") {
   mapped one{1};
   check_rules({{"fill", [&] { return hipMemset(one.at(), 1, 16); }, hipErrorInvalidValue}});
 }

@@ -16,7 +16,7 @@ using namespace hipvmm::test;
 namespace {
 
 const auto stack_size = no_such<hipLimit_t>(hipvmm::hip_compat::limit_stack_size);
-constexpr const char* prefers = "child: prefers and resets its device";
+constexpr const char* prefers = "prefers and resets its device";
 
 bool can_set_limits() {
   if (hipDeviceSetLimit != nullptr) return true;
@@ -152,12 +152,10 @@ TEST_CASE("banks of shared memory: have four bytes, whichever known width is ask
 
 TEST_CASE("device preferences: a reset takes limits and the preferred cache back") {
   if (!can_set_limits()) return;
-  const child_result child = run_case_in_child(prefers);
-  CAPTURE(child.output);
-  CHECK(passed(child));
+  check_child(prefers);
 }
 
-TEST_CASE("child: prefers and resets its device" * doctest::skip()) {
+HIPVMM_CHILD("prefers and resets its device") {
   const std::size_t first = limit_now(hipLimitMallocHeapSize);
   REQUIRE(hipDeviceSetLimit(hipLimitMallocHeapSize, 2 * first) == hipSuccess);
   REQUIRE(hipDeviceSetCacheConfig(hipFuncCachePreferL1) == hipSuccess);

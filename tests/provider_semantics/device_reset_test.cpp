@@ -10,9 +10,7 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr const char* frees = "child: loses its memory in a reset";
-constexpr const char* goes_on = "child: goes on after a reset";
-constexpr const char* unlinks = "child: loses its peers in a reset";
+constexpr const char* unlinks = "loses its peers in a reset";
 
 void* allocate() {
   void* start = nullptr;
@@ -20,19 +18,11 @@ void* allocate() {
   return start;
 }
 
-void check_in_child(const char* name) {
-  const child_result child = run_case_in_child(name);
-  CAPTURE(child.output);
-  CHECK(passed(child));
-}
-
 }  // namespace
-
-TEST_CASE("hipDeviceReset: memory from before is gone") { check_in_child(frees); }
 
 // Streams and events are gone as well, but their handles are CUDA's to follow:
 // providers/cuda/README.md.
-TEST_CASE("child: loses its memory in a reset" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("hipDeviceReset: memory from before is gone", {}) {
   void* const before = allocate();
   REQUIRE(fill_and_wait(before, 1, 4096) == hipSuccess);
   check_rules({
@@ -47,9 +37,7 @@ TEST_CASE("child: loses its memory in a reset" * doctest::skip()) {
   });
 }
 
-TEST_CASE("hipDeviceReset: the device can be used again") { check_in_child(goes_on); }
-
-TEST_CASE("child: goes on after a reset" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("hipDeviceReset: the device can be used again", {}) {
   // A stream and memory that nobody releases.
   hipStream_t left = nullptr;
   REQUIRE(hipStreamCreate(&left) == hipSuccess);
@@ -78,10 +66,10 @@ TEST_CASE("child: goes on after a reset" * doctest::skip()) {
 TEST_CASE("hipDeviceReset: access to a peer is to be enabled again") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "device with a peer");
   static_cast<void>(peer);
-  check_in_child(unlinks);
+  check_child(unlinks);
 }
 
-TEST_CASE("child: loses its peers in a reset" * doctest::skip()) {
+HIPVMM_CHILD("loses its peers in a reset") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "device with a peer");
   const int other = peer.ordinal();
   check_rules({

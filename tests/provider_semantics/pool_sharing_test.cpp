@@ -14,7 +14,7 @@ using namespace hipvmm::test;
 namespace {
 
 constexpr int inherited = 57;
-constexpr const char* importer = "child: imports a pool and one of its blocks";
+constexpr const char* importer = "imports a pool and one of its blocks";
 constexpr const char* data_variable = "HIPVMM_TEST_POINTER_DATA";
 
 class shared_pool {
@@ -103,15 +103,15 @@ TEST_CASE("shared pool: a block is read and written in another process") {
   REQUIRE(hipMemPoolExportToShareableHandle(&descriptor, shared.get(), posix, 0) == hipSuccess);
   hipMemPoolPtrExportData data{};
   REQUIRE(hipMemPoolExportPointer(&data, shared.block()) == hipSuccess);
-  const child_result child = run_case_in_child(
-      importer, {std::string{data_variable} + "=" + hex(data)}, {{descriptor, inherited}});
+  const child_result child = run_child(importer, {std::string{data_variable} + "=" + hex(data)},
+                                       {{descriptor, inherited}});
   ::close(descriptor);
   CAPTURE(child.output);
   CHECK(passed(child));
   CHECK(byte_at(shared.block() + 5) == 0x43);
 }
 
-TEST_CASE("child: imports a pool and one of its blocks" * doctest::skip()) {
+HIPVMM_CHILD("imports a pool and one of its blocks") {
   hipMemPool_t pool = nullptr;
   REQUIRE(hipMemPoolImportFromShareableHandle(
               &pool, reinterpret_cast<void*>(std::uintptr_t{inherited}), posix, 0) == hipSuccess);

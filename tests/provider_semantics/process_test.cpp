@@ -16,8 +16,8 @@ using namespace hipvmm::test;
 namespace {
 
 constexpr int inherited_chunk = 58;
-constexpr const char* chunk_importer = "child: imports a chunk";
-constexpr const char* opener = "child: opens memory of hipMalloc";
+constexpr const char* chunk_importer = "imports a chunk";
+constexpr const char* opener = "opens memory of hipMalloc";
 constexpr const char* handle_variable = "HIPVMM_TEST_MEMORY_HANDLE";
 
 hipError_t export_chunk(const chunk& from, int type = posix, unsigned long long flags = 0) {
@@ -115,14 +115,14 @@ TEST_CASE("shared chunk: another process maps the same bytes") {
   REQUIRE(fill_and_wait(one.at(), 0x35, granule()) == hipSuccess);
   int descriptor = -1;
   REQUIRE(hipMemExportToShareableHandle(&descriptor, one.handle(), posix, 0) == hipSuccess);
-  const child_result child = run_case_in_child(chunk_importer, {}, {{descriptor, inherited_chunk}});
+  const child_result child = run_child(chunk_importer, {}, {{descriptor, inherited_chunk}});
   ::close(descriptor);
   CAPTURE(child.output);
   CHECK(passed(child));
   CHECK(byte_at(one.at(0, 3)) == 0x53);
 }
 
-TEST_CASE("child: imports a chunk" * doctest::skip()) {
+HIPVMM_CHILD("imports a chunk") {
   hipMemGenericAllocationHandle_t handle = nullptr;
   REQUIRE(hipMemImportFromShareableHandle(&handle, value_of(inherited_chunk), posix) == hipSuccess);
   hipMemAllocationProp found{};
@@ -178,14 +178,11 @@ TEST_CASE("shared hipMalloc memory: another process reads and writes it") {
   REQUIRE(fill_and_wait(plain.get(), 0x44, granule()) == hipSuccess);
   hipIpcMemHandle_t handle{};
   REQUIRE(hipIpcGetMemHandle(&handle, plain.get()) == hipSuccess);
-  const child_result child =
-      run_case_in_child(opener, {std::string{handle_variable} + "=" + text_of(handle)});
-  CAPTURE(child.output);
-  CHECK(passed(child));
+  check_child(opener, {std::string{handle_variable} + "=" + text_of(handle)});
   CHECK(byte_at(plain.get() + 7) == 0x66);
 }
 
-TEST_CASE("child: opens memory of hipMalloc" * doctest::skip()) {
+HIPVMM_CHILD("opens memory of hipMalloc") {
   const hipIpcMemHandle_t handle = handle_from(std::getenv(handle_variable));
   void* opened = nullptr;
   REQUIRE(hipIpcOpenMemHandle(&opened, handle, hipIpcMemLazyEnablePeerAccess) == hipSuccess);

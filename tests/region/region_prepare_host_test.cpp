@@ -158,12 +158,9 @@ TEST_CASE("region: a prepared chunk that cannot be unmapped is not used again") 
   CHECK(cache.statistics().chunks == 1);
 }
 
-TEST_CASE(
-    "region: where tail access fails a larger chunk behind one mapped ahead gets its rights") {
-  if (!is_under("rocm-7.1", "tail_access=no,base_access=yes",
-                "region: where tail access fails a larger chunk behind one mapped ahead gets its "
-                "rights"))
-    return;
+HIPVMM_TEST_CASE_IN(
+    "region: where tail access fails a larger chunk behind one mapped ahead gets its rights",
+    under("rocm-7.1", "tail_access=no,base_access=yes")) {
   const std::size_t unit = granule();
   region region{first_device, 16 * unit};
   region.commit(0, unit);

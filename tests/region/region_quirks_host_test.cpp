@@ -36,9 +36,6 @@ constexpr const char* lying_maps = "reports_failed_map=no";
 constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=yes";
 constexpr auto replace = tail_chunk::replace;
 
-/// The name of the case that runs.
-std::string this_case() { return doctest::getContextOptions()->currentTest->m_name; }
-
 /// Three neighbouring chunks of a region, and a peer that may read.
 struct three_chunks {
   const std::size_t unit = granule();
@@ -98,8 +95,9 @@ class planned {
   planned& operator=(const planned&) = delete;
 };
 
-TEST_CASE("region: where tail access fails each mapping gets its rights from the first on") {
-  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+HIPVMM_TEST_CASE_IN(
+    "region: where tail access fails each mapping gets its rights from the first on",
+    under("rocm-7.1", no_tail_access)) {
   const call_counter calls{"hipMemSetAccess"};
   three_chunks subject;
   CHECK(calls.count() == 3);
@@ -109,8 +107,8 @@ TEST_CASE("region: where tail access fails each mapping gets its rights from the
   CHECK(get_access(advance(subject.base, 2 * subject.unit), peer) == access_right::read_write);
 }
 
-TEST_CASE("region: where tail access fails what is mapped ahead gets its rights too") {
-  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where tail access fails what is mapped ahead gets its rights too",
+                    under("rocm-7.1", no_tail_access)) {
   three_chunks subject;
   subject.region.prepare(subject.unit, prefetch_level::mapped);
   detail::wait_for_background_tasks();
@@ -125,8 +123,8 @@ TEST_CASE("region: where tail access fails what is mapped ahead gets its rights 
   CHECK(get_access(advance(subject.base, 6 * subject.unit), peer) == access_right::read);
 }
 
-TEST_CASE("region: where tail access fails a region that moves keeps all rights") {
-  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where tail access fails a region that moves keeps all rights",
+                    under("rocm-7.1", no_tail_access)) {
   three_chunks subject;
   const address_reservation blocker{subject.unit, 0,
                                     advance(subject.base, subject.region.max_bytes())};
@@ -135,8 +133,9 @@ TEST_CASE("region: where tail access fails a region that moves keeps all rights"
   CHECK(get_access(advance(subject.region.base(), 19 * subject.unit), peer) == access_right::read);
 }
 
-TEST_CASE("region: where tail access fails a chunk that moves gets its rights from the first on") {
-  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+HIPVMM_TEST_CASE_IN(
+    "region: where tail access fails a chunk that moves gets its rights from the first on",
+    under("rocm-7.1", no_tail_access)) {
   three_chunks subject;
   // Right behind its own old place, and behind one that was left.
   subject.region.move_chunk(2 * subject.unit, 3 * subject.unit);
@@ -150,8 +149,8 @@ TEST_CASE("region: where tail access fails a chunk that moves gets its rights fr
   CHECK(subject.region.decommit(0, 16 * subject.unit) == 3 * subject.unit);
 }
 
-TEST_CASE("region: where tail access fails chunks beside a hole must have one size") {
-  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where tail access fails chunks beside a hole must have one size",
+                    under("rocm-7.1", no_tail_access)) {
   three_chunks subject;
   CHECK_THROWS_WITH_AS(subject.region.commit(5 * subject.unit, 2 * subject.unit),
                        doctest::Contains("commit in steps of one size"), unsupported);
@@ -166,8 +165,8 @@ TEST_CASE("region: where tail access fails chunks beside a hole must have one si
           access_right::read_write);
 }
 
-TEST_CASE("region: a peer that is granted late in rocm-7.14 leaves the owner its bytes") {
-  if (!is_under("rocm-7.14", "peer_access=yes", this_case())) return;
+HIPVMM_TEST_CASE_IN("region: a peer that is granted late in rocm-7.14 leaves the owner its bytes",
+                    under("rocm-7.14", "peer_access=yes")) {
   three_chunks subject;
   subject.region.grant(peer, access_right::read_write);
   subject.region.grant(peer, access_right::none);
@@ -185,8 +184,8 @@ TEST_CASE("region: where two addresses of a chunk are not coherent nothing moves
   subject.check_unchanged();
 }
 
-TEST_CASE("region: commit and grant that fail where tail access fails change nothing") {
-  if (!is_under("rocm-7.1", no_tail_access, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: commit and grant that fail where tail access fails change nothing",
+                    under("rocm-7.1", no_tail_access)) {
   fault_sweep{"commit from the base"}.run(
       make, [](three_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); }, unchanged,
       [](const three_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
@@ -211,21 +210,23 @@ void check_failed_map_is_found() {
   CHECK(subject.region.committed_from(0) == 5 * subject.unit);
 }
 
-TEST_CASE("region: a map that fails unseen in rocm-6.2 is found and leaves all as it was") {
-  if (is_under("rocm-6.2", lying_maps, this_case())) check_failed_map_is_found();
+HIPVMM_TEST_CASE_IN("region: a map that fails unseen in rocm-6.2 is found and leaves all as it was",
+                    under("rocm-6.2", lying_maps)) {
+  check_failed_map_is_found();
 }
 
-TEST_CASE("region: a map that fails unseen in rocm-6.4 is found and leaves all as it was") {
-  if (is_under("rocm-6.4", lying_maps, this_case())) check_failed_map_is_found();
+HIPVMM_TEST_CASE_IN("region: a map that fails unseen in rocm-6.4 is found and leaves all as it was",
+                    under("rocm-6.4", lying_maps)) {
+  check_failed_map_is_found();
 }
 
-TEST_CASE("region: a map that fails unseen in rocm-7.1 is found and leaves all as it was") {
-  if (is_under("rocm-7.1", std::string{lying_maps} + "," + no_tail_access, this_case()))
-    check_failed_map_is_found();
+HIPVMM_TEST_CASE_IN("region: a map that fails unseen in rocm-7.1 is found and leaves all as it was",
+                    under("rocm-7.1", std::string{lying_maps} + "," + no_tail_access)) {
+  check_failed_map_is_found();
 }
 
-TEST_CASE("region: commit that fails while maps are verified changes nothing") {
-  if (!is_under("rocm-6.4", lying_maps, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: commit that fails while maps are verified changes nothing",
+                    under("rocm-6.4", lying_maps)) {
   fault_sweep{"verified commit"}.run(
       make, [](three_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); }, unchanged,
       [](const three_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
@@ -316,8 +317,8 @@ struct held_memory {
   }
 };
 
-TEST_CASE("region: where addresses hold memory trim to nothing renews them") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where addresses hold memory trim to nothing renews them",
+                    under("rocm-6.4", kept_memory)) {
   const held_memory held;
   three_chunks subject;
   const std::size_t most = subject.region.max_bytes();
@@ -332,8 +333,8 @@ TEST_CASE("region: where addresses hold memory trim to nothing renews them") {
   subject.check_contents(2);
 }
 
-TEST_CASE("region: where addresses hold memory decommit of everything renews them") {
-  if (!is_under("rocm-6.2", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where addresses hold memory decommit of everything renews them",
+                    under("rocm-6.2", kept_memory)) {
   const held_memory held;
   three_chunks subject;
   subject.region.prepare(subject.unit, prefetch_level::mapped);
@@ -343,8 +344,8 @@ TEST_CASE("region: where addresses hold memory decommit of everything renews the
   CHECK(subject.region.base() == subject.base);
 }
 
-TEST_CASE("region: where addresses hold memory they are renewed when all work has passed") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where addresses hold memory they are renewed when all work has passed",
+                    under("rocm-6.4", kept_memory)) {
   three_chunks subject;
   blocked_stream other{first_device};
   std::atomic<bool> released = false;
@@ -359,8 +360,8 @@ TEST_CASE("region: where addresses hold memory they are renewed when all work ha
   CHECK(released);
 }
 
-TEST_CASE("region: where addresses hold memory those of an emptied one outlast all work") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where addresses hold memory those of an emptied one outlast all work",
+                    under("rocm-6.4", kept_memory)) {
   region_options options;
   options.when_empty = empty_policy::keeps_addresses;
   three_chunks subject{options};
@@ -374,8 +375,9 @@ TEST_CASE("region: where addresses hold memory those of an emptied one outlast a
   CHECK(frees.count() == 1);
 }
 
-TEST_CASE("region: where addresses hold memory that of a commit that failed comes back too") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN(
+    "region: where addresses hold memory that of a commit that failed comes back too",
+    under("rocm-6.4", kept_memory)) {
   const held_memory held;
   region one{first_device, 16 * granule()};
   {
@@ -386,8 +388,8 @@ TEST_CASE("region: where addresses hold memory that of a commit that failed come
   CHECK(held.granules() == 0);
 }
 
-TEST_CASE("region: where addresses hold memory chunks that wait are waited for") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where addresses hold memory chunks that wait are waited for",
+                    under("rocm-6.4", kept_memory)) {
   const held_memory held;
   const stream other;
   three_chunks subject;
@@ -398,8 +400,8 @@ TEST_CASE("region: where addresses hold memory chunks that wait are waited for")
   CHECK(subject.region.base() == subject.base);
 }
 
-TEST_CASE("region: where addresses hold memory trim that replaces gives all of it back") {
-  if (!is_under("rocm-7.1", std::string{kept_memory} + "," + no_tail_access, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where addresses hold memory trim that replaces gives all of it back",
+                    under("rocm-7.1", std::string{kept_memory} + "," + no_tail_access)) {
   const held_memory held;
   three_chunks subject;
   subject.region.commit(3 * subject.unit, 8 * subject.unit);
@@ -410,8 +412,8 @@ TEST_CASE("region: where addresses hold memory trim that replaces gives all of i
   subject.check_contents(5);
 }
 
-TEST_CASE("region: where addresses hold memory one that may not move keeps them") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: where addresses hold memory one that may not move keeps them",
+                    under("rocm-6.4", kept_memory)) {
   const held_memory held;
   {
     region_options options;
@@ -425,8 +427,9 @@ TEST_CASE("region: where addresses hold memory one that may not move keeps them"
   CHECK(held.granules() == 0);
 }
 
-TEST_CASE("region: where its addresses are gone a region that is renewed goes on at others") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN(
+    "region: where its addresses are gone a region that is renewed goes on at others",
+    under("rocm-6.4", kept_memory)) {
   const held_memory held;
   const error_recorder reported;
   three_chunks subject;
@@ -442,8 +445,8 @@ TEST_CASE("region: where its addresses are gone a region that is renewed goes on
   subject.check_contents(1);
 }
 
-TEST_CASE("region: renewal that fails keeps every byte that stays") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: renewal that fails keeps every byte that stays",
+                    under("rocm-6.4", kept_memory)) {
   const auto kept = [](const three_ptr& it) {
     CHECK(it->region.committed_from(0) >= 2 * it->unit);
     CHECK(it->region.max_bytes() == 16 * it->unit);
@@ -453,8 +456,8 @@ TEST_CASE("region: renewal that fails keeps every byte that stays") {
       make, [](three_ptr& it) { it->region.trim(2 * it->unit, it->stream, replace); }, kept, kept);
 }
 
-TEST_CASE("region: renewal that fails leaves a region that can be used") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: renewal that fails leaves a region that can be used",
+                    under("rocm-6.4", kept_memory)) {
   const auto usable = [](const three_ptr& it) {
     CHECK(it->region.max_bytes() == 16 * it->unit);
     it->region.commit(0, 3 * it->unit);
@@ -465,8 +468,8 @@ TEST_CASE("region: renewal that fails leaves a region that can be used") {
       make, [](three_ptr& it) { it->region.trim(0, it->stream); }, usable, usable);
 }
 
-TEST_CASE("region: a region that was emptied once is not renewed for nothing") {
-  if (!is_under("rocm-6.4", kept_memory, this_case())) return;
+HIPVMM_TEST_CASE_IN("region: a region that was emptied once is not renewed for nothing",
+                    under("rocm-6.4", kept_memory)) {
   three_chunks subject;
   subject.region.trim(0, subject.stream);
   const call_counter frees{"hipMemAddressFree"};

@@ -29,11 +29,9 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-TEST_CASE("region: addresses are renewed behind all work of devices with access" *
-          needs_virtual_memory) {
-  if (!is_under("rocm-7.2", "returns_memory=no,returns_with_addresses=yes",
-                "region: addresses are renewed behind all work of devices with access"))
-    return;
+HIPVMM_TEST_CASE_IN("region: addresses are renewed behind all work of devices with access" *
+                        needs_virtual_memory,
+                    under("rocm-7.2", "returns_memory=no,returns_with_addresses=yes")) {
   constexpr device_ref peer{1};
   const std::size_t unit = granule();
   for (const device_ref busy : {first_device, peer}) {
@@ -156,11 +154,9 @@ TEST_CASE("region: where mappings are seen late, those from before decide nothin
   CHECK(std::chrono::steady_clock::now() - begin >= 30ms);
 }
 
-TEST_CASE("region: where HIP forgets addresses late their end waits for the device" *
-          needs_virtual_memory) {
-  if (!is_under("rocm-6.4", "virtual_memory=yes",
-                "region: where HIP forgets addresses late their end waits for the device"))
-    return;
+HIPVMM_TEST_CASE_IN("region: where HIP forgets addresses late their end waits for the device" *
+                        needs_virtual_memory,
+                    under("rocm-6.4", "virtual_memory=yes")) {
   const std::size_t unit = granule();
   const calls_of waits{device_waiting_functions};
   {

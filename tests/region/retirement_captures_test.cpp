@@ -49,20 +49,20 @@ void check_in_children(const char* name, int expected = 0) {
     if (HIPVMM_TEST_ON_CUDA != 0 && assumed.ends_with("no")) continue;
     CAPTURE(assumed);
     const auto begin = std::chrono::steady_clock::now();
-    const child_result child = run_case_in_child(name, {"HIPVMM_CAPABILITY=" + assumed});
+    const child_result child = run_child(name, {"HIPVMM_CAPABILITY=" + assumed});
     CHECK_MESSAGE((expected == 0 ? passed(child) : child.status == expected), child.output);
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds{20});
   }
 }
 
-TEST_CASE("child: exits while it captures and memory waits" * doctest::skip()) {
+HIPVMM_CHILD("exits while it captures and memory waits") {
   const stream captured{first_device};
   begin_capture(captured);
   backed_region().retire();
   std::exit(3);
 }
 
-TEST_CASE("child: exits while it captures and then ends a static region" * doctest::skip()) {
+HIPVMM_CHILD("exits while it captures and then ends a static region") {
   struct late {
     region value = backed_region();
     ~late() { value.retire(); }
@@ -75,7 +75,7 @@ TEST_CASE("child: exits while it captures and then ends a static region" * docte
   std::exit(3);
 }
 
-TEST_CASE("child: drains while it captures" * doctest::skip()) {
+HIPVMM_CHILD("drains while it captures") {
   const stream captured{first_device};
   region used = backed_region();
   begin_capture(captured);
@@ -99,7 +99,7 @@ TEST_CASE("child: drains while it captures" * doctest::skip()) {
   CHECK(retired_memory().waiting == 0);
 }
 
-TEST_CASE("child: grows on a full device while it captures" * doctest::skip()) {
+HIPVMM_CHILD("grows on a full device while it captures") {
   const std::size_t most = first_device.free_memory() / granule() * 3 / 5;
   const stream captured{first_device};
   region full = backed_region(most);
@@ -118,7 +118,7 @@ TEST_CASE("child: grows on a full device while it captures" * doctest::skip()) {
   wanting.commit(0, most * granule());
 }
 
-TEST_CASE("child: captures in three threads while memory is retired" * doctest::skip()) {
+HIPVMM_CHILD("captures in three threads while memory is retired") {
   constexpr int rounds = 30;
   const auto capture_again_and_again = [](int& kept) {
     const stream captured{first_device};
@@ -147,22 +147,22 @@ TEST_CASE("child: captures in three threads while memory is retired" * doctest::
 }
 
 TEST_CASE("retirement: a process that captures may exit") {
-  check_in_children("child: exits while it captures and memory waits", 3);
-  check_in_children("child: exits while it captures and then ends a static region", 3);
+  check_in_children("exits while it captures and memory waits", 3);
+  check_in_children("exits while it captures and then ends a static region", 3);
 }
 
 TEST_CASE("retirement: a drain in a capture ends or says why not") {
-  check_in_children("child: drains while it captures");
+  check_in_children("drains while it captures");
 }
 
 TEST_CASE("retirement: growth on a full device in a capture ends or says why not" *
           needs_virtual_memory) {
-  check_in_children("child: grows on a full device while it captures");
+  check_in_children("grows on a full device while it captures");
 }
 
 TEST_CASE("retirement: captures of other threads are kept where hipFree waits" *
           needs_virtual_memory) {
-  check_in_children("child: captures in three threads while memory is retired");
+  check_in_children("captures in three threads while memory is retired");
 }
 
 TEST_SUITE_END();

@@ -42,7 +42,7 @@ region backed_region() {
   return made;
 }
 
-TEST_CASE("child: ends with memory that waits" * doctest::skip()) {
+HIPVMM_CHILD("ends with memory that waits") {
   {
     // Ends after the library's handler, for on AMD the end of a stream waits for its work.
     static const stream stream;
@@ -60,7 +60,7 @@ TEST_CASE("child: ends with memory that waits" * doctest::skip()) {
   std::exit(0);
 }
 
-TEST_CASE("child: ends with memory that waits and a region that ends after all" * doctest::skip()) {
+HIPVMM_CHILD("ends with memory that waits and a region that ends after all") {
   struct late {
     region value = backed_region();
     ~late() { value.retire(); }
@@ -72,7 +72,7 @@ TEST_CASE("child: ends with memory that waits and a region that ends after all" 
   std::exit(0);
 }
 
-TEST_CASE("child: a fork of a process with memory that waits ends" * doctest::skip()) {
+HIPVMM_CHILD("a fork of a process with memory that waits ends") {
   const stream stream;
   region destroyed = backed_region();
   REQUIRE(hipLaunchHostFunc(stream.get(), wait_for_exit, nullptr) == hipSuccess);
@@ -122,7 +122,7 @@ class given_up_late {
   region region_{first_device, 8 * granule()};
 };
 
-TEST_CASE("child: trims a region in use after the library's exit handler" * doctest::skip()) {
+HIPVMM_CHILD("trims a region in use after the library's exit handler") {
   struct late : given_up_late {
     ~late() {
       give_up([](region& used, stream_ref stream) {
@@ -138,7 +138,7 @@ TEST_CASE("child: trims a region in use after the library's exit handler" * doct
   std::exit(0);
 }
 
-TEST_CASE("child: retires a region in use after the library's exit handler" * doctest::skip()) {
+HIPVMM_CHILD("retires a region in use after the library's exit handler") {
   struct late : given_up_late {
     ~late() {
       give_up([](region& used, stream_ref) { used.retire(); });
@@ -154,7 +154,7 @@ TEST_CASE("child: retires a region in use after the library's exit handler" * do
 
 void end_process(const char*, int, const char*) noexcept { std::exit(5); }
 
-TEST_CASE("child: an error handler ends the process in the thread" * doctest::skip()) {
+HIPVMM_CHILD("an error handler ends the process in the thread") {
   set_error_handler(end_process);
   region destroyed = backed_region();
   const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
@@ -163,28 +163,20 @@ TEST_CASE("child: an error handler ends the process in the thread" * doctest::sk
 }
 
 TEST_CASE("retirement: nothing that waits is lost at exit") {
-  const child_result child =
-      run_case_in_child("child: ends with memory that waits", {"HIPVMM_HOST_LEAKS=1"});
-  CHECK_MESSAGE(child.status == 0, child.output);
+  check_child_ends(0, "ends with memory that waits", {"HIPVMM_HOST_LEAKS=1"});
 }
 
 TEST_CASE("retirement: regions of static storage may end after it") {
-  const child_result child =
-      run_case_in_child("child: ends with memory that waits and a region that ends after all",
-                        {"HIPVMM_HOST_LEAKS=1"});
-  CHECK_MESSAGE(child.status == 0, child.output);
+  check_child_ends(0, "ends with memory that waits and a region that ends after all",
+                   {"HIPVMM_HOST_LEAKS=1"});
 }
 
 TEST_CASE("retirement: after it a trim waits for the stream itself") {
-  const child_result child =
-      run_case_in_child("child: trims a region in use after the library's exit handler");
-  CHECK_MESSAGE(child.status == 0, child.output);
+  check_child_ends(0, "trims a region in use after the library's exit handler");
 }
 
 TEST_CASE("retirement: after it the end of a region waits for the devices itself") {
-  const child_result child =
-      run_case_in_child("child: retires a region in use after the library's exit handler");
-  CHECK_MESSAGE(child.status == 0, child.output);
+  check_child_ends(0, "retires a region in use after the library's exit handler");
 }
 
 TEST_CASE("retirement: a fork does not wait for threads that it has not got") {
@@ -193,15 +185,11 @@ TEST_CASE("retirement: a fork does not wait for threads that it has not got") {
   MESSAGE("skipped: the sanitizers do not survive a fork beside other threads");
   return;
 #endif
-  const child_result child =
-      run_case_in_child("child: a fork of a process with memory that waits ends");
-  CHECK_MESSAGE(passed(child), child.output);
+  check_child("a fork of a process with memory that waits ends");
 }
 
 TEST_CASE("retirement: an error handler may end the process in its thread") {
-  const child_result child =
-      run_case_in_child("child: an error handler ends the process in the thread");
-  CHECK_MESSAGE(child.status == 5, child.output);
+  check_child_ends(5, "an error handler ends the process in the thread");
 }
 
 TEST_CASE("region: its end in a child of fork() calls no HIP") {

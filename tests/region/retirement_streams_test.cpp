@@ -14,6 +14,7 @@
 #include <hipvmm/runtime/copy.hpp>
 #include "support/devices.hpp"
 #include "support/happens.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test::retirement_streams_test {
 namespace {
@@ -56,15 +57,20 @@ struct region_in_use {
   }
 };
 
-TEST_CASE("retirement: a stream that another thread is destroying is waited for" *
-          needs_virtual_memory) {
+// Each also as a child, for retirement_streams_host_test.cpp.
+void check_stream_being_destroyed() {
   region_in_use subject;
   subject.destroy_user_in_another_thread();
   subject.retire_and_check();
 }
 
-TEST_CASE("retirement: a stream that ends beside an earlier wait for its device is waited for" *
+TEST_CASE("retirement: a stream that another thread is destroying is waited for" *
           needs_virtual_memory) {
+  check_stream_being_destroyed();
+}
+HIPVMM_CHILD("a stream is destroyed by another thread") { check_stream_being_destroyed(); }
+
+void check_stream_ending_beside_wait() {
   region_in_use subject;
   std::atomic<bool> begun{false};
   std::thread waiting{[&begun] {
@@ -78,12 +84,25 @@ TEST_CASE("retirement: a stream that ends beside an earlier wait for its device 
   waiting.join();
 }
 
-TEST_CASE("retirement: a captured stream that another thread is destroying is waited for" *
+TEST_CASE("retirement: a stream that ends beside an earlier wait for its device is waited for" *
           needs_virtual_memory) {
+  check_stream_ending_beside_wait();
+}
+HIPVMM_CHILD("a stream ends beside a wait for its device") { check_stream_ending_beside_wait(); }
+
+void check_captured_stream_being_destroyed() {
   region_in_use subject;
   REQUIRE(hipStreamBeginCapture(subject.user->get(), hipStreamCaptureModeRelaxed) == hipSuccess);
   subject.destroy_user_in_another_thread();
   subject.retire_and_check();
+}
+
+TEST_CASE("retirement: a captured stream that another thread is destroying is waited for" *
+          needs_virtual_memory) {
+  check_captured_stream_being_destroyed();
+}
+HIPVMM_CHILD("a captured stream is destroyed by another thread") {
+  check_captured_stream_being_destroyed();
 }
 
 TEST_SUITE_END();

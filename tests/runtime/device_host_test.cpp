@@ -40,18 +40,20 @@ TEST_CASE("percent_of_free_device_memory: goes by what is free, of the device th
   CHECK(percent_of_free_device_memory(50) > percent_of_free_device_memory(device_ref{1}, 50));
 }
 
-TEST_CASE("child: any case" * doctest::skip()) { CHECK(device_count() == 0); }
+HIPVMM_CHILD("any case") { CHECK(device_count() == 0); }
 
 TEST_CASE("no device: a program ends with one sentence that says how to run without a GPU") {
   const child_result child =
-      run_case_in_child("child: any case", {"HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=all"});
+      run_child("any case", {"HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=all"});
   CAPTURE(child.output);
   CHECK(child.status == 2);
   CHECK(child.output.find("no HIP device") != std::string::npos);
   CHECK(child.output.find("HIPVMM_PROVIDER=host") != std::string::npos);
 }
 
-TEST_CASE("child: managed memory is used by turns" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN(
+    "prefetch_async: a device that takes turns with the host is named, and what helps",
+    {"HIPVMM_HOST_CONCURRENT_MANAGED=0"}) {
   void* block = nullptr;
   REQUIRE(hipMallocManaged(&block, KiB, hipMemAttachGlobal) == hipSuccess);
   const stream used{device_ref{0}};
@@ -65,13 +67,6 @@ TEST_CASE("child: managed memory is used by turns" * doctest::skip()) {
   CHECK(hipPeekAtLastError() == hipSuccess);
   CHECK_NOTHROW(advise(block, KiB, prefer, memory_location::host()));
   CHECK(hipFree(block) == hipSuccess);
-}
-
-TEST_CASE("prefetch_async: a device that takes turns with the host is named, and what helps") {
-  const child_result child = run_case_in_child("child: managed memory is used by turns",
-                                               {"HIPVMM_HOST_CONCURRENT_MANAGED=0"});
-  CAPTURE(child.output);
-  CHECK(passed(child));
 }
 
 TEST_CASE("scoped_device: a device that cannot be restored is reported") {

@@ -53,10 +53,8 @@ TEST_CASE("wait_for_device: waits otherwise where there is no memory for a wait 
   CHECK(waits.count() == 1);
 }
 
-TEST_CASE("wait_for_device: by hipFree on NVIDIA's runtime before the device was asked") {
-  const char* const name =
-      "wait_for_device: by hipFree on NVIDIA's runtime before the device was asked";
-  if (!is_under("cuda-13", "virtual_memory=yes", name)) return;
+HIPVMM_TEST_CASE_IN("wait_for_device: by hipFree on NVIDIA's runtime before the device was asked",
+                    under("cuda-13", "virtual_memory=yes")) {
   const assumed_wait_rules rules{{true, std::nullopt}};
   const stream captured{first_device};
   REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);

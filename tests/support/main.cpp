@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The main of every test program above the provider: one clear sentence where there is no device.
+// It is the main of the program's children too, see support/process/child_process.hpp.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -7,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,16 +16,19 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include "support/process/child_process.hpp"
 
 namespace {
 
 /// What a case has retired comes back before the next one counts what there is.
+void drain() {
+  hipvmm::drain_retired_memory();
+  hipvmm::chunk_cache::shared().trim();
+}
+
 struct drain_after_each_case : doctest::IReporter {
   explicit drain_after_each_case(const doctest::ContextOptions&) {}
-  void test_case_end(const doctest::CurrentTestCaseStats&) override {
-    hipvmm::drain_retired_memory();
-    hipvmm::chunk_cache::shared().trim();
-  }
+  void test_case_end(const doctest::CurrentTestCaseStats&) override { drain(); }
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
   void test_run_end(const doctest::TestRunStats&) override {}
@@ -48,14 +53,14 @@ int main(int argc, char** argv) {
   });
   doctest::Context context{argc, argv};
   // What a case releases is released, so that it can count what there is. Cases about what is kept
-  // out of the box are run by name, in processes that begin without this.
+  // out of the box have children, which begin without this.
   if (std::getenv("HIPVMM_TESTS_KEEP_CHUNKS") == nullptr)
     hipvmm::chunk_cache::shared().set_byte_limit(0);
   if (!only_lists) {
     try {
       const hipvmm::device_ref device = hipvmm::device_ref::current();
-      // Before the first case, so that no sweep of failures meets a probe. Cases about probes are
-      // run by name, in processes that begin without.
+      // Before the first case, so that no sweep of failures meets a probe. Cases about probes have
+      // children, which begin without.
       if (std::getenv("HIPVMM_TESTS_PROBE_LATER") == nullptr) {
         for (int ordinal = 0; ordinal < hipvmm::device_count(); ++ordinal)
           static_cast<void>(hipvmm::capability_of(hipvmm::device_ref{ordinal}));
@@ -69,6 +74,10 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
       return 2;
     }
+  }
+  if (const std::optional<int> status = hipvmm::test::run_as_child(argc, argv)) {
+    drain();
+    return *status;
   }
   return context.run();
 }

@@ -19,8 +19,6 @@ TEST_SUITE_BEGIN("needs virtual memory");
 namespace hipvmm::test {
 namespace {
 
-std::string running_case() { return doctest::getContextOptions()->currentTest->m_name; }
-
 TEST_CASE("address_reservation: a hint to free addresses is followed") {
   void* freed = nullptr;
   {
@@ -30,7 +28,8 @@ TEST_CASE("address_reservation: a hint to free addresses is followed") {
   CHECK(address_reservation{4 * granule(), 0, freed}.get() == freed);
 }
 
-TEST_CASE("child: a reservation larger than the address space" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("address_reservation: a lack of addresses throws out_of_memory that says so",
+                    {"HIPVMM_HOST_ADDRESS_SPACE=64MiB"}) {
   try {
     const address_reservation reservation{128 * MiB};
     FAIL("more addresses than there are");
@@ -40,14 +39,8 @@ TEST_CASE("child: a reservation larger than the address space" * doctest::skip()
   }
 }
 
-TEST_CASE("address_reservation: a lack of addresses throws out_of_memory that says so") {
-  const child_result child = run_case_in_child("child: a reservation larger than the address space",
-                                               {"HIPVMM_HOST_ADDRESS_SPACE=64MiB"});
-  CHECK_MESSAGE(passed(child), child.output);
-}
-
-TEST_CASE("address_reservation: an alignment that HIP ignores costs no addresses") {
-  if (!is_under("rocm-7.1", "virtual_memory=yes", running_case())) return;
+HIPVMM_TEST_CASE_IN("address_reservation: an alignment that HIP ignores costs no addresses",
+                    under("rocm-7.1", "virtual_memory=yes")) {
   const hipvmm_host_counters before = live_objects();
   int refused = 0;
   // Not all addresses can be multiples of all of these.
@@ -62,8 +55,8 @@ TEST_CASE("address_reservation: an alignment that HIP ignores costs no addresses
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("address_reservation: on ROCm 6 addresses are freed behind HIP's own thread") {
-  if (!is_under("rocm-6.4", "virtual_memory=yes", running_case())) return;
+HIPVMM_TEST_CASE_IN("address_reservation: on ROCm 6 addresses are freed behind HIP's own thread",
+                    under("rocm-6.4", "virtual_memory=yes")) {
   const error_recorder errors;
   const call_counter functions{"hipStreamAddCallback"};
   const call_counter frees{"hipMemAddressFree"};
@@ -73,8 +66,8 @@ TEST_CASE("address_reservation: on ROCm 6 addresses are freed behind HIP's own t
   CHECK(errors.count() == 0);
 }
 
-TEST_CASE("address_reservation: addresses are freed where no host function can be had") {
-  if (!is_under("rocm-6.4", "virtual_memory=yes", running_case())) return;
+HIPVMM_TEST_CASE_IN("address_reservation: addresses are freed where no host function can be had",
+                    under("rocm-6.4", "virtual_memory=yes")) {
   const error_recorder errors;
   const call_counter frees{"hipMemAddressFree"};
   address_reservation reservation{granule()};

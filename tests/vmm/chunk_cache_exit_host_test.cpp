@@ -32,18 +32,18 @@ void keep_some() {
   REQUIRE(chunk_cache::shared().statistics().chunks == 4);
 }
 
-TEST_CASE("child: asks the shared cache for its bounds" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("chunk_cache: the shared one keeps all for a second out of the box", as_found) {
   CHECK(chunk_cache::shared().byte_limit() == std::numeric_limits<std::size_t>::max());
   CHECK(chunk_cache::shared().retention() == std::chrono::seconds{1});
   keep_some();
 }
 
-TEST_CASE("child: ends with chunks that are kept" * doctest::skip()) {
+HIPVMM_CHILD("ends with chunks that are kept") {
   keep_some();
   std::exit(0);
 }
 
-TEST_CASE("child: ends with a region of static storage" * doctest::skip()) {
+HIPVMM_CHILD("ends with a region of static storage") {
   struct late {
     region value{first_device, 4 * granule()};
     ~late() { value.retire(); }
@@ -55,7 +55,7 @@ TEST_CASE("child: ends with a region of static storage" * doctest::skip()) {
   std::exit(0);
 }
 
-TEST_CASE("child: a fork ends with chunks that are kept" * doctest::skip()) {
+HIPVMM_CHILD("a fork ends with chunks that are kept") {
   keep_some();
   const std::uint64_t kept = live_objects().handles;
   const ::pid_t child = ::fork();
@@ -72,7 +72,7 @@ TEST_CASE("child: a fork ends with chunks that are kept" * doctest::skip()) {
 
 void end_process(const char*, int, const char*) noexcept { std::exit(5); }
 
-TEST_CASE("child: an error handler ends the process while a chunk expires" * doctest::skip()) {
+HIPVMM_CHILD("an error handler ends the process while a chunk expires") {
   set_error_handler(end_process);
   chunk_cache::shared().set_retention(std::chrono::milliseconds{1});
   region ended{first_device, 4 * granule()};
@@ -82,21 +82,12 @@ TEST_CASE("child: an error handler ends the process while a chunk expires" * doc
   for (;;) ::pause();
 }
 
-TEST_CASE("chunk_cache: the shared one keeps all for a second out of the box") {
-  const child_result child =
-      run_case_in_child("child: asks the shared cache for its bounds", as_found);
-  CHECK_MESSAGE(passed(child), child.output);
-}
-
 TEST_CASE("chunk_cache: the shared one releases everything when the process exits") {
-  const child_result child = run_case_in_child("child: ends with chunks that are kept", as_found);
-  CHECK_MESSAGE(child.status == 0, child.output);
+  check_child_ends(0, "ends with chunks that are kept", as_found);
 }
 
 TEST_CASE("chunk_cache: the shared one keeps nothing that comes after its end") {
-  const child_result child =
-      run_case_in_child("child: ends with a region of static storage", as_found);
-  CHECK_MESSAGE(child.status == 0, child.output);
+  check_child_ends(0, "ends with a region of static storage", as_found);
 }
 
 TEST_CASE("chunk_cache: a child of fork leaves what its parent keeps") {
@@ -105,16 +96,12 @@ TEST_CASE("chunk_cache: a child of fork leaves what its parent keeps") {
   MESSAGE("skipped: the sanitizers do not survive a fork beside other threads");
   return;
 #endif
-  const child_result child =
-      run_case_in_child("child: a fork ends with chunks that are kept", as_found);
-  CHECK_MESSAGE(passed(child), child.output);
+  check_child("a fork ends with chunks that are kept", as_found);
 }
 
 TEST_CASE("chunk_cache: an error handler may end the process in the thread that releases") {
-  const child_result child =
-      run_case_in_child("child: an error handler ends the process while a chunk expires",
-                        {"HIPVMM_TESTS_KEEP_CHUNKS=1"});
-  CHECK_MESSAGE(child.status == 5, child.output);
+  check_child_ends(5, "an error handler ends the process while a chunk expires",
+                   {"HIPVMM_TESTS_KEEP_CHUNKS=1"});
 }
 
 }  // namespace

@@ -111,10 +111,8 @@ TEST_CASE("import_chunk: one that fails leaves nothing and the handle as it was"
       [](shareable_handle& handle) { CHECK_FALSE(handle.empty()); });
 }
 
-TEST_CASE("mapping: one that fails unseen is found though the question fails once") {
-  if (!is_under("rocm-6.4", "virtual_memory=yes",
-                "mapping: one that fails unseen is found though the question fails once"))
-    return;
+HIPVMM_TEST_CASE_IN("mapping: one that fails unseen is found though the question fails once",
+                    under("rocm-6.4", "virtual_memory=yes")) {
   const mapped_chunk there{physical_chunk{first_device, granule()}};
   const physical_chunk chunk{first_device, granule()};
   const hipvmm_host_counters before = live_objects();

@@ -22,22 +22,9 @@
 namespace hipvmm::test {
 namespace {
 
-/// Whether this process imitates `profile` on devices that reach each other as `peers` says. If
-/// not, a child that does runs `test_case`, which ends here.
-bool is_machine(const std::string& profile, const std::string& peers,
-                const std::string& test_case) {
-  const char* const linked = std::getenv("HIPVMM_HOST_PEERS");
-  if (host_profile() == profile && linked != nullptr && peers == linked) return true;
-  const child_result child = run_case_in_child(
-      test_case, {"HIPVMM_HOST_PROFILE=" + profile, "HIPVMM_HOST_PEERS=" + peers});
-  CHECK_MESSAGE(passed(child), child.output);
-  return false;
-}
-
-TEST_CASE("access_map: the owner is granted behind its peers") {
+HIPVMM_TEST_CASE_IN("access_map: the owner is granted behind its peers",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.14", "HIPVMM_HOST_PEERS=0-1,0-2"}) {
   // Of memory that the peer cannot reach, so that its entry fails; rocm-7.14 applies those before.
-  if (!is_machine("rocm-7.14", "0-1,0-2", "access_map: the owner is granted behind its peers"))
-    return;
   access_map rights{device_ref{0}};
   rights.set(device_ref{1}, access_right::read_write);
   const physical_chunk chunk{device_ref{2}, granule()};
@@ -47,10 +34,8 @@ TEST_CASE("access_map: the owner is granted behind its peers") {
   CHECK(get_access(map.get(), device_ref{0}) == access_right::none);
 }
 
-TEST_CASE("import_chunk: HIP puts the chunk down to the device that was named") {
-  if (!is_machine("rocm-6.4", "0-1",
-                  "import_chunk: HIP puts the chunk down to the device that was named"))
-    return;
+HIPVMM_TEST_CASE_IN("import_chunk: HIP puts the chunk down to the device that was named",
+                    {"HIPVMM_HOST_PROFILE=rocm-6.4", "HIPVMM_HOST_PEERS=0-1"}) {
   physical_chunk exported{device_ref{1}, granule(), handle_type::posix_fd};
   const shareable_handle handle{exported};
   REQUIRE(device_ref::current() == device_ref{0});
@@ -60,10 +45,8 @@ TEST_CASE("import_chunk: HIP puts the chunk down to the device that was named") 
   CHECK(told.location.id == 1);
 }
 
-TEST_CASE("region: mappings are undone one by one so that the addresses come back") {
-  if (!is_machine("rocm-6.4", "0-1",
-                  "region: mappings are undone one by one so that the addresses come back"))
-    return;
+HIPVMM_TEST_CASE_IN("region: mappings are undone one by one so that the addresses come back",
+                    {"HIPVMM_HOST_PROFILE=rocm-6.4", "HIPVMM_HOST_PEERS=0-1"}) {
   const hipvmm_host_counters before = live_objects();
   const error_recorder reported;
   {

@@ -151,7 +151,7 @@ TEST_CASE("growable_device_vector: push_back reaches capacity without a step for
   CHECK(vector.statistics().growth_steps <= 2);
 }
 
-TEST_CASE("child: two thousand vectors" * doctest::skip()) {
+HIPVMM_CHILD("two thousand vectors") {
   const stream stream;
   growth_options options;
   options.granule_bytes = 64 * KiB;
@@ -170,19 +170,15 @@ TEST_CASE("child: two thousand vectors" * doctest::skip()) {
 }
 
 TEST_CASE("growable_device_vector: two thousand live at once" * needs_virtual_memory) {
-  const child_result child =
-      run_case_in_child("child: two thousand vectors",
-                        {"HIPVMM_HOST_MEMORY=256MiB", "HIPVMM_HOST_GRANULARITY=64KiB"});
-  CHECK_MESSAGE(passed(child), child.output);
+  check_child("two thousand vectors",
+              {"HIPVMM_HOST_MEMORY=256MiB", "HIPVMM_HOST_GRANULARITY=64KiB"});
 }
 
 TEST_CASE("growable_device_vector: two thousand live at once where addresses are scarce" *
           needs_virtual_memory) {
   // 465 times the device, as 64 TiB of addresses beside 141 GiB of memory.
-  const child_result child = run_case_in_child(
-      "child: two thousand vectors", {"HIPVMM_HOST_MEMORY=256MiB", "HIPVMM_HOST_GRANULARITY=64KiB",
-                                      "HIPVMM_HOST_ADDRESS_SPACE=116GiB"});
-  CHECK_MESSAGE(passed(child), child.output);
+  check_child("two thousand vectors", {"HIPVMM_HOST_MEMORY=256MiB", "HIPVMM_HOST_GRANULARITY=64KiB",
+                                       "HIPVMM_HOST_ADDRESS_SPACE=116GiB"});
 }
 
 }  // namespace

@@ -191,7 +191,10 @@ TEST_CASE("growable_device_vector: an append from a device that gave no right ch
   }
 }
 
-TEST_CASE("child: vectors in a small address space" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN(
+    "growable_device_vector: where addresses are scarce, smaller maxima are reserved" *
+        needs_virtual_memory,
+    {"HIPVMM_HOST_ADDRESS_SPACE=510MiB"}) {
   std::vector<device_vector> vectors(8);
   for (device_vector& vector : vectors) {
     CHECK(vector.max_size() >= 1);
@@ -200,14 +203,10 @@ TEST_CASE("child: vectors in a small address space" * doctest::skip()) {
   CHECK(vectors.front().max_size() > vectors.back().max_size());
 }
 
-TEST_CASE("growable_device_vector: where addresses are scarce, smaller maxima are reserved" *
-          needs_virtual_memory) {
-  const child_result child = run_case_in_child("child: vectors in a small address space",
-                                               {"HIPVMM_HOST_ADDRESS_SPACE=510MiB"});
-  CHECK_MESSAGE(passed(child), child.output);
-}
-
-TEST_CASE("child: a vector that finds no addresses for twice its maximum" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN(
+    "growable_device_vector: where twice the maximum is refused what is needed is reserved" *
+        needs_virtual_memory,
+    {"HIPVMM_HOST_ADDRESS_SPACE=80MiB", "HIPVMM_HOST_GRANULARITY=2MiB"}) {
   growth_options options;
   options.max_bytes = 16 * 2 * MiB;
   device_vector vector{first_device, options};
@@ -219,14 +218,6 @@ TEST_CASE("child: a vector that finds no addresses for twice its maximum" * doct
   CHECK(vector.max_size() >= 17);
   CHECK(vector.max_size() < 32);
   CHECK(vector.capacity() >= 17);
-}
-
-TEST_CASE("growable_device_vector: where twice the maximum is refused what is needed is reserved" *
-          needs_virtual_memory) {
-  const child_result child =
-      run_case_in_child("child: a vector that finds no addresses for twice its maximum",
-                        {"HIPVMM_HOST_ADDRESS_SPACE=80MiB", "HIPVMM_HOST_GRANULARITY=2MiB"});
-  CHECK_MESSAGE(passed(child), child.output);
 }
 
 }  // namespace

@@ -10,14 +10,9 @@
 namespace hipvmm::test {
 namespace {
 
-TEST_CASE("without virtual memory: growable_device_vector that must not do without says why") {
-  if (!on_fallback()) {
-    const child_result child = run_case_in_child(
-        "without virtual memory: growable_device_vector that must not do without says why",
-        {"HIPVMM_HOST_PROFILE=rocm-5.7"});
-    CHECK_MESSAGE(passed(child), child.output);
-    return;
-  }
+HIPVMM_TEST_CASE_IN(
+    "without virtual memory: growable_device_vector that must not do without says why",
+    {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
   growth_options options;
   options.fallback = without_vmm::refuse;
   CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),

@@ -60,10 +60,8 @@ TEST_CASE("growable_storage: where chunks cost no descriptors steps stay as they
   CHECK(next.when_short == 1);
 }
 
-TEST_CASE("growable_storage: an address that changes when it is emptied is counted") {
-  if (!is_under("rocm-6.4", kept_memory,
-                "growable_storage: an address that changes when it is emptied is counted"))
-    return;
+HIPVMM_TEST_CASE_IN("growable_storage: an address that changes when it is emptied is counted",
+                    under("rocm-6.4", kept_memory)) {
   const error_recorder reported;
   const stream stream;
   growable_storage storage = exact_storage();
@@ -81,10 +79,9 @@ TEST_CASE("growable_storage: an address that changes when it is emptied is count
   CHECK(reported.count() == 1);
 }
 
-TEST_CASE("growable_storage: one that may not move keeps its addresses when it is emptied") {
-  if (!is_under("rocm-6.4", kept_memory,
-                "growable_storage: one that may not move keeps its addresses when it is emptied"))
-    return;
+HIPVMM_TEST_CASE_IN(
+    "growable_storage: one that may not move keeps its addresses when it is emptied",
+    under("rocm-6.4", kept_memory)) {
   const stream stream;
   growable_storage storage = exact_storage(past_max_size::refuse);
   const call_counter frees{"hipMemAddressFree"};

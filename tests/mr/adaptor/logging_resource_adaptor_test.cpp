@@ -246,26 +246,25 @@ TEST_CASE("logging_resource_adaptor: an address is free before it is allocated a
 }
 
 // Children, with the environment that their names tell.
-TEST_CASE("child: the log's name comes from both variables" * doctest::skip()) {
+HIPVMM_CHILD("the log's name comes from both variables") {
   CHECK(logging_resource_adaptor::get_default_filename() == "ours.csv");
 }
-TEST_CASE("child: the log's name comes from RMM's variable" * doctest::skip()) {
+HIPVMM_CHILD("the log's name comes from RMM's variable") {
   CHECK(logging_resource_adaptor::get_default_filename() == "rmm.csv");
 }
-TEST_CASE("child: the log has no name" * doctest::skip()) {
+HIPVMM_CHILD("the log has no name") {
   hip_resource upstream{first_device};
   CHECK_THROWS_WITH_AS(logging_resource_adaptor{&upstream}, doctest::Contains("HIPVMM_LOG_FILE"),
                        std::invalid_argument);
 }
 
 TEST_CASE("logging_resource_adaptor: the environment names the file, ours before RMM's") {
-  using test::run_case_in_child;
-  CHECK(passed(run_case_in_child("child: the log's name comes from both variables",
-                                 {"HIPVMM_LOG_FILE=ours.csv", "RMM_LOG_FILE=rmm.csv"})));
-  CHECK(passed(run_case_in_child("child: the log's name comes from RMM's variable",
-                                 {"HIPVMM_LOG_FILE=", "RMM_LOG_FILE=rmm.csv"})));
-  CHECK(passed(
-      run_case_in_child("child: the log has no name", {"HIPVMM_LOG_FILE=", "RMM_LOG_FILE="})));
+  using test::check_child;
+  check_child("the log's name comes from both variables",
+              {"HIPVMM_LOG_FILE=ours.csv", "RMM_LOG_FILE=rmm.csv"});
+  check_child("the log's name comes from RMM's variable",
+              {"HIPVMM_LOG_FILE=", "RMM_LOG_FILE=rmm.csv"});
+  check_child("the log has no name", {"HIPVMM_LOG_FILE=", "RMM_LOG_FILE="});
 }
 
 }  // namespace hipvmm::mr

@@ -145,7 +145,7 @@ TEST_CASE("tracking_resource_adaptor: what went back past it is told when it is 
   CHECK(told.count() == 1);
 }
 
-TEST_CASE("child: what is out is logged" * doctest::skip()) {
+HIPVMM_CHILD("what is out is logged") {
   upstream_of_one upstream;
   tracking_resource_adaptor tracked{&upstream};
   void* const pointer = tracked.allocate_sync(77);
@@ -155,8 +155,7 @@ TEST_CASE("child: what is out is logged" * doctest::skip()) {
 TEST_CASE("tracking_resource_adaptor: what is out goes to the debug log when asked for") {
   const test::temporary_folder folder;
   const std::string path = folder.path() / "debug.log";
-  CHECK(passed(
-      test::run_case_in_child("child: what is out is logged", {"HIPVMM_DEBUG_LOG_FILE=" + path})));
+  test::check_child("what is out is logged", {"HIPVMM_DEBUG_LOG_FILE=" + path});
   std::ifstream file{path};
   const std::string text{std::istreambuf_iterator<char>{file}, {}};
   CHECK(has(text, "[info  ] outstanding allocations:\n0x"));

@@ -129,7 +129,7 @@ TEST_CASE("vmm_pool_resource: its end in a child of fork() waits for nothing and
   }));
 }
 
-TEST_CASE("child: a pool without a threshold" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: one without a threshold starts no thread", {}) {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator{"/proc/self/task"}, {});
   };
@@ -148,17 +148,17 @@ TEST_CASE("child: a pool without a threshold" * doctest::skip()) {
   CHECK(threads() > before);  // ThreadSanitizer adds one of its own
 }
 
-TEST_CASE("child: a pool of static storage ends after main" * doctest::skip()) {
+HIPVMM_CHILD("a pool of static storage ends after main") {
   static vmm_pool_resource pool{first_device, keeping(0)};
   give_back_what_is_in_use(pool);
 }
 
-TEST_CASE("child: a pool never ends" * doctest::skip()) {
+HIPVMM_CHILD("a pool never ends") {
   static auto& pool = *new vmm_pool_resource{first_device, keeping(0)};
   give_back_what_is_in_use(pool);
 }
 
-TEST_CASE("child: the process ends with a pool in use" * doctest::skip()) {
+HIPVMM_CHILD("the process ends with a pool in use") {
   vmm_pool_resource pool{first_device, keeping(0)};
   std::thread{[&pool] {
     give_back_what_is_in_use(pool);
@@ -166,7 +166,7 @@ TEST_CASE("child: the process ends with a pool in use" * doctest::skip()) {
   }}.join();
 }
 
-TEST_CASE("child: an error handler ends the process in the worker" * doctest::skip()) {
+HIPVMM_CHILD("an error handler ends the process in the worker") {
   set_error_handler(end_process);
   auto& pool = *new vmm_pool_resource{first_device, keeping(0)};
   void* const one = pool.allocate_sync(32 * MiB);
@@ -175,26 +175,15 @@ TEST_CASE("child: an error handler ends the process in the worker" * doctest::sk
   for (;;) ::pause();
 }
 
-TEST_CASE("vmm_pool_resource: one without a threshold starts no thread") {
-  const test::child_result child = test::run_case_in_child("child: a pool without a threshold");
-  CHECK_MESSAGE(test::passed(child), child.output);
-}
-
 TEST_CASE("vmm_pool_resource: the process may end while the worker waits for work in flight") {
-  for (const char* const name :
-       {"child: a pool of static storage ends after main", "child: a pool never ends"}) {
-    const test::child_result child = test::run_case_in_child(name);
-    CHECK_MESSAGE(test::passed(child), child.output);
+  for (const char* const name : {"a pool of static storage ends after main", "a pool never ends"}) {
+    test::check_child(name);
   }
-  const test::child_result child =
-      test::run_case_in_child("child: the process ends with a pool in use");
-  CHECK_MESSAGE(child.status == 3, child.output);
+  test::check_child_ends(3, "the process ends with a pool in use");
 }
 
 TEST_CASE("vmm_pool_resource: an error handler may end the process in the worker") {
-  const test::child_result child =
-      test::run_case_in_child("child: an error handler ends the process in the worker");
-  CHECK_MESSAGE(child.status == 5, child.output);
+  test::check_child_ends(5, "an error handler ends the process in the worker");
 }
 
 TEST_CASE("vmm_pool_resource: a trim may begin while another thread brings new streams") {

@@ -78,10 +78,9 @@ TEST_CASE("hip_async_resource: an alignment that HIP does not give costs no memo
   verify_refused_alignment();
 }
 
-TEST_CASE("hip_async_resource: an alignment that CUDA does not give costs no memory") {
-  if (is_under("cuda-13", "peer_access=yes",
-               "hip_async_resource: an alignment that CUDA does not give costs no memory"))
-    verify_refused_alignment();
+HIPVMM_TEST_CASE_IN("hip_async_resource: an alignment that CUDA does not give costs no memory",
+                    under("cuda-13", "peer_access=yes")) {
+  verify_refused_alignment();
 }
 
 TEST_CASE("hip_async_resource: a free that no event can mark waits for the stream") {

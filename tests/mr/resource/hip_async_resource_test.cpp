@@ -334,15 +334,13 @@ TEST_CASE("imported_pool: another process reads and writes a block of the pool")
   // Plain data that travels by any road; here it is a file.
   const shareable_handle file{::memfd_create("pointer", MFD_CLOEXEC), 0};
   REQUIRE(::pwrite(file.get(), &pointer, sizeof(pointer), 0) == sizeof(pointer));
-  const test::child_result child =
-      test::run_case_in_child("child: imports a pool and a block of it", {},
-                              {{handle.get(), inherited_pool}, {file.get(), inherited_pointer}});
-  CHECK_MESSAGE(test::passed(child), child.output);
+  test::check_child("imports a pool and a block of it", {},
+                    {{handle.get(), inherited_pool}, {file.get(), inherited_pointer}});
   CHECK(test::read_bytes(used, block, MiB) == test::byte_vector(MiB, 0x43));
   resource.deallocate_sync(block, MiB);
 }
 
-TEST_CASE("child: imports a pool and a block of it" * doctest::skip()) {
+HIPVMM_CHILD("imports a pool and a block of it") {
   const stream used{device_ref{0}};
   const imported_pool pool{shareable_handle{inherited_pool, 0}, device_ref{0}};
   CHECK(pool.access(device_ref{0}) == access_right::read_write);

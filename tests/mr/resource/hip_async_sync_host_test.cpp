@@ -86,12 +86,7 @@ TEST_CASE("hip_async_resource: where rights are not told all devices are waited 
   CHECK_FALSE(is_given_again(resource, other, one, 8 * MiB));
 }
 
-TEST_CASE("hip_resource, hip_async_resource: copies between devices are waited for") {
-  const child_result child = run_case_in_child("child: copies between devices are waited for");
-  CHECK_MESSAGE(passed(child), child.output);
-}
-
-TEST_CASE("child: copies between devices are waited for" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("hip_resource, hip_async_resource: copies between devices are waited for", {}) {
   mr::hip_resource plain{first_device};
   mr::hip_resource elsewhere{lonely_device};
   void* const other = elsewhere.allocate_sync(MiB);

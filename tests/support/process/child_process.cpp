@@ -6,14 +6,50 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <sstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 extern char** environ;
 
 namespace hipvmm::test {
 namespace {
+
+constexpr std::string_view option = "--child=";
+constexpr const char* passed_line = "child: passed\n";
+constexpr int failed_status = 1;
+constexpr int unknown_status = 127;
+
+/// The children of this program. Filled before main, by many files.
+std::vector<std::pair<std::string_view, void (*)()>>& children() {
+  static std::vector<std::pair<std::string_view, void (*)()>> all;
+  return all;
+}
+
+std::atomic<int> failed_asserts{0};
+
+/// An assert that failed, and what CAPTURE and INFO say about it, in one piece: threads assert too.
+void print_failure(const doctest::AssertData& failed) {
+  ++failed_asserts;
+  std::ostringstream text;
+  text << failed.m_file << ':' << failed.m_line << ": " << doctest::failureString(failed.m_at)
+       << ": " << doctest::assertString(failed.m_at) << "( " << failed.m_expr << " )\n";
+  if (failed.m_decomp.size() > 0) text << "  values: " << failed.m_decomp << '\n';
+  if (failed.m_threw) text << "  it threw: " << failed.m_exception << '\n';
+  const doctest::IContextScope* const* const contexts = doctest::IReporter::get_active_contexts();
+  for (int i = 0; i < doctest::IReporter::get_num_active_contexts(); ++i) {
+    text << "  logged: ";
+    contexts[i]->stringify(&text);
+    text << '\n';
+  }
+  std::fputs(text.str().c_str(), stderr);
+}
 
 void require(int error, const char* what) {
   if (error != 0) throw std::system_error{error, std::generic_category(), what};
@@ -73,11 +109,44 @@ std::string read_all(int descriptor) {
 
 }  // namespace
 
-child_result run_case_in_child(const std::string& test_case,
-                               const std::vector<std::string>& environment,
-                               const std::vector<inherited_descriptor>& descriptors) {
-  std::vector<std::string> arguments{"/proc/self/exe", "--no-skip", "--no-colors",
-                                     "--test-case=" + test_case};
+child_entry::child_entry(const char* name, void (*body)()) { children().emplace_back(name, body); }
+
+std::optional<int> run_as_child(int argc, char** argv) {
+  if (argc != 2 || !std::string_view{argv[1]}.starts_with(option)) return std::nullopt;
+  const std::string_view name = std::string_view{argv[1]}.substr(option.size());
+  void (*body)() = nullptr;
+  for (const auto& [known, does] : children()) {
+    if (known != name) continue;
+    if (body != nullptr) {
+      std::fprintf(stderr, "two children are called \"%s\"\n", argv[1] + option.size());
+      return unknown_status;
+    }
+    body = does;
+  }
+  if (body == nullptr) {
+    std::fprintf(stderr, "no child is called \"%s\"\n", argv[1] + option.size());
+    return unknown_status;
+  }
+  doctest::Context asserts;
+  asserts.setAsDefaultForAssertsOutOfTestCases();
+  asserts.setAssertHandler(print_failure);
+  try {
+    body();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "the child ended with an exception: %s\n", error.what());
+    return failed_status;
+  } catch (...) {  // of a REQUIRE that failed, mostly
+    std::fputs("the child ended with an exception\n", stderr);
+    return failed_status;
+  }
+  if (failed_asserts > 0) return failed_status;
+  std::fputs(passed_line, stderr);
+  return 0;
+}
+
+child_result run_child(const std::string& name, const std::vector<std::string>& environment,
+                       const std::vector<inherited_descriptor>& descriptors) {
+  std::vector<std::string> arguments{"/proc/self/exe", std::string{option} + name};
   std::vector<std::string> variables = merged_environment(environment);
   std::array<int, 2> ends;
   require(::pipe(ends.data()) == 0 ? 0 : errno, "pipe");
@@ -101,7 +170,11 @@ child_result run_case_in_child(const std::string& test_case,
 }
 
 bool passed(const child_result& result) {
-  return result.status == 0 && result.output.find(" 1 passed | 0 failed") != std::string::npos;
+  return result.status == 0 && result.output.find(passed_line) != std::string::npos;
+}
+
+bool was_segv(const child_result& result) {
+  return result.status == 128 + SIGSEGV || result.output.find("SEGV") != std::string::npos;
 }
 
 }  // namespace hipvmm::test

@@ -1,8 +1,31 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <optional>
 #include <string>
 #include <vector>
+
+/// What a process of its own does: HIPVMM_CHILD("fills the device") { ... }. No test case: nothing
+/// but run_child starts it, by that name. doctest's asserts print file, line and values in it too;
+/// one that fails, or an exception that leaves it, is the child's exit status 1.
+#define HIPVMM_CHILD(name) HIPVMM_CHILD_BY(DOCTEST_ANONYMOUS(hipvmm_child_), name)
+#define HIPVMM_CHILD_BY(body, name)                                                   \
+  static void body();                                                                 \
+  static const ::hipvmm::test::child_entry DOCTEST_CAT(body, registered){name, body}; \
+  static void body()
+
+/// A test case whose body is a child's, with that environment:
+/// HIPVMM_TEST_CASE_IN("type: claim", {"NAME=value"}) { ... }.
+#define HIPVMM_TEST_CASE_IN(name, ...) \
+  HIPVMM_TEST_CASE_IN_BY(DOCTEST_ANONYMOUS(hipvmm_child_), name, __VA_ARGS__)
+#define HIPVMM_TEST_CASE_IN_BY(body, name, ...)                                               \
+  static void body();                                                                         \
+  static const ::hipvmm::test::child_entry DOCTEST_CAT(body, registered){__FILE__ ": " #name, \
+                                                                         body};               \
+  TEST_CASE(name) { ::hipvmm::test::check_child(__FILE__ ": " #name, __VA_ARGS__); }          \
+  static void body()
 
 namespace hipvmm::test {
 
@@ -18,14 +41,41 @@ struct inherited_descriptor {
   int number;
 };
 
-/// Runs this test program again, in a process of its own, for the one case named `test_case`, with
-/// `environment` ("NAME=value") added to this process's, and waits for it. Cases that only make
-/// sense as a child are marked skip: nobody but this function runs them.
-child_result run_case_in_child(const std::string& test_case,
-                               const std::vector<std::string>& environment = {},
-                               const std::vector<inherited_descriptor>& descriptors = {});
+/// Makes `body` known to run_child for as long as the process lives.
+struct child_entry {
+  child_entry(const char* name, void (*body)());
+};
 
-/// Whether exactly one case ran in the child and passed.
+/// Starts this test program again as the child that HIPVMM_CHILD calls `name`, with `environment`
+/// ("NAME=value") added to this process's, and waits for it.
+child_result run_child(const std::string& name, const std::vector<std::string>& environment = {},
+                       const std::vector<inherited_descriptor>& descriptors = {});
+
+/// Whether the child came to the end of its body and no assert in it failed.
 bool passed(const child_result& result);
+
+/// Runs a child, which must pass.
+inline void check_child(const std::string& name, const std::vector<std::string>& environment = {},
+                        const std::vector<inherited_descriptor>& descriptors = {}) {
+  CAPTURE(name);
+  const child_result child = run_child(name, environment, descriptors);
+  CHECK_MESSAGE(passed(child), child.output);
+}
+
+/// Runs a child, which must end the process with `status` by itself.
+inline void check_child_ends(int status, const std::string& name,
+                             const std::vector<std::string>& environment = {}) {
+  CAPTURE(name);
+  const child_result child = run_child(name, environment);
+  CHECK_MESSAGE(child.status == status, child.output);
+}
+
+/// Whether a child was killed for touching memory that it may not; AddressSanitizer reports that
+/// itself.
+bool was_segv(const child_result& result);
+
+/// For a program's main: where run_child started it, does what it is to do and returns its exit
+/// status.
+std::optional<int> run_as_child(int argc, char** argv);
 
 }  // namespace hipvmm::test

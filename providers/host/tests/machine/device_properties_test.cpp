@@ -156,16 +156,14 @@ TEST_CASE("hipDeviceGetPCIBusId: without room for all of it is cut and refused")
   CHECK(std::string{text.data()} == pci_address_of(0).substr(0, 11));
 }
 
-constexpr const char* uuid_case = "hipDeviceGetUuid: the child writes it";
-
-TEST_CASE("hipDeviceGetUuid: the child writes it" * doctest::skip()) {
+HIPVMM_CHILD("writes its uuid") {
   hipUUID uuid{};
   REQUIRE(hipDeviceGetUuid(&uuid, 0) == hipSuccess);
   std::printf("<%.*s>\n", static_cast<int>(sizeof(uuid.bytes)), uuid.bytes);
 }
 
 std::string uuid_in_child(const std::vector<std::string>& environment) {
-  const child_result child = run_case_in_child(uuid_case, environment);
+  const child_result child = run_child("writes its uuid", environment);
   CHECK_MESSAGE(passed(child), child.output);
   const std::size_t start = child.output.find('<');
   return child.output.substr(start, child.output.find('>') - start);

@@ -49,8 +49,7 @@ std::vector<std::byte> read_back(const std::byte* from, std::size_t bytes) {
   return host;
 }
 
-constexpr const char* planned_case = "child: the second hipMalloc fails";
-constexpr const char* killed_case = "child: calls hipSetDevice three times";
+constexpr const char* killed_child = "calls hipSetDevice three times";
 
 }  // namespace
 
@@ -342,25 +341,25 @@ TEST_CASE("fault_plan: another process is killed at a point of this one's calls"
   CHECK(WTERMSIG(status) == SIGKILL);
 }
 
-TEST_CASE("child: calls hipSetDevice three times" * doctest::skip()) {
+HIPVMM_CHILD("calls hipSetDevice three times") {
   for (int i = 0; i < 3; ++i) CHECK(hipSetDevice(0) == hipSuccess);
 }
 
 TEST_CASE("fault_plan: the process itself is killed at a point") {
-  CHECK(run_case_in_child(killed_case, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=3 kill"}).status ==
+  CHECK(run_child(killed_child, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=3 kill"}).status ==
         128 + SIGKILL);
-  CHECK(passed(run_case_in_child(killed_case, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=4 kill"})));
+  check_child(killed_child, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=4 kill"});
 }
 
 TEST_CASE("fault_plan: the process crashes at a point") {
-  // doctest takes the signal for its own and says so, then lets it end the process.
   const child_result crashed =
-      run_case_in_child(killed_case, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=3 abort"});
+      run_child(killed_child, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=3 abort"});
   CHECK_MESSAGE(crashed.status == 128 + SIGABRT, crashed.output);
-  CHECK(passed(run_case_in_child(killed_case, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=4 abort"})));
+  check_child(killed_child, {"HIPVMM_HOST_FAULTS=hipSetDevice nth=4 abort"});
 }
 
-TEST_CASE("child: the second hipMalloc fails" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("fault_plan: the environment's plan counts from the first call on",
+                    {"HIPVMM_HOST_FAULTS=hipMalloc nth=2 error=hipErrorOutOfMemory"}) {
   void* first = nullptr;
   void* second = nullptr;
   CHECK(hipMalloc(&first, 64) == hipSuccess);
@@ -368,11 +367,4 @@ TEST_CASE("child: the second hipMalloc fails" * doctest::skip()) {
   CHECK(hipMalloc(&second, 64) == hipSuccess);
   CHECK(hipFree(first) == hipSuccess);
   CHECK(hipFree(second) == hipSuccess);
-}
-
-TEST_CASE("fault_plan: the environment's plan counts from the first call on") {
-  const child_result result = run_case_in_child(
-      planned_case, {"HIPVMM_HOST_FAULTS=hipMalloc nth=2 error=hipErrorOutOfMemory"});
-  CAPTURE(result.output);
-  CHECK(passed(result));
 }

@@ -11,9 +11,9 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr const char* leaking_case = "child: leaves one of everything behind";
-constexpr const char* tidy_case = "child: gives everything back at last";
-constexpr const char* many_case = "child: leaves twelve allocations behind";
+constexpr const char* leaking_child = "leaves one of everything behind";
+constexpr const char* tidy_child = "gives everything back at last";
+constexpr const char* many_child = "leaves twelve allocations behind";
 constexpr int leak_status = 23;
 
 bool says(const child_result& result, const std::string& text) {
@@ -22,7 +22,7 @@ bool says(const child_result& result, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("child: leaves one of everything behind" * doctest::skip()) {
+HIPVMM_CHILD("leaves one of everything behind") {
   const hipMemAllocationProp properties = chunk_on(1);
   hipMemGenericAllocationHandle_t handle = nullptr;
   void* addresses = nullptr;
@@ -57,7 +57,7 @@ TEST_CASE("child: leaves one of everything behind" * doctest::skip()) {
 }
 
 TEST_CASE("leak_report: names what is left by kind, with addresses and bytes, and fails") {
-  const child_result result = run_case_in_child(leaking_case, {"HIPVMM_HOST_LEAKS=1"});
+  const child_result result = run_child(leaking_child, {"HIPVMM_HOST_LEAKS=1"});
   CAPTURE(result.output);
   CHECK(result.status == leak_status);
   CHECK(says(result, "1 of hipMemCreate or import: 0xc1"));
@@ -87,14 +87,14 @@ TEST_CASE("leak_report: names what is left by kind, with addresses and bytes, an
 
 TEST_CASE("leak_report: stays away unless it is asked for") {
   for (const char* setting : {"HIPVMM_HOST_LEAKS=0", "HIPVMM_HOST_UNRELATED=1"}) {
-    const child_result result = run_case_in_child(leaking_case, {setting});
+    const child_result result = run_child(leaking_child, {setting});
     CAPTURE(result.output);
     CHECK(passed(result));
     CHECK_FALSE(says(result, "not released"));
   }
 }
 
-TEST_CASE("child: leaves twelve allocations behind" * doctest::skip()) {
+HIPVMM_CHILD("leaves twelve allocations behind") {
   for (int i = 0; i < 12; ++i) {
     void* pointer = nullptr;
     REQUIRE(hipMalloc(&pointer, 64) == hipSuccess);
@@ -102,14 +102,14 @@ TEST_CASE("child: leaves twelve allocations behind" * doctest::skip()) {
 }
 
 TEST_CASE("leak_report: lists some of many") {
-  const child_result result = run_case_in_child(many_case, {"HIPVMM_HOST_LEAKS=1"});
+  const child_result result = run_child(many_child, {"HIPVMM_HOST_LEAKS=1"});
   CAPTURE(result.output);
   CHECK(result.status == leak_status);
   CHECK(says(result, "12 of hipMalloc: 0x"));
   CHECK(says(result, " and 4 more\n"));
 }
 
-TEST_CASE("child: gives everything back at last" * doctest::skip()) {
+HIPVMM_CHILD("gives everything back at last") {
   const mapped memory{granule};
   const allocation device{64};
   static void* late = nullptr;
@@ -118,7 +118,7 @@ TEST_CASE("child: gives everything back at last" * doctest::skip()) {
 }
 
 TEST_CASE("leak_report: what exit handlers release is no leak") {
-  const child_result result = run_case_in_child(tidy_case, {"HIPVMM_HOST_LEAKS=1"});
+  const child_result result = run_child(tidy_child, {"HIPVMM_HOST_LEAKS=1"});
   CAPTURE(result.output);
   CHECK(passed(result));
   CHECK(result.status == 0);

@@ -13,8 +13,8 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr const char* refused_case = "child: calls are refused";
-constexpr const char* described_case = "child: devices are as described";
+constexpr const char* refused_child = "calls are refused";
+constexpr const char* described_child = "devices are as described";
 
 std::size_t expected(const char* variable) {
   const char* value = std::getenv(variable);
@@ -24,7 +24,7 @@ std::size_t expected(const char* variable) {
 
 }  // namespace
 
-TEST_CASE("child: calls are refused" * doctest::skip()) {
+HIPVMM_CHILD("calls are refused") {
   int count = 7;
   CHECK(hipGetDeviceCount(&count) == hipErrorNotInitialized);
   CHECK(count == 7);
@@ -36,7 +36,7 @@ TEST_CASE("child: calls are refused" * doctest::skip()) {
   CHECK(counters == hipvmm_host_counters{});
 }
 
-TEST_CASE("child: devices are as described" * doctest::skip()) {
+HIPVMM_CHILD("devices are as described") {
   int count = 0;
   CHECK(hipGetDeviceCount(&count) == hipSuccess);
   CHECK(count == static_cast<int>(expected("TEST_DEVICES")));
@@ -91,7 +91,7 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
     CAPTURE(each.variable);
     CAPTURE(each.value);
     const child_result result =
-        run_case_in_child(refused_case, {std::string{each.variable} + "=" + each.value});
+        run_child(refused_child, {std::string{each.variable} + "=" + each.value});
     CAPTURE(result.output);
     CHECK(passed(result));
     const std::string start = std::string{"hipvmm host provider: "} + each.variable + "=\"" +
@@ -104,8 +104,7 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
 }
 
 TEST_CASE("settings: a fault plan that is not understood ends every call, with one sentence") {
-  const child_result result =
-      run_case_in_child(refused_case, {"HIPVMM_HOST_FAULTS=hipMalloc nth=2"});
+  const child_result result = run_child(refused_child, {"HIPVMM_HOST_FAULTS=hipMalloc nth=2"});
   CAPTURE(result.output);
   CHECK(passed(result));
   CHECK(result.output.find(
@@ -141,13 +140,12 @@ TEST_CASE("settings: the environment describes the devices") {
     environment.push_back(std::string{"TEST_DEVICES="} + each.devices);
     environment.push_back(std::string{"TEST_MEMORY="} + each.memory);
     environment.push_back(std::string{"TEST_GRANULARITY="} + each.granularity);
-    const child_result result = run_case_in_child(described_case, environment);
-    CAPTURE(result.output);
-    CHECK(passed(result));
+    check_child(described_child, environment);
   }
 }
 
-TEST_CASE("child: devices reach all memory of the host" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("settings: devices may reach all memory of the host",
+                    {"HIPVMM_HOST_PAGEABLE=1"}) {
   int reached = 0;
   REQUIRE(hipDeviceGetAttribute(&reached, hipDeviceAttributePageableMemoryAccess, 0) == hipSuccess);
   CHECK(reached == 1);
@@ -163,14 +161,8 @@ TEST_CASE("child: devices reach all memory of the host" * doctest::skip()) {
                                 ordinary.data(), 4096) == hipErrorInvalidValue);
 }
 
-TEST_CASE("settings: devices may reach all memory of the host") {
-  const child_result child =
-      run_case_in_child("child: devices reach all memory of the host", {"HIPVMM_HOST_PAGEABLE=1"});
-  CAPTURE(child.output);
-  CHECK(passed(child));
-}
-
-TEST_CASE("child: devices and the host take turns with managed memory" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("settings: devices and the host may take turns with managed memory",
+                    {"HIPVMM_HOST_CONCURRENT_MANAGED=0"}) {
   int at_once = 1;
   REQUIRE(hipDeviceGetAttribute(&at_once, hipDeviceAttributeConcurrentManagedAccess, 0) ==
           hipSuccess);
@@ -188,15 +180,7 @@ TEST_CASE("child: devices and the host take turns with managed memory" * doctest
   CHECK(hipFree(managed) == hipSuccess);
 }
 
-TEST_CASE("settings: devices and the host may take turns with managed memory") {
-  const child_result child =
-      run_case_in_child("child: devices and the host take turns with managed memory",
-                        {"HIPVMM_HOST_CONCURRENT_MANAGED=0"});
-  CAPTURE(child.output);
-  CHECK(passed(child));
-}
-
-TEST_CASE("child: the devices are those that TEST_BUSES names" * doctest::skip()) {
+HIPVMM_CHILD("the devices are those that TEST_BUSES names") {
   std::string buses;
   int count = 0;
   const hipError_t code = hipGetDeviceCount(&count);
@@ -227,14 +211,14 @@ TEST_CASE("settings: the process sees the devices that AMD's variables leave it,
     std::vector<std::string> environment = each.environment;
     environment.push_back(std::string{"TEST_BUSES="} + each.buses);
     const child_result result =
-        run_case_in_child("child: the devices are those that TEST_BUSES names", environment);
+        run_child("the devices are those that TEST_BUSES names", environment);
     CAPTURE(each.environment.front());
     CAPTURE(result.output);
     CHECK(passed(result));
   }
 }
 
-TEST_CASE("child: device 1 is the machine's first and has its links" * doctest::skip()) {
+HIPVMM_CHILD("device 1 is the machine's first and has its links") {
   int linked = 7;
   CHECK(hipDeviceCanAccessPeer(&linked, 0, 1) == hipSuccess);
   CHECK(linked == 1);
@@ -248,14 +232,13 @@ TEST_CASE("child: device 1 is the machine's first and has its links" * doctest::
 TEST_CASE("settings: a device keeps its links and its identity whatever number it has") {
   hipUUID uuid{};
   REQUIRE(hipDeviceGetUuid(&uuid, 0) == hipSuccess);
-  const child_result result = run_case_in_child(
-      "child: device 1 is the machine's first and has its links",
+  check_child(
+      "device 1 is the machine's first and has its links",
       {"HIP_VISIBLE_DEVICES=1,0,2", "TEST_UUID=" + std::string(uuid.bytes, sizeof(uuid.bytes))});
-  CAPTURE(result.output);
-  CHECK(passed(result));
 }
 
-TEST_CASE("child: 100 MiB are hidden" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("settings: HIP_HIDDEN_FREE_MEM is not told as free, and may be used",
+                    {"HIP_HIDDEN_FREE_MEM=100"}) {
   size_t free_bytes = 0;
   size_t total = 0;
   CHECK(hipMemGetInfo(&free_bytes, &total) == hipSuccess);
@@ -266,11 +249,4 @@ TEST_CASE("child: 100 MiB are hidden" * doctest::skip()) {
   CHECK(hipMemGetInfo(&free_bytes, nullptr) == hipSuccess);
   CHECK(free_bytes == 0);
   CHECK(hipFree(pointer) == hipSuccess);
-}
-
-TEST_CASE("settings: HIP_HIDDEN_FREE_MEM is not told as free, and may be used") {
-  const child_result result =
-      run_case_in_child("child: 100 MiB are hidden", {"HIP_HIDDEN_FREE_MEM=100"});
-  CAPTURE(result.output);
-  CHECK(passed(result));
 }

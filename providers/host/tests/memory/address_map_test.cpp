@@ -178,19 +178,13 @@ TEST_CASE("address map: threads reserve, map and free side by side") {
   for (std::thread& each : threads) each.join();
 }
 
-TEST_CASE("child: addresses are few" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("address map: no more addresses are reserved than the environment allows",
+                    {"HIPVMM_HOST_ADDRESS_SPACE=16MiB"}) {
   const nothing_left check;
   const reservation most{6 * granule};
   void* start = nullptr;
   CHECK(hipMemAddressReserve(&start, 3 * granule, 0, nullptr, 0) == hipErrorOutOfMemory);
   const reservation rest{2 * granule};
-}
-
-TEST_CASE("address map: no more addresses are reserved than the environment allows") {
-  const child_result result =
-      run_case_in_child("child: addresses are few", {"HIPVMM_HOST_ADDRESS_SPACE=16MiB"});
-  CAPTURE(result.output);
-  CHECK(passed(result));
 }
 
 TEST_CASE("address map: freed addresses count as free again") {
@@ -201,7 +195,8 @@ TEST_CASE("address map: freed addresses count as free again") {
   }
 }
 
-TEST_CASE("child: a wish for addresses that no program has" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("address map: a wish outside the address space counts as taken",
+                    {"HIPVMM_HOST_GRANULARITY=4KiB"}) {
   const nothing_left check;
   constexpr std::size_t page = 4096;
   std::ifstream lowest_file{"/proc/sys/vm/mmap_min_addr"};
@@ -219,11 +214,4 @@ TEST_CASE("child: a wish for addresses that no program has" * doctest::skip()) {
     CHECK(reinterpret_cast<std::uintptr_t>(start) < end);
     CHECK(hipMemAddressFree(start, 2 * page) == hipSuccess);
   }
-}
-
-TEST_CASE("address map: a wish outside the address space counts as taken") {
-  const child_result result = run_case_in_child("child: a wish for addresses that no program has",
-                                                {"HIPVMM_HOST_GRANULARITY=4KiB"});
-  CAPTURE(result.output);
-  CHECK(passed(result));
 }

@@ -46,8 +46,8 @@ hipIpcMemHandle_t inherited_handle() {
 }
 
 // Runs a case in a process that has the handle in its environment.
-child_result run_with(const char* test_case, const hipIpcMemHandle_t& handle) {
-  return run_case_in_child(test_case, {std::string{handle_variable} + "=" + text_of(handle)});
+child_result run_with(const char* name, const hipIpcMemHandle_t& handle) {
+  return run_child(name, {std::string{handle_variable} + "=" + text_of(handle)});
 }
 
 class opened {
@@ -114,7 +114,7 @@ TEST_CASE("hipIpcCloseMemHandle: memory that was not opened is refused") {
   });
 }
 
-TEST_CASE("child: opens memory and answers through it" * doctest::skip()) {
+HIPVMM_CHILD("opens memory and answers through it") {
   const nothing_left check;
   const opened memory;
   CHECK(live_objects().ipc_imports == 1);
@@ -142,8 +142,7 @@ TEST_CASE("hipIpcOpenMemHandle: another process reads and writes the memory") {
   const std::vector<std::byte> data = counted_bytes(shared_bytes);
   REQUIRE(hipMemcpy(shared.at(), data.data(), shared_bytes, hipMemcpyHostToDevice) == hipSuccess);
   REQUIRE(hipMemset(before.at(), 1, page) == hipErrorInvalidValue);
-  const child_result result =
-      run_with("child: opens memory and answers through it", handle_of(shared));
+  const child_result result = run_with("opens memory and answers through it", handle_of(shared));
   INFO(result.output);
   CHECK(passed(result));
   CHECK(equal(shared.at(), bytes_of(shared_bytes, 9)));
@@ -151,7 +150,7 @@ TEST_CASE("hipIpcOpenMemHandle: another process reads and writes the memory") {
   CHECK(equal(after.at(), bytes_of(page, 0)));
 }
 
-TEST_CASE("child: opens memory that is not there any more" * doctest::skip()) {
+HIPVMM_CHILD("opens memory that is not there any more") {
   const nothing_left check;
   void* pointer = nullptr;
   CHECK(hipIpcOpenMemHandle(&pointer, inherited_handle(), hipIpcMemLazyEnablePeerAccess) ==
@@ -165,7 +164,7 @@ TEST_CASE("hipIpcOpenMemHandle: a handle whose file is another one is refused") 
   const int other = memfd_create("other", MFD_CLOEXEC);
   REQUIRE(other >= 0);
   std::memcpy(handle.reserved + 12, &other, sizeof(other));
-  const child_result result = run_with("child: opens memory that is not there any more", handle);
+  const child_result result = run_with("opens memory that is not there any more", handle);
   close(other);
   INFO(result.output);
   CHECK(passed(result));

@@ -12,7 +12,7 @@ using namespace hipvmm::test;
 
 namespace {
 
-constexpr const char* importing_chunk_case = "child: imports a chunk and answers through it";
+constexpr const char* importing_chunk_child = "imports a chunk and answers through it";
 
 int exported(const memory& chunk) {
   int descriptor = -1;
@@ -163,7 +163,7 @@ TEST_CASE("hipMemCreate: only shareable chunks hold descriptors") {
   CHECK(live_objects().descriptors == 1);
 }
 
-TEST_CASE("child: imports a chunk and answers through it" * doctest::skip()) {
+HIPVMM_CHILD("imports a chunk and answers through it") {
   hipMemGenericAllocationHandle_t handle = nullptr;
   REQUIRE(hipMemImportFromShareableHandle(&handle, by_value(inherited), posix) == hipSuccess);
   {
@@ -181,14 +181,11 @@ TEST_CASE("hipMemImportFromShareableHandle: another process writes into the same
   const window here{chunk.get(), 1};
   *here.at(1) = std::byte{11};
   const file shared{exported(chunk)};
-  const child_result result =
-      run_case_in_child(importing_chunk_case, {}, {{shared.get(), inherited}});
-  CAPTURE(result.output);
-  CHECK(passed(result));
+  check_child(importing_chunk_child, {}, {{shared.get(), inherited}});
   CHECK(*here.at(2) == std::byte{22});
 }
 
-TEST_CASE("child: no descriptor is left" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("hipMemCreate: a process without descriptors is out of memory", {}) {
   const nothing_left check;
   const hipMemAllocationProp properties = chunk_on(0, posix);
   const memory before{granule, 0, posix};
@@ -202,10 +199,4 @@ TEST_CASE("child: no descriptor is left" * doctest::skip()) {
   CHECK(hipMemCreate(&handle, granule, &properties, 0) == hipErrorOutOfMemory);
   CHECK(hipMemExportToShareableHandle(&descriptor, before.get(), posix, 0) == hipErrorOutOfMemory);
   CHECK(hipvmm_host_device_bytes(0) == granule);
-}
-
-TEST_CASE("hipMemCreate: a process without descriptors is out of memory") {
-  const child_result result = run_case_in_child("child: no descriptor is left");
-  CAPTURE(result.output);
-  CHECK(passed(result));
 }

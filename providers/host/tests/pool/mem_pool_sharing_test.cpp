@@ -13,7 +13,7 @@ using namespace hipvmm::test;
 namespace {
 
 constexpr int inherited_data = 58;
-constexpr const char* importing_case = "child: imports a pool and a pointer and answers through it";
+constexpr const char* importing_child = "imports a pool and a pointer and answers through it";
 
 int exported(const pool& source) {
   int descriptor = -1;
@@ -222,15 +222,12 @@ TEST_CASE("mem_pool: what another process writes through an imported pointer is 
   const hipMemPoolPtrExportData data = exported(block);
   const file message{::memfd_create("pointer", 0)};
   REQUIRE(::pwrite(message.get(), &data, sizeof(data), 0) == sizeof(data));
-  const child_result result = run_case_in_child(
-      importing_case, {}, {{shared.get(), inherited}, {message.get(), inherited_data}});
-  CAPTURE(result.output);
-  CHECK(passed(result));
+  check_child(importing_child, {}, {{shared.get(), inherited}, {message.get(), inherited_data}});
   CHECK(equal(block, bytes_of(mib, 0x5A)));
   free_in(block, nullptr);
 }
 
-TEST_CASE("child: imports a pool and a pointer and answers through it" * doctest::skip()) {
+HIPVMM_CHILD("imports a pool and a pointer and answers through it") {
   const nothing_left check;
   const import imported{inherited};
   hipMemPoolPtrExportData data{};

@@ -32,13 +32,13 @@ std::string setting(std::string_view profile) {
 }
 
 child_result ask_alone(std::string_view profile, const rule& asked) {
-  return run_case_in_child("child: one rule is as the profile says",
-                           {setting(profile), "TEST_QUESTION=" + std::string{asked.question}});
+  return run_child("one rule is as the profile says",
+                   {setting(profile), "TEST_QUESTION=" + std::string{asked.question}});
 }
 
 }  // namespace
 
-TEST_CASE("child: every rule is as the profile says" * doctest::skip()) {
+HIPVMM_CHILD("every rule is as the profile says") {
   const std::size_t profile = current_profile();
   for (const rule& each : all_rules()) {
     if (each.answers[profile] == no_answer || each.answers[profile] == crashes) continue;
@@ -49,7 +49,7 @@ TEST_CASE("child: every rule is as the profile says" * doctest::skip()) {
   }
 }
 
-TEST_CASE("child: one rule is as the profile says" * doctest::skip()) {
+HIPVMM_CHILD("one rule is as the profile says") {
   const std::size_t profile = current_profile();
   for (const rule& each : all_rules()) {
     const int expected = each.answers[profile];
@@ -60,10 +60,7 @@ TEST_CASE("child: one rule is as the profile says" * doctest::skip()) {
 TEST_CASE("profile: every release keeps the rules of its table") {
   for (const std::string_view profile : profile_names) {
     CAPTURE(profile);
-    const child_result result =
-        run_case_in_child("child: every rule is as the profile says", {setting(profile)});
-    CAPTURE(result.output);
-    CHECK(passed(result));
+    check_child("every rule is as the profile says", {setting(profile)});
   }
 }
 
@@ -97,7 +94,7 @@ TEST_CASE("profile: where a release crashes the process ends with one sentence")
   }
 }
 
-TEST_CASE("child: the host reads mapped memory of a device" * doctest::skip()) {
+HIPVMM_CHILD("the host reads mapped memory of a device") {
   const mapped memory{granule};
   const volatile std::byte* const first = memory.at();
   static_cast<void>(*first);
@@ -106,15 +103,15 @@ TEST_CASE("child: the host reads mapped memory of a device" * doctest::skip()) {
 TEST_CASE("profile: under cuda the host may not touch what devices may") {
   for (const std::string_view profile : {"strict", "rocm-6.4", "cuda-13"}) {
     const child_result result =
-        run_case_in_child("child: the host reads mapped memory of a device", {setting(profile)});
+        run_child("the host reads mapped memory of a device", {setting(profile)});
     CAPTURE(profile);
     CAPTURE(result.output);
     CHECK(passed(result) == (profile != "cuda-13"));
-    CHECK((result.output.find("SEGV") != std::string::npos) == (profile == "cuda-13"));
+    CHECK(was_segv(result) == (profile == "cuda-13"));
   }
 }
 
-TEST_CASE("child: there is no device for anything" * doctest::skip()) {
+HIPVMM_CHILD("there is no device for anything") {
   void* pointer = nullptr;
   CHECK(hipMalloc(&pointer, 1) == hipErrorNoDevice);
 }
@@ -122,15 +119,16 @@ TEST_CASE("child: there is no device for anything" * doctest::skip()) {
 TEST_CASE("profile: without a device every release says so from every call") {
   for (const std::string_view profile : profile_names) {
     const child_result result =
-        run_case_in_child("child: there is no device for anything",
-                          {setting(profile), "HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=none"});
+        run_child("there is no device for anything",
+                  {setting(profile), "HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=none"});
     CAPTURE(profile);
     CAPTURE(result.output);
     CHECK(passed(result));
   }
 }
 
-TEST_CASE("child: both granularities are 64 KiB" * doctest::skip()) {
+HIPVMM_TEST_CASE_IN("profile: HIPVMM_HOST_GRANULARITY goes before the profile",
+                    {setting("rocm-7.14"), "HIPVMM_HOST_GRANULARITY=64KiB"}) {
   const hipMemAllocationProp properties = chunk_on(0);
   for (const auto option :
        {hipMemAllocationGranularityMinimum, hipMemAllocationGranularityRecommended}) {
@@ -138,12 +136,4 @@ TEST_CASE("child: both granularities are 64 KiB" * doctest::skip()) {
     CHECK(hipMemGetAllocationGranularity(&bytes, &properties, option) == hipSuccess);
     CHECK(bytes == std::size_t{64} << 10U);
   }
-}
-
-TEST_CASE("profile: HIPVMM_HOST_GRANULARITY goes before the profile") {
-  const child_result result =
-      run_case_in_child("child: both granularities are 64 KiB",
-                        {setting("rocm-7.14"), "HIPVMM_HOST_GRANULARITY=64KiB"});
-  CAPTURE(result.output);
-  CHECK(passed(result));
 }

@@ -374,7 +374,7 @@ TEST_CASE("order checker: nothing is told while suspended, and the thread's uses
   }));
 }
 
-TEST_CASE("child: ends with a report" * doctest::skip()) {
+HIPVMM_CHILD("ends with a report") {
   void* memory = nullptr;
   hipStream_t streams[2];
   REQUIRE(hipMalloc(&memory, size) == hipSuccess);
@@ -385,7 +385,7 @@ TEST_CASE("child: ends with a report" * doctest::skip()) {
 }
 
 TEST_CASE("order checker: a process with a report ends with exit code 66 and says so") {
-  const child_result result = run_case_in_child("child: ends with a report");
+  const child_result result = run_child("ends with a report");
   INFO(result.output);
   CHECK(result.status == 66);
   CHECK(contains(result.output, "hipvmm order checker: race of 4096 bytes at 0x"));
@@ -393,7 +393,7 @@ TEST_CASE("order checker: a process with a report ends with exit code 66 and say
                  "hipvmm order checker: 1 report; the program ends with exit code 66.\n"));
 }
 
-TEST_CASE("child: is told nothing" * doctest::skip()) {
+HIPVMM_CHILD("is told nothing") {
   int byte = 0;
   CHECK(hipvmm_host_note_allocate(&byte, 1, as_handle<hipStream_t>(16)) == hipSuccess);
   CHECK(hipvmm_host_note_deallocate(&byte, 1, as_handle<hipStream_t>(16)) == hipSuccess);
@@ -402,8 +402,8 @@ TEST_CASE("child: is told nothing" * doctest::skip()) {
 }
 
 TEST_CASE("order checker: without HIPVMM_HOST_CHECK=1 nothing is told, nor listened to") {
-  for (const char* name : {"child: ends with a report", "child: is told nothing"}) {
-    const child_result result = run_case_in_child(name, {"HIPVMM_HOST_CHECK=0"});
+  for (const char* name : {"ends with a report", "is told nothing"}) {
+    const child_result result = run_child(name, {"HIPVMM_HOST_CHECK=0"});
     INFO(result.output);
     CHECK(passed(result));
     CHECK_FALSE(contains(result.output, "order checker:"));

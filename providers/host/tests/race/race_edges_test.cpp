@@ -344,7 +344,7 @@ TEST_CASE("order: a stream comes after the write of a number that it waits for")
   CHECK_FALSE(race.ordered(first.get(), second.get(), [&] { wait(2); }));
 }
 
-TEST_CASE("child: streams of one handle" * doctest::skip()) {
+HIPVMM_CHILD("streams of one handle") {
   const nothing_left check;
   const allocation memory{size};
   hipStream_t handle = nullptr;
@@ -364,7 +364,7 @@ TEST_CASE("child: streams of one handle" * doctest::skip()) {
   CHECK(contains(text, "second: hipMemsetAsync writes them, " + name + " of device 0\n"));
 }
 
-TEST_CASE("child: events of one handle" * doctest::skip()) {
+HIPVMM_CHILD("events of one handle") {
   const two_writers written;
   const stream first;
   const stream second;
@@ -382,10 +382,7 @@ TEST_CASE("child: events of one handle" * doctest::skip()) {
 }
 
 TEST_CASE("order checker: objects with one handle after the other are told apart") {
-  for (const char* name : {"child: streams of one handle", "child: events of one handle"}) {
-    const child_result result =
-        run_case_in_child(name, {"HIPVMM_HOST_REUSE_HANDLES=1", "HIPVMM_HOST_PROFILE=strict"});
-    INFO(result.output);
-    CHECK(passed(result));
+  for (const char* name : {"streams of one handle", "events of one handle"}) {
+    check_child(name, {"HIPVMM_HOST_REUSE_HANDLES=1", "HIPVMM_HOST_PROFILE=strict"});
   }
 }

@@ -50,19 +50,19 @@ class busy_at_end {
 
 }  // namespace
 
-TEST_CASE("child: an unmap that names one page takes the mapping" * doctest::skip()) {
+HIPVMM_CHILD("an unmap that names one page takes the mapping") {
   busy_at_end range;
   CHECK_FALSE(report_of([&] { CHECK(range.unmap_second(page) == hipSuccess); }).empty());
 }
 
-TEST_CASE("child: rights taken from part of a mapping are taken from all of it" * doctest::skip()) {
+HIPVMM_CHILD("rights taken from part of a mapping are taken from all of it") {
   const busy_at_end range;
   CHECK_FALSE(report_of([&] {
                 CHECK(range.give(granule + page, hipMemAccessFlagsProtNone) == hipSuccess);
               }).empty());
 }
 
-TEST_CASE("child: rights that no call changes are no fault" * doctest::skip()) {
+HIPVMM_CHILD("rights that no call changes are no fault") {
   const stream work{hipStreamNonBlocking};
   const allocation block{page};
   const hipMemAccessDesc nothing = access_of(0, hipMemAccessFlagsProtNone);
@@ -78,15 +78,12 @@ TEST_CASE("order checker: it goes by the bytes that a release takes, not by thos
     const char* child;
   };
   constexpr row rows[] = {
-      {"rocm-6.4", "child: an unmap that names one page takes the mapping"},
-      {"rocm-6.4", "child: rights taken from part of a mapping are taken from all of it"},
-      {"rocm-5.7", "child: rights that no call changes are no fault"},
+      {"rocm-6.4", "an unmap that names one page takes the mapping"},
+      {"rocm-6.4", "rights taken from part of a mapping are taken from all of it"},
+      {"rocm-5.7", "rights that no call changes are no fault"},
   };
   for (const row& each : rows) {
     CAPTURE(each.child);
-    const child_result result =
-        run_case_in_child(each.child, {std::string{"HIPVMM_HOST_PROFILE="} + each.profile});
-    INFO(result.output);
-    CHECK(passed(result));
+    check_child(each.child, {std::string{"HIPVMM_HOST_PROFILE="} + each.profile});
   }
 }

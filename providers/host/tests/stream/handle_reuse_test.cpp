@@ -40,7 +40,7 @@ class work_left_behind {
 };
 
 bool runs_under(const char* child, const char* reuse) {
-  const child_result result = run_case_in_child(
+  const child_result result = run_child(
       child, {std::string{"HIPVMM_HOST_REUSE_HANDLES="} + reuse, "HIPVMM_HOST_PROFILE=strict"});
   INFO(result.output);
   CHECK(passed(result));
@@ -94,7 +94,7 @@ TEST_CASE("handle_table: an object is taken out only while the handle is its own
   }
 }
 
-TEST_CASE("child: handles of streams and events come again" * doctest::skip()) {
+HIPVMM_CHILD("handles of streams and events come again") {
   const nothing_left check;
   const hipStream_t first = new_stream();
   const hipStream_t second = new_stream();
@@ -120,7 +120,7 @@ TEST_CASE("child: handles of streams and events come again" * doctest::skip()) {
   for (const hipEvent_t each : {early, late}) CHECK(hipEventDestroy(each) == hipSuccess);
 }
 
-TEST_CASE("child: handles of streams and events never come again" * doctest::skip()) {
+HIPVMM_CHILD("handles of streams and events never come again") {
   const nothing_left check;
   const hipStream_t gone = new_stream();
   REQUIRE(hipStreamDestroy(gone) == hipSuccess);
@@ -134,7 +134,7 @@ TEST_CASE("child: handles of streams and events never come again" * doctest::ski
   CHECK(hipEventQuery(past) == hipErrorInvalidHandle);
 }
 
-TEST_CASE("child: a stream knows nothing of an earlier one that had its handle" * doctest::skip()) {
+HIPVMM_CHILD("a stream knows nothing of an earlier one that had its handle") {
   const allocation memory{64};
   hipvmm_host_hold_streams();
   const work_left_behind before{memory.at()};
@@ -150,7 +150,7 @@ TEST_CASE("child: a stream knows nothing of an earlier one that had its handle" 
   CHECK(hipDeviceSynchronize() == hipSuccess);
 }
 
-TEST_CASE("child: a stale stream handle is that of the next stream" * doctest::skip()) {
+HIPVMM_CHILD("a stale stream handle is that of the next stream") {
   const hipStream_t stale = new_stream(hipStreamNonBlocking);
   REQUIRE(hipStreamDestroy(stale) == hipSuccess);
   const stream next{hipStreamDefault, 1};
@@ -161,7 +161,7 @@ TEST_CASE("child: a stale stream handle is that of the next stream" * doctest::s
   CHECK(hipGetStreamDeviceId(stale) == 1);
 }
 
-TEST_CASE("child: an event knows nothing of an earlier one that had its handle" * doctest::skip()) {
+HIPVMM_CHILD("an event knows nothing of an earlier one that had its handle") {
   const allocation memory{64};
   const stream writer;
   const stream reader;
@@ -181,7 +181,7 @@ TEST_CASE("child: an event knows nothing of an earlier one that had its handle" 
   CHECK(writer.wait() == hipSuccess);
 }
 
-TEST_CASE("child: a capture ends with its stream whoever has the handle next" * doctest::skip()) {
+HIPVMM_CHILD("a capture ends with its stream whoever has the handle next") {
   const hipStream_t captured = new_stream();
   const hipEvent_t fork = new_event();
   REQUIRE(hipStreamBeginCapture(captured, hipStreamCaptureModeRelaxed) == hipSuccess);
@@ -200,7 +200,7 @@ TEST_CASE("child: a capture ends with its stream whoever has the handle next" * 
   CHECK(hipStreamEndCapture(captured, &none) == hipErrorIllegalState);
 }
 
-TEST_CASE("child: handles of a device that was reset come again" * doctest::skip()) {
+HIPVMM_CHILD("handles of a device that was reset come again") {
   const hipStream_t stale = new_stream();
   const hipEvent_t past = new_event();
   REQUIRE(hipDeviceReset() == hipSuccess);
@@ -213,15 +213,15 @@ TEST_CASE("child: handles of a device that was reset come again" * doctest::skip
 }
 
 TEST_CASE("handle: those of destroyed streams and events come again where that is asked for") {
-  runs_under("child: handles of streams and events come again", "1");
-  runs_under("child: handles of streams and events never come again", "0");
+  runs_under("handles of streams and events come again", "1");
+  runs_under("handles of streams and events never come again", "0");
 }
 
 TEST_CASE("handle: one that is in use again is the new object's") {
-  for (const char* each : {"child: a stream knows nothing of an earlier one that had its handle",
-                           "child: a stale stream handle is that of the next stream",
-                           "child: an event knows nothing of an earlier one that had its handle",
-                           "child: a capture ends with its stream whoever has the handle next",
-                           "child: handles of a device that was reset come again"})
+  for (const char* each : {"a stream knows nothing of an earlier one that had its handle",
+                           "a stale stream handle is that of the next stream",
+                           "an event knows nothing of an earlier one that had its handle",
+                           "a capture ends with its stream whoever has the handle next",
+                           "handles of a device that was reset come again"})
     runs_under(each, "1");
 }

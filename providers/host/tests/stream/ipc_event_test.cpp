@@ -56,10 +56,9 @@ hipEvent_t open_sent() {
 /// A child that talks with its parent over two pipes.
 class partner {
  public:
-  explicit partner(const char* test_case)
-      : result_{std::async(std::launch::async, [this, test_case] {
-          return run_case_in_child(test_case, {},
-                                   {{down_.ends[0], from_parent}, {up_.ends[1], to_parent}});
+  explicit partner(const char* name)
+      : result_{std::async(std::launch::async, [this, name] {
+          return run_child(name, {}, {{down_.ends[0], from_parent}, {up_.ends[1], to_parent}});
         })} {}
 
   template <class Value>
@@ -129,7 +128,7 @@ TEST_CASE("interprocess event: in its own process it is an event like any other"
   CHECK(second.wait() == hipSuccess);
 }
 
-TEST_CASE("child: waits for records of its parent" * doctest::skip()) {
+HIPVMM_CHILD("waits for records of its parent") {
   hipEvent_t opened = open_sent();
   const stream work;
   CHECK(hipEventQuery(opened) == hipSuccess);  // not recorded yet
@@ -155,7 +154,7 @@ TEST_CASE("interprocess event: another process waits for a record made after it 
   const nothing_left check;
   const event shared{shared_flags};
   const stream work;
-  partner child{"child: waits for records of its parent"};
+  partner child{"waits for records of its parent"};
   child.tell(handle_of(shared));
   child.wait();
   {
@@ -168,7 +167,7 @@ TEST_CASE("interprocess event: another process waits for a record made after it 
   CHECK(work.wait() == hipSuccess);
 }
 
-TEST_CASE("child: records and lets its parent wait" * doctest::skip()) {
+HIPVMM_CHILD("records and lets its parent wait") {
   hipEvent_t opened = open_sent();
   const stream work;
   {
@@ -187,7 +186,7 @@ TEST_CASE("interprocess event: its process waits for the record of another") {
   const stream work;
   CHECK(hipEventRecord(shared.get(), work.get()) == hipSuccess);
   CHECK(work.wait() == hipSuccess);
-  partner child{"child: records and lets its parent wait"};
+  partner child{"records and lets its parent wait"};
   child.tell(handle_of(shared));
   child.wait();
   CHECK(hipEventQuery(shared.get()) == hipErrorNotReady);
@@ -199,7 +198,7 @@ TEST_CASE("interprocess event: its process waits for the record of another") {
   child.check_passed();
 }
 
-TEST_CASE("child: ends with its record outstanding" * doctest::skip()) {
+HIPVMM_CHILD("ends with its record outstanding") {
   hipEvent_t opened = open_sent();
   const stream work;
   const held_streams held;
@@ -215,7 +214,7 @@ TEST_CASE("interprocess event: a wait ends when the recording process does") {
   const nothing_left check;
   const event shared{shared_flags};
   const stream work;
-  partner child{"child: ends with its record outstanding"};
+  partner child{"ends with its record outstanding"};
   child.tell(handle_of(shared));
   child.wait();
   CHECK(hipStreamWaitEvent(work.get(), shared.get(), 0) == hipSuccess);
@@ -225,7 +224,7 @@ TEST_CASE("interprocess event: a wait ends when the recording process does") {
   CHECK(work.wait() == hipErrorIllegalState);
 }
 
-TEST_CASE("child: opens an event that is gone" * doctest::skip()) {
+HIPVMM_CHILD("opens an event that is gone") {
   hipEvent_t opened = nullptr;
   CHECK(hipIpcOpenEventHandle(&opened, receive<hipIpcEventHandle_t>(from_parent)) ==
         hipErrorInvalidValue);
@@ -239,7 +238,7 @@ TEST_CASE("interprocess event: one that was destroyed cannot be opened") {
     const event shared{shared_flags};
     handle = handle_of(shared);
   }
-  partner child{"child: opens an event that is gone"};
+  partner child{"opens an event that is gone"};
   child.tell(handle);
   child.check_passed();
 }
