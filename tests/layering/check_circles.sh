@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Nothing includes itself by a detour: check_circles.sh ROOT [FOLDER...]. FOLDERs hold one graph each;
-# default: the library. A unit is what has one name: runtime/event is include/hipvmm/runtime/event.hpp,
+# Nothing includes itself by a detour: check_circles.sh ROOT. The library is one graph, the host
+# provider another. A unit is what has one name: runtime/event is include/hipvmm/runtime/event.hpp,
 # src/runtime/event.hpp and src/runtime/event.cpp.
 # - No circle between units, and none between folders.
 # - A member function is defined in the unit that declares its class, or in a file of the same folder
 #   that has the unit's name and a task: region/mapped_access.cpp for region/mapped.hpp.
 source "$(dirname "$0")/common.sh"
-shift
-folders=("$@")
-((${#folders[@]} > 0)) || folders=('include src')
+graphs=('include src' providers/host)
 
 # unit_edges: "unit unit" of each include between two units, also "unit unit" of each to itself, so
 # that tsort knows all.
@@ -69,9 +67,9 @@ misplaced_members() {
     }'
 }
 
-for graph in "${folders[@]}"; do
+for graph in "${graphs[@]}"; do
   read -r -a roots <<<"$graph"
-  mapfile -t files < <(cpp_files "${roots[@]}" |
+  mapfile -t files < <(cpp_files "${roots[@]}" | grep -v "^$root/providers/host/tests/" |
     xargs grep -L '^// Moved\. ')
   ((${#files[@]} > 0)) || complain "$graph: there is no C++ file"
   declare -A known=()

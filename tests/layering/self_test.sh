@@ -134,11 +134,7 @@ void settle();'
     ;;
   host_circle)
     append providers/host/memory/address.hpp '#include "memory/transfer.hpp"'
-    rejects 'these include each other in a circle: memory/address' host_layout
-    ;;
-  host_folder_full)
-    touch "$tree"/providers/host/api/more_{1..26}.cpp
-    rejects 'providers/host/api has 5' host_layout
+    rejects 'providers/host/memory/address providers/host/memory/transfer' circles
     ;;
   shared_by_providers_includes_one)
     append providers/failure.hpp '#include "providers/host/base/failure.hpp"'
