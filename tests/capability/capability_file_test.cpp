@@ -14,18 +14,18 @@
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 
-namespace hipvmm::test::capability_file_test {
+namespace hipvmm::test {
 namespace {
 
 using detail::file_owner;
 using detail::read_record;
 using detail::write_record;
 
-constexpr const char* fingerprint = "a device; uuid 00";
+constexpr const char* some_fingerprint = "a device; uuid 00";
 
 capability::record some_record() {
   capability::record found;
-  found.fingerprint = fingerprint;
+  found.fingerprint = some_fingerprint;
   found.set(trait::virtual_memory, finding::yes, "it was seen", persistence::lasting);
   found.set(trait::tail_access, finding::no, "it was refused", persistence::lasting);
   found.set(trait::host_access, finding::yes, "it was assumed", persistence::passing);
@@ -36,12 +36,6 @@ capability::record some_record() {
   return found;
 }
 
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream{path}.rdbuf();
-  return text.str();
-}
-
 void write_content(const std::filesystem::path& path, const std::string& text) {
   std::ofstream{path, std::ios::trunc} << text;
 }
@@ -50,7 +44,7 @@ void write_content(const std::filesystem::path& path, const std::string& text) {
 struct kept_record {
   kept_record() { REQUIRE(write_record(path, some_record()).empty()); }
   [[nodiscard]] std::optional<capability::record> read() const {
-    return read_record(path, fingerprint, file_owner::cache);
+    return read_record(path, some_fingerprint, file_owner::cache);
   }
   temporary_folder folder;
   std::string path = (folder.path() / "deeper" / "hipvmm" / "record.txt").string();
@@ -70,7 +64,7 @@ TEST_CASE("capability file: what is lasting is read as it was written") {
   const kept_record kept;
   const auto read = kept.read();
   REQUIRE(read);
-  CHECK(read->fingerprint == fingerprint);
+  CHECK(read->fingerprint == some_fingerprint);
   for (const trait which : {trait::virtual_memory, trait::tail_access}) {
     CHECK(read->findings[index_of(which)] == some_record().findings[index_of(which)]);
     CHECK(read->reasons[index_of(which)] == some_record().reasons[index_of(which)]);
@@ -91,7 +85,7 @@ TEST_CASE("capability file: what holds until a time is read until then") {
   written.set_until(trait::host_access, finding::no, "it was silent", now + 3600);
   written.set_until(trait::peer_copies, finding::no, "it was silent", now - 1);
   REQUIRE(write_record(path, written).empty());
-  const auto read = read_record(path, fingerprint, file_owner::cache);
+  const auto read = read_record(path, some_fingerprint, file_owner::cache);
   REQUIRE(read);
   constexpr std::size_t at = index_of(trait::host_access);
   CHECK(read->findings[at] == finding::no);
@@ -124,7 +118,7 @@ TEST_CASE("capability file: is the user's alone, in folders that are too") {
 
 TEST_CASE("capability file: without one there is nothing, and no warning") {
   const error_recorder told;
-  CHECK_FALSE(read_record("/nonexistent/record.txt", fingerprint, file_owner::cache));
+  CHECK_FALSE(read_record("/nonexistent/record.txt", some_fingerprint, file_owner::cache));
   CHECK(told.count() == 0);
 }
 
@@ -267,4 +261,4 @@ TEST_CASE("capability file: while two processes write, a third reads it whole") 
 }
 
 }  // namespace
-}  // namespace hipvmm::test::capability_file_test
+}  // namespace hipvmm::test

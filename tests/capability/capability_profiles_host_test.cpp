@@ -71,7 +71,7 @@ class told_by_child {
   std::string output_;
 };
 
-struct row {
+struct profile_row {
   const char* profile;
   const char* path;
   std::set<std::string> missing;  // all other traits are there
@@ -79,13 +79,13 @@ struct row {
   std::set<std::string> quirks;
 };
 
-const std::vector<row>& rows() {
+const std::vector<profile_row>& rows() {
   static const std::set<std::string> rocm_6{
       "reports_failed_map",   "returns_memory",        "imports_by_value", "unmaps_many",
       "crosses_reservations", "counts_ending_streams", "peer_copies"};
   static const std::set<std::string> quirks_of_6{"verify_maps", "re_reserve", "import_by_pointer",
                                                  "one_reservation"};
-  static const std::vector<row> all{
+  static const std::vector<profile_row> all{
       {"strict", "vmm", {}, {}, {}},
       {"rocm-5.7",
        "fallback",
@@ -126,7 +126,7 @@ const std::vector<row>& rows() {
 }
 
 TEST_CASE("capability: probes find what each profile does, without virtual memory too") {
-  for (const row& each : rows()) {
+  for (const profile_row& each : rows()) {
     CAPTURE(each.profile);
     const told_by_child told{{"HIPVMM_HOST_PROFILE=" + std::string{each.profile}}};
     CAPTURE(told.output());
@@ -202,10 +202,6 @@ std::string only_file_in(const std::filesystem::path& folder) {
     if (each.is_regular_file() && each.path().string().find("capability-") != std::string::npos)
       return each.path().string();
   return {};
-}
-
-std::string content_of(const std::string& path) {
-  return (std::ostringstream{} << std::ifstream{path}.rdbuf()).str();
 }
 
 TEST_CASE("capability: a probe whose process is killed from outside is not answered on disk") {

@@ -13,7 +13,7 @@ namespace {
 
 namespace rmm = hipvmm::hipmm;
 
-class derived_resource final : public rmm::mr::device_memory_resource {
+class two_way_resource final : public rmm::mr::device_memory_resource {
   void* do_allocate(std::size_t bytes, rmm::cuda_stream_view stream) override {
     return upstream_.allocate(bytes, stream);
   }
@@ -25,7 +25,7 @@ class derived_resource final : public rmm::mr::device_memory_resource {
 
 TEST_CASE("hipmm: calls that fail in a program's own resource leave nothing behind") {
   fault_sweep{"device_memory_resource"}.run([] {
-    derived_resource resource;
+    two_way_resource resource;
     void* const pointer = resource.allocate_sync(1000);
     resource.deallocate_sync(pointer, 1000);
   });

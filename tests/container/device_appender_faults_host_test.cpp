@@ -11,119 +11,119 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 
-namespace hipvmm::test::device_appender_faults_host_test {
+namespace hipvmm::test {
 namespace {
 
 // Large, so that few fill the room, and no divisor of it.
-using value = element<300>;
 
-constexpr std::size_t old_size = 1000;
-constexpr std::size_t room = 2 * MiB / sizeof(value) - old_size;
+constexpr std::size_t tight_size = 1000;
+constexpr std::size_t tight_room = 2 * MiB / sizeof(element300) - tight_size;
 
 /// A vector of a thousand elements in 2 MiB.
-struct subject {
+struct tight_appender {
   hipvmm::stream stream;
-  growable_device_vector<value> vector;
-  device_appender<value> appender{vector};
-  const value* const data = vector.data();
+  growable_device_vector<element300> vector;
+  device_appender<element300> appender{vector};
+  const element300* const data = vector.data();
 
-  subject() {
-    vector.append(series<value>(0, old_size), stream);
+  tight_appender() {
+    vector.append(series<element300>(0, tight_size), stream);
     stream.synchronize();
   }
-  void launch_series(const device_appender_ref<value>& ref, std::size_t first, std::size_t count) {
+  void launch_series(const device_appender_ref<element300>& ref, std::size_t first,
+                     std::size_t count) {
     launch(stream, [=] {
-      for (std::size_t i = first; i < first + count; ++i) ref.push(numbered<value>(i));
+      for (std::size_t i = first; i < first + count; ++i) ref.push(numbered<element300>(i));
     });
   }
   void check_contents(std::size_t size) const {
     CHECK(vector.size() == size);
     if (vector.is_address_stable()) CHECK(vector.data() == data);
-    CHECK(vector.copy_to_host(stream) == series<value>(0, size));
+    CHECK(vector.copy_to_host(stream) == series<element300>(0, size));
   }
 };
 
 /// A subject whose run has appended `count` elements and waits for commit.
 template <std::size_t Count>
-struct subject_in_run : subject {
-  subject_in_run() { launch_series(appender.prepare(0, stream), old_size, Count); }
+struct tight_appender_in_run : tight_appender {
+  tight_appender_in_run() { launch_series(appender.prepare(0, stream), tight_size, Count); }
 };
 
 TEST_CASE("device_appender: a construction that fails leaves nothing") {
   // Where a call that gives memory back fails, memory is lost to the process; other tests fill the
   // first device to its last granule.
   const scoped_device current{device_ref{2}};
-  growable_device_vector<value> vector;
-  fault_sweep{"construction"}.run([&] { const device_appender<value> made{vector}; });
+  growable_device_vector<element300> vector;
+  fault_sweep{"construction"}.run([&] { const device_appender<element300> made{vector}; });
 }
 
 TEST_CASE("device_appender: prepare that fails changes nothing and begins no run") {
   fault_sweep{"prepare", after_failure::capacity}.run(
-      [] { return std::make_unique<subject>(); },
-      [](std::unique_ptr<subject>& subject) {
-        static_cast<void>(subject->appender.prepare(room + 1, subject->stream));
+      [] { return std::make_unique<tight_appender>(); },
+      [](std::unique_ptr<tight_appender>& subject) {
+        static_cast<void>(subject->appender.prepare(tight_room + 1, subject->stream));
       },
-      [](const std::unique_ptr<subject>& subject) {
-        subject->check_contents(old_size);
+      [](const std::unique_ptr<tight_appender>& subject) {
+        subject->check_contents(tight_size);
         CHECK_NOTHROW(static_cast<void>(subject->appender.prepare(1, subject->stream)));
       },
-      [](const std::unique_ptr<subject>& subject) { subject->check_contents(old_size); });
+      [](const std::unique_ptr<tight_appender>& subject) { subject->check_contents(tight_size); });
 }
 
 TEST_CASE("device_appender: commit that fails changes nothing and may be tried again") {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
   constexpr std::size_t count = 5000;
-  using in_run = std::unique_ptr<subject_in_run<count>>;
+  using in_run = std::unique_ptr<tight_appender_in_run<count>>;
   fault_sweep{"commit"}.run(
-      [] { return std::make_unique<subject_in_run<count>>(); },
+      [] { return std::make_unique<tight_appender_in_run<count>>(); },
       [](in_run& subject) { static_cast<void>(subject->appender.commit(subject->stream)); },
       [&](const in_run& subject) {
-        subject->check_contents(old_size);
+        subject->check_contents(tight_size);
         CHECK(subject->appender.commit(subject->stream).appended == count);
-        subject->check_contents(old_size + count);
+        subject->check_contents(tight_size + count);
       },
-      [](const in_run& subject) { subject->check_contents(old_size + count); });
+      [](const in_run& subject) { subject->check_contents(tight_size + count); });
 }
 
 TEST_CASE("device_appender: commit whose growth fails changes nothing and may be tried again") {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
-  constexpr std::size_t count = room + 5000;
-  using in_run = std::unique_ptr<subject_in_run<count>>;
+  constexpr std::size_t count = tight_room + 5000;
+  using in_run = std::unique_ptr<tight_appender_in_run<count>>;
   const auto sweep = [](on_overflow overflow, std::size_t appended) {
     fault_sweep{"commit after an overflow", after_failure::capacity}.run(
-        [] { return std::make_unique<subject_in_run<count>>(); },
+        [] { return std::make_unique<tight_appender_in_run<count>>(); },
         [&](in_run& subject) {
           static_cast<void>(subject->appender.commit(subject->stream, overflow));
         },
         [&](const in_run& subject) {
-          subject->check_contents(old_size);
+          subject->check_contents(tight_size);
           const append_result again = subject->appender.commit(subject->stream, overflow);
           CHECK(again.appended == appended);
           CHECK(again.missed == count - appended);
-          subject->check_contents(old_size + appended);
+          subject->check_contents(tight_size + appended);
         },
         [&](const in_run& subject) {
-          subject->check_contents(old_size + appended);
-          CHECK(subject->vector.capacity() >= old_size + count);
+          subject->check_contents(tight_size + appended);
+          CHECK(subject->vector.capacity() >= tight_size + count);
         });
   };
   sweep(on_overflow::discard, 0);
-  sweep(on_overflow::keep, room);
+  sweep(on_overflow::keep, tight_room);
 }
 
 TEST_CASE("device_appender: commit on a full device says so and loses nothing") {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
-  constexpr std::size_t count = room + 5000;
-  subject_in_run<count> subject;
-  auto other = std::make_unique<growable_device_vector<value>>();
-  other->reserve(align_down(first_device.free_memory(), 2 * MiB) / sizeof(value));
+  constexpr std::size_t count = tight_room + 5000;
+  tight_appender_in_run<count> subject;
+  auto other = std::make_unique<growable_device_vector<element300>>();
+  other->reserve(align_down(first_device.free_memory(), 2 * MiB) / sizeof(element300));
   CHECK_THROWS_AS(static_cast<void>(subject.appender.commit(subject.stream, on_overflow::keep)),
                   out_of_memory);
-  subject.check_contents(old_size);
+  subject.check_contents(tight_size);
   other.reset();
-  CHECK(subject.appender.commit(subject.stream, on_overflow::keep).appended == room);
-  subject.check_contents(old_size + room);
+  CHECK(subject.appender.commit(subject.stream, on_overflow::keep).appended == tight_room);
+  subject.check_contents(tight_size + tight_room);
 }
 
 }  // namespace
-}  // namespace hipvmm::test::device_appender_faults_host_test
+}  // namespace hipvmm::test

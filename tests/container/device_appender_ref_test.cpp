@@ -13,7 +13,7 @@
 
 #include "support/random_seed.hpp"
 
-namespace hipvmm::test::device_appender_ref_test {
+namespace hipvmm::test {
 namespace {
 
 static_assert(std::is_trivially_copyable_v<device_appender_ref<int>>);
@@ -172,4 +172,4 @@ TEST_CASE("device_appender_ref: without room everything is missed") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test::device_appender_ref_test
+}  // namespace hipvmm::test

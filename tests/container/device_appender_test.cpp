@@ -9,31 +9,29 @@
 #include "support/devices.hpp"
 #include "support/element.hpp"
 
-namespace hipvmm::test::device_appender_test {
+namespace hipvmm::test {
 namespace {
-
-using value = element<12>;
 
 static_assert(!std::is_copy_constructible_v<device_appender<int>>);
 static_assert(!std::is_move_constructible_v<device_appender<int>>);
 
-struct subject {
+struct appender_subject {
   hipvmm::stream stream;
-  growable_device_vector<value> vector;
-  device_appender<value> appender{vector};
+  growable_device_vector<element12> vector;
+  device_appender<element12> appender{vector};
 
-  explicit subject(std::size_t size = 1000) {
-    vector.append(series<value>(0, size), stream);
+  explicit appender_subject(std::size_t size = 1000) {
+    vector.append(series<element12>(0, size), stream);
     stream.synchronize();
   }
   void check_unchanged(std::size_t size = 1000) const {
     CHECK(vector.size() == size);
-    CHECK(vector.copy_to_host(stream) == series<value>(0, size));
+    CHECK(vector.copy_to_host(stream) == series<element12>(0, size));
   }
 };
 
 TEST_CASE("device_appender: prepare makes room behind the last element and leaves the size") {
-  subject subject;
+  appender_subject subject;
   const auto ref = subject.appender.prepare(1'000'000, subject.stream);
   CHECK(ref.capacity() >= 1'000'000);
   CHECK(ref.capacity() == subject.vector.capacity() - subject.vector.size());
@@ -42,22 +40,22 @@ TEST_CASE("device_appender: prepare makes room behind the last element and leave
 }
 
 TEST_CASE("device_appender: prepare of nothing offers the room there is") {
-  subject subject;
+  appender_subject subject;
   const std::size_t room = subject.vector.capacity() - subject.vector.size();
   CHECK(subject.appender.prepare(0, subject.stream).capacity() == room);
 }
 
 TEST_CASE("device_appender: a vector that backs nothing has room for nothing") {
   const hipvmm::stream stream;
-  growable_device_vector<value> vector;
-  device_appender<value> appender{vector};
+  growable_device_vector<element12> vector;
+  device_appender<element12> appender{vector};
   CHECK(appender.prepare(0, stream).capacity() == 0);
   CHECK(appender.commit(stream).missed == 0);
   CHECK(vector.capacity() == 0);
 }
 
 TEST_CASE("device_appender: a run that appends nothing changes nothing") {
-  subject subject;
+  appender_subject subject;
   for (const on_overflow overflow : {on_overflow::discard, on_overflow::keep}) {
     static_cast<void>(subject.appender.prepare(10, subject.stream));
     const append_result result = subject.appender.commit(subject.stream, overflow);
@@ -68,7 +66,7 @@ TEST_CASE("device_appender: a run that appends nothing changes nothing") {
 }
 
 TEST_CASE("device_appender: prepare refuses to begin a run within a run") {
-  subject subject;
+  appender_subject subject;
   static_cast<void>(subject.appender.prepare(10, subject.stream));
   CHECK_THROWS_WITH_AS(static_cast<void>(subject.appender.prepare(10, subject.stream)),
                        doctest::Contains("call commit or discard first"), std::logic_error);
@@ -76,7 +74,7 @@ TEST_CASE("device_appender: prepare refuses to begin a run within a run") {
 }
 
 TEST_CASE("device_appender: commit without a run throws logic_error") {
-  subject subject;
+  appender_subject subject;
   CHECK_THROWS_WITH_AS(static_cast<void>(subject.appender.commit(subject.stream)),
                        doctest::Contains("call prepare first"), std::logic_error);
   static_cast<void>(subject.appender.prepare(10, subject.stream));
@@ -86,7 +84,7 @@ TEST_CASE("device_appender: commit without a run throws logic_error") {
 }
 
 TEST_CASE("device_appender: a run may follow one that was discarded") {
-  subject subject;
+  appender_subject subject;
   subject.appender.discard();
   static_cast<void>(subject.appender.prepare(10, subject.stream));
   subject.appender.discard();
@@ -96,15 +94,17 @@ TEST_CASE("device_appender: a run may follow one that was discarded") {
 }
 
 TEST_CASE("device_appender: commit refuses a vector that was changed during the run") {
-  subject subject;
+  appender_subject subject;
   static_cast<void>(subject.appender.prepare(10'000'000, subject.stream));
-  SUBCASE("by an element more") { subject.vector.push_back(numbered<value>(1), subject.stream); }
+  SUBCASE("by an element more") {
+    subject.vector.push_back(numbered<element12>(1), subject.stream);
+  }
   SUBCASE("by an element less") { subject.vector.pop_back(); }
   SUBCASE("by giving memory back") {
     subject.vector.shrink_to_fit(subject.stream, tail_chunk::replace);
   }
   SUBCASE("by moving its elements away") {
-    const growable_device_vector<value> taken = std::move(subject.vector);
+    const growable_device_vector<element12> taken = std::move(subject.vector);
     CHECK(taken.size() == 1000);
   }
   const std::size_t size = subject.vector.size();
@@ -118,7 +118,7 @@ TEST_CASE("device_appender: commit refuses a vector that was changed during the 
 }
 
 TEST_CASE("device_appender: more elements than addresses throw length_error and begin no run") {
-  subject subject;
+  appender_subject subject;
   CHECK_THROWS_AS(static_cast<void>(subject.appender.prepare(~std::size_t{0}, subject.stream)),
                   std::length_error);
   CHECK_THROWS_AS(static_cast<void>(subject.appender.prepare(~std::size_t{0} / 16, subject.stream)),
@@ -134,12 +134,12 @@ TEST_CASE("device_appender: works on a vector of another device") {
   }
   const device_ref second{1};
   const hipvmm::stream stream{second};
-  growable_device_vector<value> vector{second};
-  device_appender<value> appender{vector};
+  growable_device_vector<element12> vector{second};
+  device_appender<element12> appender{vector};
   CHECK(appender.prepare(10, stream).capacity() >= 10);
   CHECK(appender.commit(stream).missed == 0);
   CHECK(device_ref::current() == first_device);
 }
 
 }  // namespace
-}  // namespace hipvmm::test::device_appender_test
+}  // namespace hipvmm::test

@@ -17,7 +17,7 @@
 #include "support/devices.hpp"
 #include "support/resource/watched_resource.hpp"
 
-namespace hipvmm::test::device_buffer_test {
+namespace hipvmm::test {
 namespace {
 
 std::optional<device_ref> second_device() {
@@ -278,4 +278,4 @@ TEST_CASE("device_buffer: one that was moved from is used again") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test::device_buffer_test
+}  // namespace hipvmm::test

@@ -16,11 +16,10 @@
 #include "support/element.hpp"
 #include "support/resource/watched_resource.hpp"
 
-namespace hipvmm::test::device_uvector_test {
+namespace hipvmm::test {
 namespace {
 
 // A size that no fill writes in one call.
-using value = element<12>;
 
 template <typename T>
 std::vector<T> contents(const device_uvector<T>& vector, stream_ref stream) {
@@ -30,17 +29,17 @@ std::vector<T> contents(const device_uvector<T>& vector, stream_ref stream) {
 }
 
 /// A vector of the first `count` elements of the series.
-device_uvector<value> numbered_vector(std::size_t count, stream_ref stream) {
-  device_uvector<value> result{count, stream};
-  const std::vector<value> values = series<value>(0, count);
-  copy_async(stream, result.data(), values.data(), count * sizeof(value));
+device_uvector<element12> numbered_vector(std::size_t count, stream_ref stream) {
+  device_uvector<element12> result{count, stream};
+  const std::vector<element12> values = series<element12>(0, count);
+  copy_async(stream, result.data(), values.data(), count * sizeof(element12));
   return result;
 }
 
 TEST_CASE("device_uvector: counts elements, and its memory is the resource's") {
   const stream stream;
   watched_resource resource{first_device};
-  device_uvector<value> vector{100, stream, &resource};
+  device_uvector<element12> vector{100, stream, &resource};
   vector.resize(40, stream);
   CHECK(vector.size() == 40);
   CHECK(vector.ssize() == 40);
@@ -65,14 +64,14 @@ TEST_CASE("device_uvector: needs a stream to be made and to be copied") {
 
 TEST_CASE("device_uvector: an element is written and read") {
   const stream stream;
-  device_uvector<value> vector = numbered_vector(10, stream);
-  const value other = numbered<value>(77);
+  device_uvector<element12> vector = numbered_vector(10, stream);
+  const element12 other = numbered<element12>(77);
   vector.set_element_async(3, other, stream);
-  vector.set_element(9, numbered<value>(78), stream);
+  vector.set_element(9, numbered<element12>(78), stream);
   CHECK(vector.element(3, stream) == other);
-  CHECK(vector.element(2, stream) == numbered<value>(2));
-  CHECK(vector.front_element(stream) == numbered<value>(0));
-  CHECK(vector.back_element(stream) == numbered<value>(78));
+  CHECK(vector.element(2, stream) == numbered<element12>(2));
+  CHECK(vector.front_element(stream) == numbered<element12>(0));
+  CHECK(vector.back_element(stream) == numbered<element12>(78));
   CHECK(vector.element_ptr(3) == vector.data() + 3);
 }
 
@@ -90,10 +89,10 @@ TEST_CASE_TEMPLATE("device_uvector: every value of a plain type arrives as it is
 
 TEST_CASE("device_uvector: an element is set to zero bytes, and no other") {
   const stream stream;
-  device_uvector<value> vector = numbered_vector(3, stream);
+  device_uvector<element12> vector = numbered_vector(3, stream);
   vector.set_element_to_zero_async(1, stream);
   CHECK(contents(vector, stream) ==
-        std::vector<value>{numbered<value>(0), value{}, numbered<value>(2)});
+        std::vector<element12>{numbered<element12>(0), element12{}, numbered<element12>(2)});
 }
 
 struct made_of_one {
@@ -111,9 +110,9 @@ TEST_CASE("device_uvector: elements need no default constructor") {
 
 TEST_CASE("device_uvector: an element beyond the size throws out_of_range and is named") {
   const stream stream;
-  device_uvector<value> vector{10, stream};
+  device_uvector<element12> vector{10, stream};
   vector.resize(5, stream);
-  const value one = numbered<value>(1);
+  const element12 one = numbered<element12>(1);
   const auto check_refused = [&](auto call) {
     CHECK_THROWS_WITH_AS(call(), "device_uvector: element 5 is beyond the size, 5",
                          std::out_of_range);
@@ -136,17 +135,17 @@ TEST_CASE("device_uvector: an empty one has neither a first nor a last element")
 
 TEST_CASE("device_uvector: more elements than addresses throw length_error and change nothing") {
   const stream stream;
-  constexpr std::size_t too_many = std::numeric_limits<std::size_t>::max() / sizeof(value) + 1;
-  CHECK_THROWS_AS((device_uvector<value>{too_many, stream}), std::length_error);
-  device_uvector<value> vector = numbered_vector(3, stream);
+  constexpr std::size_t too_many = std::numeric_limits<std::size_t>::max() / sizeof(element12) + 1;
+  CHECK_THROWS_AS((device_uvector<element12>{too_many, stream}), std::length_error);
+  device_uvector<element12> vector = numbered_vector(3, stream);
   CHECK_THROWS_AS(vector.resize(too_many, stream), std::length_error);
   CHECK_THROWS_AS(vector.reserve(too_many, stream), std::length_error);
-  CHECK(contents(vector, stream) == series<value>(0, 3));
+  CHECK(contents(vector, stream) == series<element12>(0, 3));
 }
 
 TEST_CASE("device_uvector: resize, reserve and shrink_to_fit keep the elements") {
   const stream stream;
-  device_uvector<value> vector = numbered_vector(1000, stream);
+  device_uvector<element12> vector = numbered_vector(1000, stream);
   vector.reserve(5000, stream);
   CHECK(vector.capacity() == 5000);
   vector.resize(6000, stream);
@@ -154,21 +153,21 @@ TEST_CASE("device_uvector: resize, reserve and shrink_to_fit keep the elements")
   vector.resize(1000, stream);
   vector.shrink_to_fit(stream);
   CHECK(vector.capacity() == 1000);
-  CHECK(contents(vector, stream) == series<value>(0, 1000));
+  CHECK(contents(vector, stream) == series<element12>(0, 1000));
 }
 
 TEST_CASE("device_uvector: a copy has the elements") {
   const stream stream;
-  const device_uvector<value> vector = numbered_vector(100, stream);
-  const device_uvector<value> copied{vector, stream};
+  const device_uvector<element12> vector = numbered_vector(100, stream);
+  const device_uvector<element12> copied{vector, stream};
   CHECK(copied.data() != vector.data());
-  CHECK(contents(copied, stream) == series<value>(0, 100));
+  CHECK(contents(copied, stream) == series<element12>(0, 100));
 }
 
 TEST_CASE("device_uvector: release passes the memory on, and the vector is used again") {
   const stream stream;
-  device_uvector<value> vector = numbered_vector(100, stream);
-  const value* const data = vector.data();
+  device_uvector<element12> vector = numbered_vector(100, stream);
+  const element12* const data = vector.data();
   const device_buffer buffer = vector.release();
   CHECK(buffer.data() == data);
   CHECK(buffer.size() == 1200);
@@ -215,4 +214,4 @@ TEST_CASE("device_scalar: is copied with a stream and moved without") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test::device_uvector_test
+}  // namespace hipvmm::test

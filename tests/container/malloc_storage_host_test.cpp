@@ -26,11 +26,8 @@
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
 
-namespace hipvmm::test::malloc_storage_host_test {
+namespace hipvmm::test {
 namespace {
-
-constexpr device_ref peer{1};
-constexpr auto replace = tail_chunk::replace;
 
 struct sixteen_granules {
   const std::size_t unit = granule();
@@ -89,11 +86,11 @@ TEST_CASE_FIXTURE(sixteen_granules,
 }
 
 TEST_CASE("malloc_storage: growth waits for work of every device with access" * needs_fallback) {
-  for (const device_ref device : {first_device, peer}) {
+  for (const device_ref device : {first_device, second_device}) {
     CAPTURE(device.ordinal());
     const std::size_t unit = granule();
     detail::malloc_storage memory{first_device, 16 * unit};
-    memory.grant(peer);
+    memory.grant(second_device);
     memory.commit(0, unit);
     blocked_stream writer{device};
     fill_async(writer, memory.base(), 0x42, unit);
@@ -112,25 +109,25 @@ TEST_CASE("malloc_storage: growth waits for work of every device with access" * 
 TEST_CASE_FIXTURE(sixteen_granules,
                   "malloc_storage: a peer that was granted uses what growth allocates" *
                       needs_fallback) {
-  memory.grant(peer);
+  memory.grant(second_device);
   memory.commit(0, unit);
   memory.commit(unit, unit);
-  const hipvmm::stream of_peer{peer};
+  const hipvmm::stream of_peer{second_device};
   fill_async(of_peer, memory.base(), 7, 2 * unit);
   CHECK(read_bytes(of_peer, memory.base(), 2 * unit) == byte_vector(2 * unit, 7));
-  CHECK(memory.rights().get(peer) == access_right::read_write);
-  memory.grant(peer, access_right::none);
-  CHECK(memory.rights().get(peer) == access_right::none);
+  CHECK(memory.rights().get(second_device) == access_right::read_write);
+  memory.grant(second_device, access_right::none);
+  CHECK(memory.rights().get(second_device) == access_right::none);
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
                   "malloc_storage: rights that hipMalloc cannot give are refused" *
                       needs_fallback) {
-  CHECK_THROWS_WITH_AS(memory.grant(peer, access_right::read),
+  CHECK_THROWS_WITH_AS(memory.grant(second_device, access_right::read),
                        doctest::Contains("ask for access_right::read_write"), unsupported);
   CHECK_THROWS_AS(memory.grant(first_device, access_right::none), unsupported);
   CHECK_THROWS_AS(memory.grant(device_ref{2}), unsupported);
-  CHECK(memory.rights().get(peer) == access_right::none);
+  CHECK(memory.rights().get(second_device) == access_right::none);
   CHECK(memory.rights().get(first_device) == access_right::read_write);
 }
 
@@ -198,7 +195,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
                   "malloc_storage: a grant lets the device reach the memory of the owner" *
                       needs_fallback) {
   const call_counter enabled{"hipDeviceEnablePeerAccess"};
-  memory.grant(peer);
+  memory.grant(second_device);
   CHECK(enabled.count() == 1);
   memory.grant(first_device);
   CHECK(enabled.count() == 1);
@@ -262,7 +259,7 @@ TEST_CASE("malloc_storage: no device's hipFree holds up what another device used
           needs_fallback) {
   blocked_stream busy{first_device};
   memory_in_use first;
-  memory_in_use second{peer};
+  memory_in_use second{second_device};
   first.memory.trim(0, first.stream);
   second.memory.trim(0, second.stream);
   // Its own stream has passed, and hipFree goes on waiting for the one that is busy.
@@ -281,10 +278,10 @@ TEST_CASE_FIXTURE(sixteen_granules,
   memory.commit(0, 10 * unit);
   write_tags(memory, 0, 10, 1, stream);
   CHECK(memory.trim(3 * unit, stream) == 0);
-  CHECK(memory.trim(9 * unit, stream, replace) == 0);
+  CHECK(memory.trim(9 * unit, stream, tail_chunk::replace) == 0);
   CHECK(memory.committed_bytes() == 10 * unit);
   fill_async(stream, memory.base(), 0x3c, unit);
-  CHECK(memory.trim(2 * unit + 1, stream, replace) == 7 * unit);
+  CHECK(memory.trim(2 * unit + 1, stream, tail_chunk::replace) == 7 * unit);
   CHECK(memory.committed_bytes() == 3 * unit);
   CHECK(read_bytes(stream, memory.base(), unit) == byte_vector(unit, 0x3c));
   check_tags(memory, 1, 3, 1, stream);
@@ -298,7 +295,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
   memory.commit(0, 10 * unit);
   write_tags(memory, 0, 10, 1, stream);
   const device_allocation rest{first_device, first_device.free_memory()};
-  CHECK(memory.trim(unit, stream, replace) == 0);
+  CHECK(memory.trim(unit, stream, tail_chunk::replace) == 0);
   check_tags(memory, 0, 10, 1, stream);
 }
 
@@ -337,7 +334,7 @@ using fixture_ptr = std::unique_ptr<sixteen_granules>;
 /// Three granules with tags and a peer.
 fixture_ptr make_subject() {
   auto subject = std::make_unique<sixteen_granules>();
-  subject->memory.grant(peer);
+  subject->memory.grant(second_device);
   subject->memory.commit(0, 3 * subject->unit);
   write_tags(subject->memory, 0, 3, 1, subject->stream);
   drain_retired_memory();
@@ -347,7 +344,7 @@ fixture_ptr make_subject() {
 void check_unchanged(const fixture_ptr& subject) {
   CHECK(subject->memory.max_bytes() == 16 * subject->unit);
   CHECK(subject->memory.committed_bytes() == 3 * subject->unit);
-  CHECK(subject->memory.rights().get(peer) == access_right::read_write);
+  CHECK(subject->memory.rights().get(second_device) == access_right::read_write);
   check_tags(subject->memory, 0, 3, 1, subject->stream);
 }
 
@@ -391,7 +388,9 @@ TEST_CASE("malloc_storage: trim that fails leaves it as it was" * needs_fallback
   // Where there is no memory for the smaller allocation the larger one stays.
   fault_sweep{"trim to one"}.run(
       make_subject,
-      [&](fixture_ptr& subject) { subject->memory.trim(unit, subject->stream, replace); },
+      [&](fixture_ptr& subject) {
+        subject->memory.trim(unit, subject->stream, tail_chunk::replace);
+      },
       check_unchanged,
       [](const fixture_ptr& subject) { check_tags(subject->memory, 0, 1, 1, subject->stream); });
 }
@@ -410,14 +409,15 @@ TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was" * 
 }
 
 TEST_CASE("malloc_storage: a grant that fails gives no right" * needs_fallback) {
-  fault_sweep{"grant"}.run([] { return std::make_unique<sixteen_granules>(); },
-                           [](fixture_ptr& subject) { subject->memory.grant(peer); },
-                           [](const fixture_ptr& subject) {
-                             CHECK(subject->memory.rights().get(peer) == access_right::none);
-                           },
-                           [](const fixture_ptr& subject) {
-                             CHECK(subject->memory.rights().get(peer) == access_right::read_write);
-                           });
+  fault_sweep{"grant"}.run(
+      [] { return std::make_unique<sixteen_granules>(); },
+      [](fixture_ptr& subject) { subject->memory.grant(second_device); },
+      [](const fixture_ptr& subject) {
+        CHECK(subject->memory.rights().get(second_device) == access_right::none);
+      },
+      [](const fixture_ptr& subject) {
+        CHECK(subject->memory.rights().get(second_device) == access_right::read_write);
+      });
 }
 
 TEST_CASE("malloc_storage: its end in a child of fork() calls no HIP" * needs_fallback) {
@@ -434,4 +434,4 @@ TEST_CASE("malloc_storage: its end in a child of fork() calls no HIP" * needs_fa
 }
 
 }  // namespace
-}  // namespace hipvmm::test::malloc_storage_host_test
+}  // namespace hipvmm::test

@@ -23,10 +23,9 @@
 #include "support/random_seed.hpp"
 #include "support/region/region_contents.hpp"
 
-namespace hipvmm::test::malloc_storage_model_host_test {
+namespace hipvmm::test {
 namespace {
 
-constexpr device_ref peer{1};
 constexpr std::size_t page = 4096;
 
 /// Memory and what it is to hold: by granule, the byte at its beginning and its end. Work of
@@ -46,7 +45,7 @@ class random_storage {
     REQUIRE(memory_.max_bytes() == limit_ * unit_);
     REQUIRE(memory_.chunk_count() == (bytes_.empty() ? 0 : 1));
     REQUIRE((memory_.base() == nullptr) == bytes_.empty());
-    REQUIRE(memory_.rights().get(peer) ==
+    REQUIRE(memory_.rights().get(second_device) ==
             (granted_ ? access_right::read_write : access_right::none));
     const stream& reader = granted_ ? of_peer_ : of_owner_;
     reader.wait(previous_);
@@ -97,7 +96,8 @@ class random_storage {
         return bytes_.resize(std::max(bytes_.size(), first), unwritten);
       default:
         granted_ = !granted_;
-        return granted_ ? memory_.grant(peer) : memory_.grant(peer, access_right::none);
+        return granted_ ? memory_.grant(second_device)
+                        : memory_.grant(second_device, access_right::none);
     }
   }
 
@@ -119,7 +119,7 @@ class random_storage {
   std::size_t limit_ = 6;
   stream_pool streams_{first_device, 3};
   stream of_owner_{first_device};
-  stream of_peer_{peer};
+  stream of_peer_{second_device};
   event previous_;
   detail::malloc_storage memory_{first_device, limit_* unit_};
   std::vector<int> bytes_;
@@ -208,4 +208,4 @@ TEST_CASE("malloc_storage: a first commit and a trim cost no capture in relaxed 
 }
 
 }  // namespace
-}  // namespace hipvmm::test::malloc_storage_model_host_test
+}  // namespace hipvmm::test

@@ -8,7 +8,7 @@
 
 #include <array>
 
-namespace hipvmm::test::descriptors_test {
+namespace hipvmm::test {
 namespace {
 
 class open_file {
@@ -44,4 +44,4 @@ TEST_CASE("bytes_behind: reports nothing where the system knows no size") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test::descriptors_test
+}  // namespace hipvmm::test

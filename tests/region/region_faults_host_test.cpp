@@ -15,15 +15,13 @@
 #include "support/host/host_profile.hpp"
 #include "support/region/region_contents.hpp"
 
-namespace hipvmm::test::region_faults_host_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-constexpr device_ref peer{1};
-
 /// Two chunks of a region of sixteen granules, with a gap, a peer that may read, and tags.
-struct subject {
+struct gapped_region {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region{first_device, 16 * unit};
@@ -31,8 +29,8 @@ struct subject {
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
   void* const base = region.base();
 
-  subject() {
-    region.grant(peer, access_right::read);
+  gapped_region() {
+    region.grant(second_device, access_right::read);
     region.commit(0, 3 * unit);
     region.commit(5 * unit, 2 * unit);
     write_tags(region, 0, 3, 1, stream);
@@ -46,7 +44,7 @@ struct subject {
       const void* const at = advance(region.base(), index * unit);
       CHECK(has_tag(region, index, 1, stream));
       CHECK(get_access(at, first_device) == access_right::read_write);
-      CHECK(get_access(at, peer) == access_right::read);
+      CHECK(get_access(at, second_device) == access_right::read);
     }
   }
   void check_unchanged() const {
@@ -56,14 +54,14 @@ struct subject {
     CHECK(region.chunk_count() == 2);
     CHECK(region.committed_from(0) == 3 * unit);
     CHECK(region.committed_from(5 * unit) == 2 * unit);
-    CHECK(region.access(peer) == access_right::read);
+    CHECK(region.access(second_device) == access_right::read);
     check_contents(16);
   }
 };
 
-using subject_ptr = std::unique_ptr<subject>;
-constexpr auto make = [] { return std::make_unique<subject>(); };
-constexpr auto unchanged = [](const subject_ptr& subject) { subject->check_unchanged(); };
+using gapped_ptr = std::unique_ptr<gapped_region>;
+constexpr auto make_gapped = [] { return std::make_unique<gapped_region>(); };
+constexpr auto gapped_is_unchanged = [](const gapped_ptr& subject) { subject->check_unchanged(); };
 
 TEST_CASE("region: a construction that fails leaves nothing") {
   fault_sweep{"region"}.run([] { const region value{device_ref{1}, 16 * granule()}; });
@@ -72,10 +70,12 @@ TEST_CASE("region: a construction that fails leaves nothing") {
 TEST_CASE("region: commit that fails leaves the region as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"commit"}.run(
-      make, [](subject_ptr& subject) { subject->region.commit(0, 16 * subject->unit); }, unchanged,
-      [](const subject_ptr& subject) {
+      make_gapped, [](gapped_ptr& subject) { subject->region.commit(0, 16 * subject->unit); },
+      gapped_is_unchanged,
+      [](const gapped_ptr& subject) {
         CHECK(subject->region.committed_from(0) == 16 * subject->unit);
-        CHECK(get_access(advance(subject->base, 10 * subject->unit), peer) == access_right::read);
+        CHECK(get_access(advance(subject->base, 10 * subject->unit), second_device) ==
+              access_right::read);
         subject->check_contents(16);
       });
 }
@@ -83,40 +83,41 @@ TEST_CASE("region: commit that fails leaves the region as it was") {
 TEST_CASE("region: decommit that fails leaves the region as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"decommit"}.run(
-      make, [](subject_ptr& subject) { subject->region.decommit(0, 16 * subject->unit); },
-      unchanged, [](const subject_ptr& subject) { CHECK(subject->region.committed_bytes() == 0); });
+      make_gapped, [](gapped_ptr& subject) { subject->region.decommit(0, 16 * subject->unit); },
+      gapped_is_unchanged,
+      [](const gapped_ptr& subject) { CHECK(subject->region.committed_bytes() == 0); });
 }
 
 TEST_CASE("region: a move that fails leaves the chunk where it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"move_chunk"}.run(
-      make,
-      [](subject_ptr& subject) {
-        subject->region.move_chunk(5 * subject->unit, 8 * subject->unit);
-      },
-      [](const subject_ptr& subject) {
+      make_gapped,
+      [](gapped_ptr& subject) { subject->region.move_chunk(5 * subject->unit, 8 * subject->unit); },
+      [](const gapped_ptr& subject) {
         subject->check_unchanged();
         // Both places are as before.
         CHECK_THROWS_AS(subject->region.end_move(5 * subject->unit), std::invalid_argument);
         subject->region.commit(8 * subject->unit, subject->unit);
         subject->region.decommit(8 * subject->unit, subject->unit);
       },
-      [](const subject_ptr& subject) {
+      [](const gapped_ptr& subject) {
         CHECK(subject->region.committed_from(8 * subject->unit) == 2 * subject->unit);
-        CHECK(get_access(advance(subject->base, 8 * subject->unit), peer) == access_right::read);
+        CHECK(get_access(advance(subject->base, 8 * subject->unit), second_device) ==
+              access_right::read);
       });
 }
 
 /// The same amid a move, which takes granules 5 and 6 to 8 and 9.
 constexpr auto make_moving = [] {
-  auto subject = make();
+  auto subject = make_gapped();
   subject->region.move_chunk(5 * subject->unit, 8 * subject->unit);
   return subject;
 };
-const auto check_moving = [](const subject_ptr& subject) {
+const auto check_moving = [](const gapped_ptr& subject) {
   CHECK(subject->region.committed_bytes() == 5 * subject->unit);
   for (const std::size_t index : {0, 2, 5, 6, 8, 9})
-    CHECK(get_access(advance(subject->base, index * subject->unit), peer) == access_right::read);
+    CHECK(get_access(advance(subject->base, index * subject->unit), second_device) ==
+          access_right::read);
   subject->check_contents(3);
   CHECK_THROWS_AS(subject->region.commit(5 * subject->unit, subject->unit), std::invalid_argument);
 };
@@ -124,9 +125,9 @@ const auto check_moving = [](const subject_ptr& subject) {
 TEST_CASE("region: the end of a move that fails leaves both addresses") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"end_move"}.run(
-      make_moving, [](subject_ptr& subject) { subject->region.end_move(5 * subject->unit); },
+      make_moving, [](gapped_ptr& subject) { subject->region.end_move(5 * subject->unit); },
       check_moving,
-      [](const subject_ptr& subject) {
+      [](const gapped_ptr& subject) {
         subject->region.commit(5 * subject->unit, 2 * subject->unit);
         CHECK(subject->region.committed_bytes() == 7 * subject->unit);
       });
@@ -137,11 +138,11 @@ TEST_CASE("region: grant that fails amid a move leaves every right as it was" *
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"grant amid a move"}.run(
       make_moving,
-      [](subject_ptr& subject) { subject->region.grant(peer, access_right::read_write); },
+      [](gapped_ptr& subject) { subject->region.grant(second_device, access_right::read_write); },
       check_moving,
-      [](const subject_ptr& subject) {
+      [](const gapped_ptr& subject) {
         for (const std::size_t index : {0, 5, 8})
-          CHECK(get_access(advance(subject->base, index * subject->unit), peer) ==
+          CHECK(get_access(advance(subject->base, index * subject->unit), second_device) ==
                 access_right::read_write);
       });
 }
@@ -149,12 +150,13 @@ TEST_CASE("region: grant that fails amid a move leaves every right as it was" *
 TEST_CASE("region: grant that fails leaves every right as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"grant"}.run(
-      make, [](subject_ptr& subject) { subject->region.grant(peer, access_right::read_write); },
-      unchanged,
-      [](const subject_ptr& subject) {
-        CHECK(subject->region.access(peer) == access_right::read_write);
-        CHECK(get_access(subject->base, peer) == access_right::read_write);
-        CHECK(get_access(advance(subject->base, 5 * subject->unit), peer) ==
+      make_gapped,
+      [](gapped_ptr& subject) { subject->region.grant(second_device, access_right::read_write); },
+      gapped_is_unchanged,
+      [](const gapped_ptr& subject) {
+        CHECK(subject->region.access(second_device) == access_right::read_write);
+        CHECK(get_access(subject->base, second_device) == access_right::read_write);
+        CHECK(get_access(advance(subject->base, 5 * subject->unit), second_device) ==
               access_right::read_write);
       });
 }
@@ -194,10 +196,11 @@ TEST_CASE("region: decommit that fails gives up a chunk that cannot be mapped ag
 TEST_CASE("region: revoke that fails leaves every right as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"revoke"}.run(
-      make, [](subject_ptr& subject) { subject->region.revoke(peer); }, unchanged,
-      [](const subject_ptr& subject) {
-        CHECK(subject->region.access(peer) == access_right::none);
-        CHECK(get_access(subject->base, peer) == access_right::none);
+      make_gapped, [](gapped_ptr& subject) { subject->region.revoke(second_device); },
+      gapped_is_unchanged,
+      [](const gapped_ptr& subject) {
+        CHECK(subject->region.access(second_device) == access_right::none);
+        CHECK(get_access(subject->base, second_device) == access_right::none);
       });
 }
 
@@ -205,10 +208,10 @@ TEST_CASE("region: extend that fails leaves the region where and as it was" *
           needs_virtual_memory) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"extend"}.run(
-      make,
-      [](subject_ptr& subject) { subject->region.extend(64 * subject->unit, 20 * subject->unit); },
-      unchanged,
-      [](const subject_ptr& subject) {
+      make_gapped,
+      [](gapped_ptr& subject) { subject->region.extend(64 * subject->unit, 20 * subject->unit); },
+      gapped_is_unchanged,
+      [](const gapped_ptr& subject) {
         CHECK(subject->region.max_bytes() >= 64 * subject->unit);
         CHECK(subject->region.committed_from(0) == 20 * subject->unit);
         subject->check_contents(16);
@@ -217,7 +220,7 @@ TEST_CASE("region: extend that fails leaves the region where and as it was" *
 
 // A chunk that reaches across is replaced last, after those behind were released: what must hold
 // after a failure is that every byte before the end is there.
-const auto check_kept = [](const subject_ptr& subject) {
+const auto check_kept = [](const gapped_ptr& subject) {
   // Where addresses hold memory they are renewed, and a failure then may cost them.
   if (!quirks::memory_kept.holds()) CHECK(subject->region.base() == subject->base);
   CHECK(subject->region.committed_from(0) >= subject->unit);
@@ -227,8 +230,8 @@ const auto check_kept = [](const subject_ptr& subject) {
 TEST_CASE("region: trim that fails keeps every byte before the end") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"trim", after_failure::capacity}.run(
-      make,
-      [](subject_ptr& subject) {
+      make_gapped,
+      [](gapped_ptr& subject) {
         subject->region.trim(subject->unit, subject->stream, tail_chunk::replace);
       },
       check_kept, check_kept);
@@ -236,7 +239,7 @@ TEST_CASE("region: trim that fails keeps every byte before the end") {
 
 TEST_CASE("region: trim without a fault releases all that it can") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
-  const subject_ptr whole = make();
+  const gapped_ptr whole = make_gapped();
   whole->region.trim(whole->unit, whole->stream, tail_chunk::replace);
   CHECK(whole->region.committed_bytes() == whole->unit);
 }
@@ -244,7 +247,7 @@ TEST_CASE("region: trim without a fault releases all that it can") {
 TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps the chunk" *
           needs_virtual_memory) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
-  const subject_ptr whole = make();
+  const gapped_ptr whole = make_gapped();
   chunk_cache::shared().trim();
   const physical_chunk rest{first_device, align_down(first_device.free_memory(), whole->unit)};
   CHECK(whole->region.trim(5 * whole->unit + 1, whole->stream, tail_chunk::replace) == 0);
@@ -254,4 +257,4 @@ TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps t
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::region_faults_host_test
+}  // namespace hipvmm::test

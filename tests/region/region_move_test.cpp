@@ -11,18 +11,18 @@
 #include "support/region/region_contents.hpp"
 
 // Chunks that move while work in flight still uses them by their old addresses.
-namespace hipvmm::test::region_move_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
 /// Three chunks at 0, 2 and 5, of 2, 1 and 1 granules, with tags.
-struct three_chunks {
+struct tagged_chunks {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region{first_device, 16 * unit};
 
-  three_chunks() {
+  tagged_chunks() {
     commit_as_granted(region, 0, 2 * unit);
     region.commit(2 * unit, unit);
     region.commit(5 * unit, unit);
@@ -43,8 +43,8 @@ struct three_chunks {
     return;                                                     \
   }
 
-TEST_CASE_FIXTURE(three_chunks, "region: a chunk that moves takes its bytes and is counted once" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk that moves takes its bytes and is counted once" *
+                                     needs_virtual_memory) {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   CHECK(region.committed_bytes() == 4 * unit);
@@ -56,8 +56,8 @@ TEST_CASE_FIXTURE(three_chunks, "region: a chunk that moves takes its bytes and 
   CHECK(shows(9, 1, 1));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: until a move ends both addresses show the same bytes" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: until a move ends both addresses show the same bytes" *
+                                     needs_virtual_memory) {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   CHECK(shows(0, 0, 1));
@@ -70,8 +70,8 @@ TEST_CASE_FIXTURE(three_chunks, "region: until a move ends both addresses show t
   CHECK(shows(9, 1, 3));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: a chunk may move again before its first move ends" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk may move again before its first move ends" *
+                                     needs_virtual_memory) {
   REQUIRE_MOVES(region);
   region.move_chunk(5 * unit, 8 * unit);
   region.move_chunk(8 * unit, 9 * unit);
@@ -87,8 +87,9 @@ TEST_CASE_FIXTURE(three_chunks, "region: a chunk may move again before its first
   CHECK(region.decommit(0, 16 * unit) == 4 * unit);
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: what a chunk left behind is used anew when the move ends" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks,
+                  "region: what a chunk left behind is used anew when the move ends" *
+                      needs_virtual_memory) {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   region.end_move(0);
@@ -98,8 +99,9 @@ TEST_CASE_FIXTURE(three_chunks, "region: what a chunk left behind is used anew w
   CHECK(shows(8, 0, 1));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: moves to and from where there is no place or chunk throw" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks,
+                  "region: moves to and from where there is no place or chunk throw" *
+                      needs_virtual_memory) {
   REQUIRE_MOVES(region);
   for (const std::size_t from : {1U, 3U, 16U, 40U})
     CHECK_THROWS_AS(region.move_chunk(from * unit, 8 * unit), std::invalid_argument);
@@ -114,8 +116,8 @@ TEST_CASE_FIXTURE(three_chunks, "region: moves to and from where there is no pla
   check_tags(region, 0, 3, 1, stream);
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: what would disturb a move that has not ended throws" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: what would disturb a move that has not ended throws" *
+                                     needs_virtual_memory) {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   CHECK_THROWS_AS(region.commit(0, unit), std::invalid_argument);
@@ -134,8 +136,9 @@ TEST_CASE_FIXTURE(three_chunks, "region: what would disturb a move that has not 
   CHECK(has_tag(region, 2, 1, stream));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: beside a move that has not ended everything else goes on" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks,
+                  "region: beside a move that has not ended everything else goes on" *
+                      needs_virtual_memory) {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   region.commit(10 * unit, 2 * unit);
@@ -145,8 +148,8 @@ TEST_CASE_FIXTURE(three_chunks, "region: beside a move that has not ended everyt
   CHECK(region.committed_bytes() == 4 * unit);
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: nothing is prepared beside a move that has not ended" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: nothing is prepared beside a move that has not ended" *
+                                     needs_virtual_memory) {
   REQUIRE_MOVES(region);
   region.prepare(unit, prefetch_level::mapped);
   // To where the chunk ahead is, or would be.
@@ -159,8 +162,8 @@ TEST_CASE_FIXTURE(three_chunks, "region: nothing is prepared beside a move that 
   CHECK(region.committed_from(5 * unit) == 4 * unit);
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: rights reach both addresses of a chunk that moves" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: rights reach both addresses of a chunk that moves" *
+                                     needs_virtual_memory) {
   REQUIRE_MOVES(region);
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const auto check_right = [&](access_right right) {
@@ -198,4 +201,4 @@ TEST_CASE("region: one that ends or is retired amid a move gives everything back
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::region_move_test
+}  // namespace hipvmm::test

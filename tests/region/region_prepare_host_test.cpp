@@ -18,17 +18,15 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/under_profile.hpp"
+#include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test::region_prepare_host_test {
+namespace hipvmm::test {
 namespace {
 
 using detail::wait_for_background_tasks;
-
-constexpr device_ref peer{1};
-constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
 
 /// Lets the background thread start, whose first HIP call is none of what a case counts or fails.
 void start_worker() { const held_worker started; }
@@ -87,10 +85,10 @@ TEST_CASE("region: operations wait for a preparation that has begun") {
   {
     region region{first_device, 16 * unit};
     begin(region);
-    region.grant(peer, access_right::read);
+    region.grant(second_device, access_right::read);
     CHECK(region.prepared_bytes() == 2 * unit);
     region.commit(0, unit);
-    CHECK(get_access(region.base(), peer) == access_right::read);
+    CHECK(get_access(region.base(), second_device) == access_right::read);
   }
   const hipvmm_host_counters before = live_objects();
   {
@@ -173,14 +171,14 @@ HIPVMM_TEST_CASE_IN(
 }
 
 /// A region whose next two granules are ready, that a peer may read and that extend() must move.
-struct subject {
+struct prepared_region {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region{first_device, 8 * unit};
   address_reservation blocker{unit, 0, advance(region.base(), region.max_bytes())};
 
-  explicit subject(prefetch_level how) {
-    region.grant(peer, access_right::read);
+  explicit prepared_region(prefetch_level how) {
+    region.grant(second_device, access_right::read);
     region.commit(0, 3 * unit);
     write_tags(region, 0, 3, 1, stream);
     region.prepare(2 * unit, how);
@@ -192,8 +190,8 @@ struct subject {
     CHECK(region.committed_bytes() == 3 * unit);
     CHECK(region.committed_from(0) == 3 * unit);
     CHECK(region.chunk_count() == 1);
-    CHECK(region.access(peer) == access_right::read);
-    CHECK(get_access(region.base(), peer) == access_right::read);
+    CHECK(region.access(second_device) == access_right::read);
+    CHECK(get_access(region.base(), second_device) == access_right::read);
     check_tags(region, 0, 3, 1, stream);
   }
 };
@@ -204,26 +202,26 @@ void sweep(const char* name, Operation operation, Done done) {
   for (const prefetch_level how : both_ways) {
     // What was ready may have been mapped or released.
     fault_sweep{name, after_failure::capacity}.run(
-        [how] { return std::make_unique<subject>(how); },
-        [&](std::unique_ptr<subject>& subject) { operation(*subject); },
-        [](const std::unique_ptr<subject>& subject) {
+        [how] { return std::make_unique<prepared_region>(how); },
+        [&](std::unique_ptr<prepared_region>& subject) { operation(*subject); },
+        [](const std::unique_ptr<prepared_region>& subject) {
           subject->check_unchanged();
           // What is left of the preparation does no harm.
           subject->region.commit(0, 8 * subject->unit);
           write_tags(subject->region, 3, 8, 2, subject->stream);
           check_tags(subject->region, 0, 3, 1, subject->stream);
           check_tags(subject->region, 3, 8, 2, subject->stream);
-          CHECK(get_access(advance(subject->region.base(), 4 * subject->unit), peer) ==
+          CHECK(get_access(advance(subject->region.base(), 4 * subject->unit), second_device) ==
                 access_right::read);
         },
-        [&](const std::unique_ptr<subject>& subject) { done(*subject); });
+        [&](const std::unique_ptr<prepared_region>& subject) { done(*subject); });
   }
 }
 
 TEST_CASE("region: commit that fails beside a prepared chunk leaves the region as it was") {
   sweep(
-      "commit", [](subject& subject) { subject.region.commit(0, 7 * subject.unit); },
-      [](const subject& subject) {
+      "commit", [](prepared_region& subject) { subject.region.commit(0, 7 * subject.unit); },
+      [](const prepared_region& subject) {
         CHECK(subject.region.committed_from(0) == 7 * subject.unit);
         check_tags(subject.region, 0, 3, 1, subject.stream);
       });
@@ -231,17 +229,20 @@ TEST_CASE("region: commit that fails beside a prepared chunk leaves the region a
 
 TEST_CASE("region: decommit that fails beside a prepared chunk leaves the region as it was") {
   sweep(
-      "decommit", [](subject& subject) { subject.region.decommit(0, 8 * subject.unit); },
-      [](const subject& subject) { CHECK(subject.region.committed_bytes() == 0); });
+      "decommit", [](prepared_region& subject) { subject.region.decommit(0, 8 * subject.unit); },
+      [](const prepared_region& subject) { CHECK(subject.region.committed_bytes() == 0); });
 }
 
 TEST_CASE("region: grant that fails beside a prepared chunk leaves all rights as they were") {
   sweep(
-      "grant", [](subject& subject) { subject.region.grant(peer, access_right::read_write); },
-      [](subject& subject) {
+      "grant",
+      [](prepared_region& subject) {
+        subject.region.grant(second_device, access_right::read_write);
+      },
+      [](prepared_region& subject) {
         subject.region.commit(0, 5 * subject.unit);
         for (const std::size_t index : {0, 4})
-          CHECK(get_access(advance(subject.region.base(), index * subject.unit), peer) ==
+          CHECK(get_access(advance(subject.region.base(), index * subject.unit), second_device) ==
                 access_right::read_write);
       });
 }
@@ -249,8 +250,8 @@ TEST_CASE("region: grant that fails beside a prepared chunk leaves all rights as
 TEST_CASE("region: extend that fails beside a prepared chunk leaves the region as it was") {
   sweep(
       "extend",
-      [](subject& subject) { subject.region.extend(16 * subject.unit, 7 * subject.unit); },
-      [](const subject& subject) {
+      [](prepared_region& subject) { subject.region.extend(16 * subject.unit, 7 * subject.unit); },
+      [](const prepared_region& subject) {
         CHECK(subject.region.committed_from(0) == 7 * subject.unit);
         check_tags(subject.region, 0, 3, 1, subject.stream);
       });
@@ -305,6 +306,6 @@ TEST_CASE("region: the regions of many threads share the worker") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test::region_prepare_host_test
+}  // namespace hipvmm::test
 
 TEST_SUITE_END();

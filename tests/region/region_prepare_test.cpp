@@ -11,6 +11,7 @@
 #include "core/background_task.hpp"
 #include "support/devices.hpp"
 #include "support/held_worker.hpp"
+#include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -19,8 +20,6 @@ namespace hipvmm::test {
 namespace {
 
 using detail::wait_for_background_tasks;
-
-constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
 
 void prepare_and_wait(region& region, std::size_t bytes, prefetch_level how) {
   region.prepare(bytes, how);

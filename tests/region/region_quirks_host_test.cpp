@@ -27,25 +27,23 @@
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test::region_quirks_host_test {
+namespace hipvmm::test {
 namespace {
 
-constexpr device_ref peer{1};
 constexpr const char* no_tail_access = "tail_access=no,base_access=yes";
 constexpr const char* lying_maps = "reports_failed_map=no";
 constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=yes";
-constexpr auto replace = tail_chunk::replace;
 
 /// Three neighbouring chunks of a region, and a peer that may read.
-struct three_chunks {
+struct row_of_three {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region;
   void* const base = region.base();
 
-  explicit three_chunks(region_options options = {})
+  explicit row_of_three(region_options options = {})
       : region{first_device, 16 * granule(), options} {
-    region.grant(peer, access_right::read);
+    region.grant(second_device, access_right::read);
     for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * unit, unit);
     write_tags(region, 0, 3, 1, stream);
   }
@@ -56,7 +54,7 @@ struct three_chunks {
       CHECK(has_tag(region, index, 1, stream));
       const void* const at = advance(region.base(), index * unit);
       CHECK(get_access(at, first_device) == access_right::read_write);
-      CHECK(get_access(at, peer) == access_right::read);
+      CHECK(get_access(at, second_device) == access_right::read);
     }
   }
   void check_unchanged() const {
@@ -67,9 +65,9 @@ struct three_chunks {
   }
 };
 
-using three_ptr = std::unique_ptr<three_chunks>;
-constexpr auto make = [] { return std::make_unique<three_chunks>(); };
-constexpr auto unchanged = [](const three_ptr& subject) { subject->check_unchanged(); };
+using row_ptr = std::unique_ptr<row_of_three>;
+constexpr auto make_row = [] { return std::make_unique<row_of_three>(); };
+constexpr auto row_is_unchanged = [](const row_ptr& subject) { subject->check_unchanged(); };
 
 /// A chunk mapped at granule `index` of a region behind its back.
 class intruder {
@@ -99,50 +97,53 @@ HIPVMM_TEST_CASE_IN(
     "region: where tail access fails each mapping gets its rights from the first on",
     under("rocm-7.1", no_tail_access)) {
   const call_counter calls{"hipMemSetAccess"};
-  three_chunks subject;
+  row_of_three subject;
   CHECK(calls.count() == 3);
   subject.check_contents(3);
-  subject.region.grant(peer, access_right::read_write);
+  subject.region.grant(second_device, access_right::read_write);
   CHECK(calls.count() == 6);
-  CHECK(get_access(advance(subject.base, 2 * subject.unit), peer) == access_right::read_write);
+  CHECK(get_access(advance(subject.base, 2 * subject.unit), second_device) ==
+        access_right::read_write);
 }
 
 HIPVMM_TEST_CASE_IN("region: where tail access fails what is mapped ahead gets its rights too",
                     under("rocm-7.1", no_tail_access)) {
-  three_chunks subject;
+  row_of_three subject;
   subject.region.prepare(subject.unit, prefetch_level::mapped);
   detail::wait_for_background_tasks();
   CHECK(subject.region.prepared_bytes() == subject.unit);
   subject.region.commit(3 * subject.unit, 2 * subject.unit);
   for (const std::size_t index : {3U, 4U})
-    CHECK(get_access(advance(subject.base, index * subject.unit), peer) == access_right::read);
+    CHECK(get_access(advance(subject.base, index * subject.unit), second_device) ==
+          access_right::read);
   // Right behind a chunk that is mapped and not yet part of the region.
   subject.region.prepare(subject.unit, prefetch_level::mapped);
   detail::wait_for_background_tasks();
   subject.region.commit(6 * subject.unit, subject.unit);
-  CHECK(get_access(advance(subject.base, 6 * subject.unit), peer) == access_right::read);
+  CHECK(get_access(advance(subject.base, 6 * subject.unit), second_device) == access_right::read);
 }
 
 HIPVMM_TEST_CASE_IN("region: where tail access fails a region that moves keeps all rights",
                     under("rocm-7.1", no_tail_access)) {
-  three_chunks subject;
+  row_of_three subject;
   const address_reservation blocker{subject.unit, 0,
                                     advance(subject.base, subject.region.max_bytes())};
   CHECK(subject.region.extend(64 * subject.unit, 20 * subject.unit));
   subject.check_contents(3);
-  CHECK(get_access(advance(subject.region.base(), 19 * subject.unit), peer) == access_right::read);
+  CHECK(get_access(advance(subject.region.base(), 19 * subject.unit), second_device) ==
+        access_right::read);
 }
 
 HIPVMM_TEST_CASE_IN(
     "region: where tail access fails a chunk that moves gets its rights from the first on",
     under("rocm-7.1", no_tail_access)) {
-  three_chunks subject;
+  row_of_three subject;
   // Right behind its own old place, and behind one that was left.
   subject.region.move_chunk(2 * subject.unit, 3 * subject.unit);
   subject.region.move_chunk(0, 4 * subject.unit);
-  subject.region.grant(peer, access_right::read_write);
+  subject.region.grant(second_device, access_right::read_write);
   for (const std::size_t index : {0U, 1U, 2U, 3U, 4U})
-    CHECK(get_access(advance(subject.base, index * subject.unit), peer) ==
+    CHECK(get_access(advance(subject.base, index * subject.unit), second_device) ==
           access_right::read_write);
   subject.region.end_move(0);
   subject.region.end_move(2 * subject.unit);
@@ -151,26 +152,26 @@ HIPVMM_TEST_CASE_IN(
 
 HIPVMM_TEST_CASE_IN("region: where tail access fails chunks beside a hole must have one size",
                     under("rocm-7.1", no_tail_access)) {
-  three_chunks subject;
+  row_of_three subject;
   CHECK_THROWS_WITH_AS(subject.region.commit(5 * subject.unit, 2 * subject.unit),
                        doctest::Contains("commit in steps of one size"), unsupported);
   subject.check_unchanged();
   subject.region.commit(5 * subject.unit, subject.unit);
-  CHECK(get_access(advance(subject.base, 5 * subject.unit), peer) == access_right::read);
-  subject.region.grant(peer, access_right::read_write);
+  CHECK(get_access(advance(subject.base, 5 * subject.unit), second_device) == access_right::read);
+  subject.region.grant(second_device, access_right::read_write);
   // Without a hole any sizes do.
   subject.region.commit(3 * subject.unit, 2 * subject.unit);
   for (const std::size_t index : {0U, 3U, 4U, 5U})
-    CHECK(get_access(advance(subject.base, index * subject.unit), peer) ==
+    CHECK(get_access(advance(subject.base, index * subject.unit), second_device) ==
           access_right::read_write);
 }
 
 HIPVMM_TEST_CASE_IN("region: a peer that is granted late in rocm-7.14 leaves the owner its bytes",
                     under("rocm-7.14", "peer_access=yes")) {
-  three_chunks subject;
-  subject.region.grant(peer, access_right::read_write);
-  subject.region.grant(peer, access_right::none);
-  subject.region.grant(peer, access_right::read);
+  row_of_three subject;
+  subject.region.grant(second_device, access_right::read_write);
+  subject.region.grant(second_device, access_right::none);
+  subject.region.grant(second_device, access_right::read);
   subject.check_unchanged();
   write_tags(subject.region, 0, 3, 2, subject.stream);
   check_tags(subject.region, 0, 3, 2, subject.stream);
@@ -178,7 +179,7 @@ HIPVMM_TEST_CASE_IN("region: a peer that is granted late in rocm-7.14 leaves the
 
 TEST_CASE("region: where two addresses of a chunk are not coherent nothing moves") {
   const assumed_capability found{"coherent_aliases=no"};
-  three_chunks subject;
+  row_of_three subject;
   CHECK_FALSE(subject.region.can_move_chunks());
   CHECK_THROWS_AS(subject.region.move_chunk(0, 4 * subject.unit), unsupported);
   subject.check_unchanged();
@@ -187,19 +188,22 @@ TEST_CASE("region: where two addresses of a chunk are not coherent nothing moves
 HIPVMM_TEST_CASE_IN("region: commit and grant that fail where tail access fails change nothing",
                     under("rocm-7.1", no_tail_access)) {
   fault_sweep{"commit from the base"}.run(
-      make, [](three_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); }, unchanged,
-      [](const three_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
+      make_row, [](row_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); },
+      row_is_unchanged,
+      [](const row_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
   fault_sweep{"grant from the base"}.run(
-      make, [](three_ptr& it) { it->region.grant(peer, access_right::read_write); }, unchanged,
-      [](const three_ptr& it) {
+      make_row, [](row_ptr& it) { it->region.grant(second_device, access_right::read_write); },
+      row_is_unchanged,
+      [](const row_ptr& it) {
         for (const std::size_t index : {0U, 1U, 2U})
-          CHECK(get_access(advance(it->base, index * it->unit), peer) == access_right::read_write);
+          CHECK(get_access(advance(it->base, index * it->unit), second_device) ==
+                access_right::read_write);
       });
 }
 
 /// What commit does where hipMemMap reports success and maps nothing.
 void check_failed_map_is_found() {
-  three_chunks subject;
+  row_of_three subject;
   const intruder mapped{subject.region, 5};
   const hipvmm_host_counters before = live_objects();
   CHECK_THROWS_WITH_AS(subject.region.commit(3 * subject.unit, 4 * subject.unit),
@@ -228,14 +232,15 @@ HIPVMM_TEST_CASE_IN("region: a map that fails unseen in rocm-7.1 is found and le
 HIPVMM_TEST_CASE_IN("region: commit that fails while maps are verified changes nothing",
                     under("rocm-6.4", lying_maps)) {
   fault_sweep{"verified commit"}.run(
-      make, [](three_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); }, unchanged,
-      [](const three_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
+      make_row, [](row_ptr& it) { it->region.commit(3 * it->unit, 2 * it->unit); },
+      row_is_unchanged,
+      [](const row_ptr& it) { CHECK(it->region.committed_bytes() == 5 * it->unit); });
 }
 
 TEST_CASE("region: where maps cancel, what commit backs is found by the work behind it") {
   const planned faults{"visible_after=5ms"};
   const assumed_capability found{"visible_at_once=no,visibility_delay=5ms"};
-  three_chunks subject;
+  row_of_three subject;
   subject.check_contents(3);
   // A chunk whose memory is there, and one that is mapped.
   for (const prefetch_level how : {prefetch_level::created, prefetch_level::mapped}) {
@@ -251,7 +256,7 @@ TEST_CASE("region: where maps cancel, what commit backs is found by the work beh
 TEST_CASE("region: where maps cancel, work behind a move finds the bytes") {
   const planned faults{"visible_after=5ms"};
   const assumed_capability found{"visible_at_once=no,visibility_delay=5ms"};
-  three_chunks subject;
+  row_of_three subject;
   const address_reservation blocker{subject.unit, 0,
                                     advance(subject.base, subject.region.max_bytes())};
   CHECK(subject.region.extend(64 * subject.unit, 4 * subject.unit));
@@ -265,7 +270,7 @@ TEST_CASE("region: where maps cancel, a chunk that is replaced keeps its bytes")
   region region{first_device, 32 * granule()};
   region.commit(0, 16 * granule());
   write_tags(region, 0, 16, 1, stream);
-  CHECK(region.trim(3 * granule(), stream, replace) == 13 * granule());
+  CHECK(region.trim(3 * granule(), stream, tail_chunk::replace) == 13 * granule());
   check_tags(region, 0, 3, 1, stream);
 }
 
@@ -287,15 +292,15 @@ TEST_CASE("region: where maps cancel, a chunk mapped ahead has waited already") 
 
 TEST_CASE("region: where maps cancel, grants do not wait") {
   const assumed_capability found{"visible_at_once=no,visibility_delay=20ms"};
-  three_chunks subject;
+  row_of_three subject;
   const std::uint64_t waits = detail::waits_so_far();
-  subject.region.grant(peer, access_right::read_write);
+  subject.region.grant(second_device, access_right::read_write);
   CHECK(detail::waits_so_far() == waits);
 }
 
 TEST_CASE("region: where maps cancel, a chunk that moves is found by the work behind it") {
   const assumed_capability found{"visible_at_once=no,visibility_delay=2ms"};
-  three_chunks subject;
+  row_of_three subject;
   const planned invisible{"visible_after=2ms"};
   subject.region.move_chunk(0, 4 * subject.unit);
   const auto tag = pattern(tag_bytes, 1000);
@@ -305,7 +310,7 @@ TEST_CASE("region: where maps cancel, a chunk that moves is found by the work be
 TEST_CASE("region: without quirks nothing waits for mappings") {
   const assumed_capability found{"visible_at_once=yes"};
   const std::uint64_t waits = detail::waits_so_far();
-  const three_chunks subject;
+  const row_of_three subject;
   CHECK(detail::waits_so_far() == waits);
 }
 
@@ -320,7 +325,7 @@ struct held_memory {
 HIPVMM_TEST_CASE_IN("region: where addresses hold memory trim to nothing renews them",
                     under("rocm-6.4", kept_memory)) {
   const held_memory held;
-  three_chunks subject;
+  row_of_three subject;
   const std::size_t most = subject.region.max_bytes();
   CHECK(subject.region.trim(subject.unit, subject.stream) == 2 * subject.unit);
   CHECK(held.granules() == 3);  // as long as bytes are left and may not be touched
@@ -336,7 +341,7 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory trim to nothing renews 
 HIPVMM_TEST_CASE_IN("region: where addresses hold memory decommit of everything renews them",
                     under("rocm-6.2", kept_memory)) {
   const held_memory held;
-  three_chunks subject;
+  row_of_three subject;
   subject.region.prepare(subject.unit, prefetch_level::mapped);
   detail::wait_for_background_tasks();
   CHECK(subject.region.decommit(0, 16 * subject.unit) == 3 * subject.unit);
@@ -346,7 +351,7 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory decommit of everything 
 
 HIPVMM_TEST_CASE_IN("region: where addresses hold memory they are renewed when all work has passed",
                     under("rocm-6.4", kept_memory)) {
-  three_chunks subject;
+  row_of_three subject;
   blocked_stream other{first_device};
   std::atomic<bool> released = false;
   const std::jthread opener{[&] {
@@ -364,7 +369,7 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory those of an emptied one
                     under("rocm-6.4", kept_memory)) {
   region_options options;
   options.when_empty = empty_policy::keeps_addresses;
-  three_chunks subject{options};
+  row_of_three subject{options};
   blocked_stream other{first_device};
   subject.region.trim(0, subject.stream);
   const call_counter frees{"hipMemAddressFree"};
@@ -392,7 +397,7 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory chunks that wait are wa
                     under("rocm-6.4", kept_memory)) {
   const held_memory held;
   const stream other;
-  three_chunks subject;
+  row_of_three subject;
   for (unsigned char i = 0; i < 64; ++i) fill_async(other, subject.base, i, 3 * subject.unit);
   subject.region.trim(subject.unit, other);
   subject.region.trim(0, other);
@@ -403,10 +408,11 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory chunks that wait are wa
 HIPVMM_TEST_CASE_IN("region: where addresses hold memory trim that replaces gives all of it back",
                     under("rocm-7.1", std::string{kept_memory} + "," + no_tail_access)) {
   const held_memory held;
-  three_chunks subject;
+  row_of_three subject;
   subject.region.commit(3 * subject.unit, 8 * subject.unit);
   write_tags(subject.region, 3, 5, 1, subject.stream);
-  CHECK(subject.region.trim(5 * subject.unit, subject.stream, replace) == 6 * subject.unit);
+  CHECK(subject.region.trim(5 * subject.unit, subject.stream, tail_chunk::replace) ==
+        6 * subject.unit);
   CHECK(held.granules() == 5);
   CHECK(subject.region.base() == subject.base);
   subject.check_contents(5);
@@ -418,9 +424,9 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory one that may not move k
   {
     region_options options;
     options.when_empty = empty_policy::keeps_addresses;
-    three_chunks subject{options};
+    row_of_three subject{options};
     const call_counter frees{"hipMemAddressFree"};
-    CHECK(subject.region.trim(0, subject.stream, replace) == 3 * subject.unit);
+    CHECK(subject.region.trim(0, subject.stream, tail_chunk::replace) == 3 * subject.unit);
     CHECK(frees.count() == 0);
     CHECK(subject.region.base() == subject.base);
   }
@@ -432,10 +438,11 @@ HIPVMM_TEST_CASE_IN(
     under("rocm-6.4", kept_memory)) {
   const held_memory held;
   const error_recorder reported;
-  three_chunks subject;
+  row_of_three subject;
   {
     const planned_fault fault{"hipMemAddressReserve", 2, hipErrorOutOfMemory};
-    CHECK(subject.region.trim(subject.unit, subject.stream, replace) == 2 * subject.unit);
+    CHECK(subject.region.trim(subject.unit, subject.stream, tail_chunk::replace) ==
+          2 * subject.unit);
     CHECK(fault.struck());
   }
   CHECK(reported.count() == 1);
@@ -447,30 +454,31 @@ HIPVMM_TEST_CASE_IN(
 
 HIPVMM_TEST_CASE_IN("region: renewal that fails keeps every byte that stays",
                     under("rocm-6.4", kept_memory)) {
-  const auto kept = [](const three_ptr& it) {
+  const auto kept = [](const row_ptr& it) {
     CHECK(it->region.committed_from(0) >= 2 * it->unit);
     CHECK(it->region.max_bytes() == 16 * it->unit);
     it->check_contents(2);
   };
   fault_sweep{"partial renewal", after_failure::capacity}.run(
-      make, [](three_ptr& it) { it->region.trim(2 * it->unit, it->stream, replace); }, kept, kept);
+      make_row, [](row_ptr& it) { it->region.trim(2 * it->unit, it->stream, tail_chunk::replace); },
+      kept, kept);
 }
 
 HIPVMM_TEST_CASE_IN("region: renewal that fails leaves a region that can be used",
                     under("rocm-6.4", kept_memory)) {
-  const auto usable = [](const three_ptr& it) {
+  const auto usable = [](const row_ptr& it) {
     CHECK(it->region.max_bytes() == 16 * it->unit);
     it->region.commit(0, 3 * it->unit);
     write_tags(it->region, 0, 3, 1, it->stream);
     it->check_contents(3);
   };
   fault_sweep{"renewal of nothing", after_failure::capacity}.run(
-      make, [](three_ptr& it) { it->region.trim(0, it->stream); }, usable, usable);
+      make_row, [](row_ptr& it) { it->region.trim(0, it->stream); }, usable, usable);
 }
 
 HIPVMM_TEST_CASE_IN("region: a region that was emptied once is not renewed for nothing",
                     under("rocm-6.4", kept_memory)) {
-  three_chunks subject;
+  row_of_three subject;
   subject.region.trim(0, subject.stream);
   const call_counter frees{"hipMemAddressFree"};
   subject.region.trim(0, subject.stream);
@@ -480,13 +488,13 @@ HIPVMM_TEST_CASE_IN("region: a region that was emptied once is not renewed for n
 
 TEST_CASE("region: where memory comes back by itself the addresses stay") {
   const assumed_capability found{"returns_memory=yes"};
-  three_chunks subject;
+  row_of_three subject;
   const call_counter frees{"hipMemAddressFree"};
   subject.region.trim(0, subject.stream);
   CHECK(frees.count() == 0);
 }
 
 }  // namespace
-}  // namespace hipvmm::test::region_quirks_host_test
+}  // namespace hipvmm::test
 
 TEST_SUITE_END();

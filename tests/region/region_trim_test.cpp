@@ -13,8 +13,6 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-constexpr auto replace = tail_chunk::replace;
-
 struct thirty_two_granules {
   const std::size_t unit = granule();
   hipvmm::stream stream;
@@ -68,7 +66,7 @@ TEST_CASE_FIXTURE(thirty_two_granules,
   region.commit(0, 16 * unit);
   write_tags(region, 0, 16, 1, stream);
   void* const base = region.base();
-  CHECK(region.trim(3 * unit, stream, replace) == 13 * unit);
+  CHECK(region.trim(3 * unit, stream, tail_chunk::replace) == 13 * unit);
   CHECK(region.committed_bytes() == 3 * unit);
   CHECK(region.committed_from(0) == 3 * unit);
   CHECK(region.chunk_count() == 1);
@@ -80,7 +78,7 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the order of a stream
   region.commit(0, 16 * unit);
   write_tags(region, 0, 3, 1, stream);
   fill_async(stream, region.base(), 0x3C, 3 * unit);
-  region.trim(3 * unit, stream, replace);
+  region.trim(3 * unit, stream, tail_chunk::replace);
   CHECK(read_bytes(stream, region.base(), 3 * unit) == byte_vector(3 * unit, 0x3C));
 }
 
@@ -89,27 +87,27 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim replaces a chunk in the mid
   region.commit(2 * unit, 8 * unit);
   region.commit(10 * unit, 4 * unit);
   write_tags(region, 0, 14, 1, stream);
-  CHECK(region.trim(5 * unit, stream, replace) == 9 * unit);
+  CHECK(region.trim(5 * unit, stream, tail_chunk::replace) == 9 * unit);
   CHECK(region.committed_from(0) == 5 * unit);
   check_tags(region, 0, 5, 1, stream);
 }
 
 TEST_CASE_FIXTURE(thirty_two_granules, "region: trim leaves an eighth of what stays") {
   region.commit(0, 9 * unit);
-  CHECK(region.trim(8 * unit, stream, replace) == 0);
+  CHECK(region.trim(8 * unit, stream, tail_chunk::replace) == 0);
   CHECK(region.committed_bytes() == 9 * unit);
 }
 
 TEST_CASE_FIXTURE(thirty_two_granules, "region: trim releases more than an eighth of what stays") {
   region.commit(0, 10 * unit);
-  CHECK(region.trim(8 * unit, stream, replace) == 2 * unit);
+  CHECK(region.trim(8 * unit, stream, tail_chunk::replace) == 2 * unit);
   CHECK(region.committed_bytes() == 8 * unit);
 }
 
 TEST_CASE_FIXTURE(thirty_two_granules, "region: what trim released can be committed again") {
   region.commit(0, 16 * unit);
   write_tags(region, 0, 16, 1, stream);
-  region.trim(3 * unit, stream, replace);
+  region.trim(3 * unit, stream, tail_chunk::replace);
   region.commit(0, 16 * unit);
   write_tags(region, 3, 16, 2, stream);
   check_tags(region, 0, 3, 1, stream);
@@ -120,7 +118,7 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the rights over the c
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   region.commit(0, 16 * unit);
   region.grant(peer, access_right::read);
-  region.trim(2 * unit, stream, replace);
+  region.trim(2 * unit, stream, tail_chunk::replace);
   CHECK(get_access(region.base(), peer) == access_right::read);
   CHECK(get_access(region.base(), first_device) == access_right::read_write);
 }
@@ -129,7 +127,7 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim works for an owner that may
   region.commit(0, 16 * unit);
   write_tags(region, 0, 16, 1, stream);
   region.grant(first_device, access_right::read);
-  CHECK_NOTHROW(region.trim(2 * unit, stream, replace));
+  CHECK_NOTHROW(region.trim(2 * unit, stream, tail_chunk::replace));
   CHECK(region.committed_from(0) >= 2 * unit);
   CHECK(get_access(region.base(), first_device) == access_right::read);
   check_tags(region, 0, 2, 1, stream);

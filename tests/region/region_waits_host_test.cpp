@@ -24,7 +24,7 @@
 #include "support/host/under_profile.hpp"
 #include "support/region/assumed_capability.hpp"
 
-namespace hipvmm::test::region_waits_host_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -197,4 +197,4 @@ TEST_CASE("region: a grant waits for work under way where it moves pages, and no
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::region_waits_host_test
+}  // namespace hipvmm::test

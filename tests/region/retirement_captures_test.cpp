@@ -16,7 +16,7 @@
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 
-namespace hipvmm::test::retirement_captures_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -36,7 +36,7 @@ bool end_capture(const stream& captured) {
   return kept;
 }
 
-region backed_region(std::size_t granules = 1) {
+region region_of_one_chunk(std::size_t granules = 1) {
   region made{first_device, granules * granule()};
   made.commit(0, granules * granule());
   return made;
@@ -58,26 +58,26 @@ void check_in_children(const char* name, int expected = 0) {
 HIPVMM_CHILD("exits while it captures and memory waits") {
   const stream captured{first_device};
   begin_capture(captured);
-  backed_region().retire();
+  region_of_one_chunk().retire();
   std::exit(3);
 }
 
 HIPVMM_CHILD("exits while it captures and then ends a static region") {
   struct late {
-    region value = backed_region();
+    region value = region_of_one_chunk();
     ~late() { value.retire(); }
   };
   // Constructed before the library's exit handler is registered, and so destroyed after it.
   static const late kept;
   const stream captured{first_device};
   begin_capture(captured);
-  backed_region().retire();
+  region_of_one_chunk().retire();
   std::exit(3);
 }
 
 HIPVMM_CHILD("drains while it captures") {
   const stream captured{first_device};
-  region used = backed_region();
+  region used = region_of_one_chunk();
   begin_capture(captured);
   used.retire();
   if (waits_by_free()) {
@@ -102,7 +102,7 @@ HIPVMM_CHILD("drains while it captures") {
 HIPVMM_CHILD("grows on a full device while it captures") {
   const std::size_t most = first_device.free_memory() / granule() * 3 / 5;
   const stream captured{first_device};
-  region full = backed_region(most);
+  region full = region_of_one_chunk(most);
   region wanting{first_device, most * granule()};
   begin_capture(captured);
   full.retire();
@@ -138,7 +138,7 @@ HIPVMM_CHILD("captures in three threads while memory is retired") {
     std::jthread threads[3];
     for (int i = 0; i < 3; ++i)
       threads[i] = std::jthread{[&, i] { capture_again_and_again(kept[i]); }};
-    for (int round = 0; round < rounds; ++round) backed_region().retire();
+    for (int round = 0; round < rounds; ++round) region_of_one_chunk().retire();
   }
   drain_retired_memory();
   CHECK(retired_memory().waiting == 0);
@@ -168,4 +168,4 @@ TEST_CASE("retirement: captures of other threads are kept where hipFree waits" *
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::retirement_captures_test
+}  // namespace hipvmm::test

@@ -152,8 +152,6 @@ HIPVMM_CHILD("retires a region in use after the library's exit handler") {
   std::exit(0);
 }
 
-void end_process(const char*, int, const char*) noexcept { std::exit(5); }
-
 HIPVMM_CHILD("an error handler ends the process in the thread") {
   set_error_handler(end_process);
   region destroyed = backed_region();

@@ -19,19 +19,19 @@
 #include "support/host/host_profile.hpp"
 #include "support/region/region_contents.hpp"
 
-namespace hipvmm::test::retirement_faults_host_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
 /// A region of four granules in a chunk each, in use by a stream that stands still.
-struct subject {
+struct used_region {
   const std::size_t unit = granule();
   hipvmm::stream writer;
   hipvmm::region region{first_device, 16 * unit};
   blocked_stream stream{first_device};
 
-  subject() {
+  used_region() {
     for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
     write_tags(region, 0, 4, 1, writer);
     fill_async(stream, advance(region.base(), unit), 7, 3 * unit);
@@ -64,11 +64,11 @@ bool comes_to(const call_counter& calls, std::uint64_t count) {
   return calls.count() >= count;
 }
 
-using subject_ptr = std::unique_ptr<subject>;
-constexpr auto make = [] {
+using used_ptr = std::unique_ptr<used_region>;
+constexpr auto make_used = [] {
   // The threads begin here: a fault of their first call would stay with them for all later cases.
   static const bool begun = [] {
-    subject first;
+    used_region first;
     first.region.trim(first.unit, first.stream);
     first.region.retire();
     first.stream.release();
@@ -76,10 +76,10 @@ constexpr auto make = [] {
     return true;
   }();
   static_cast<void>(begun);
-  return std::make_unique<subject>();
+  return std::make_unique<used_region>();
 };
 constexpr auto make_trimmed = [] {
-  auto made = make();
+  auto made = make_used();
   made->region.trim(made->unit, made->stream);
   return made;
 };
@@ -91,7 +91,7 @@ TEST_CASE("retirement: trim of a region in use that fails leaves the region as i
        {"hipStreamIsCapturing", "hipStreamQuery", "hipEventCreateWithFlags", "hipEventRecord"}) {
     CAPTURE(call);
     drain_retired_memory();
-    const subject_ptr used = make();
+    const used_ptr used = make_used();
     const hipvmm_host_counters before = live_objects();
     const planned_fault fault{call.c_str(), 1, hipErrorUnknown};
     CHECK_THROWS_AS(used->region.trim(used->unit, used->stream), hip_error);
@@ -109,12 +109,12 @@ TEST_CASE("retirement: growth into bytes that wait that fails leaves the region 
           needs_virtual_memory) {
   fault_sweep{"commit", after_failure::capacity}.run(
       make_trimmed,
-      [](const subject_ptr& subject) {
+      [](const used_ptr& subject) {
         subject->stream.release();
         subject->region.commit(0, 2 * subject->unit);
       },
-      [](const subject_ptr& subject) { subject->check_backed(1); },
-      [](const subject_ptr& subject) { subject->check_backed(2); });
+      [](const used_ptr& subject) { subject->check_backed(1); },
+      [](const used_ptr& subject) { subject->check_backed(2); });
 }
 
 TEST_CASE("retirement: what fails in the thread is reported and released all the same" *
@@ -124,7 +124,7 @@ TEST_CASE("retirement: what fails in the thread is reported and released all the
     const hipvmm_host_counters before = live_objects();
     const error_recorder reported;
     {
-      const subject_ptr trimmed = make_trimmed();
+      const used_ptr trimmed = make_trimmed();
       const planned_fault fault{call.c_str(), 1, hipErrorUnknown};
       trimmed->stream.release();
       drain_retired_memory();
@@ -141,7 +141,7 @@ TEST_CASE("retirement: a device that cannot be waited for is reported") {
   const hipvmm_host_counters before = live_objects();
   const error_recorder reported;
   {
-    const subject_ptr used = make();
+    const used_ptr used = make_used();
     used->stream.release();
     static_cast<stream_ref>(used->stream).synchronize();
     const waits_by_synchronize waits;
@@ -159,7 +159,7 @@ TEST_CASE("retirement: a wait that fails does not count as a wait") {
   const hipvmm_host_counters before = live_objects();
   const error_recorder reported;
   {
-    const subject_ptr used = make();
+    const used_ptr used = make_used();
     const waits_by_synchronize waits;
     const std::size_t mapped = live_objects().mappings;
     const call_counter tries{"hipDeviceSynchronize"};
@@ -184,7 +184,7 @@ TEST_CASE("retirement: an event that cannot be asked is reported once") {
   const hipvmm_host_counters before = live_objects();
   const error_recorder reported;
   {
-    const subject_ptr trimmed = make_trimmed();
+    const used_ptr trimmed = make_trimmed();
     const waits_by_synchronize waits;
     const std::size_t mapped = live_objects().mappings;
     const call_counter tries{"hipDeviceSynchronize"};
@@ -204,15 +204,15 @@ TEST_CASE("retirement: an event that cannot be asked is reported once") {
 
 TEST_CASE("retirement: of a region fails in no call that its caller sees") {
   fault_sweep{"retire"}.run(
-      make,
-      [](const subject_ptr& subject) {
+      make_used,
+      [](const used_ptr& subject) {
         subject->stream.release();
         static_cast<stream_ref>(subject->stream).synchronize();
         subject->region.retire();
         drain_retired_memory();
       },
-      [](const subject_ptr&) {},
-      [](const subject_ptr& subject) {
+      [](const used_ptr&) {},
+      [](const used_ptr& subject) {
         CHECK(subject->region.base() == nullptr);
         CHECK(retired_memory().waiting == 0);
       });
@@ -280,4 +280,4 @@ TEST_CASE("retirement: what is retired during a wait is not covered by it") {
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::retirement_faults_host_test
+}  // namespace hipvmm::test

@@ -25,12 +25,10 @@
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
 
-namespace hipvmm::test::retirement_host_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
-
-constexpr device_ref second_device{1};
 
 /// A region of four granules in a chunk each, which a stream that stands still is about to fill.
 struct region_in_use {
@@ -457,4 +455,4 @@ TEST_CASE("retirement: the chunks of a cache that is gone are released under no 
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::retirement_host_test
+}  // namespace hipvmm::test

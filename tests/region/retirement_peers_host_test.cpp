@@ -16,41 +16,41 @@
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 
-namespace hipvmm::test::retirement_peers_host_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
 // Two that do not reach each other. No other test copies between them, which is remembered.
-constexpr device_ref owner{1};
-constexpr device_ref stranger{2};
+constexpr device_ref copied_device{1};
+constexpr device_ref copying_device{2};
 
 /// A region of two granules, which a stream of a device without access is about to read.
-struct region_in_use {
+struct region_being_copied {
   const std::size_t unit = granule();
-  const stream own{owner};
-  const device_memory copy{2 * unit, stranger};
-  hipvmm::region region{owner, 4 * unit};
-  blocked_stream reader{stranger};
+  const stream own{copied_device};
+  const device_memory copy{2 * unit, copying_device};
+  hipvmm::region region{copied_device, 4 * unit};
+  blocked_stream reader{copying_device};
 
-  region_in_use() {
+  region_being_copied() {
     region.commit(0, unit);
     region.commit(unit, unit);
     fill_async(own, region.base(), 0x42, 2 * unit);
     own.synchronize();
-    copy_peer_async(reader, copy.get(), stranger, region.base(), owner, 2 * unit);
+    copy_peer_async(reader, copy.get(), copying_device, region.base(), copied_device, 2 * unit);
   }
   void check_copy() {
     reader.release();
     static_cast<stream_ref>(reader).synchronize();
-    const scoped_device scope{stranger};
+    const scoped_device scope{copying_device};
     CHECK(read_bytes(reader, copy.get(), 2 * unit) == byte_vector(2 * unit, 0x42));
   }
 };
 
 TEST_CASE("retirement: the end of a region waits for a device without access that copies") {
   drain_retired_memory();
-  region_in_use subject;
+  region_being_copied subject;
   subject.region.retire();
   CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
   subject.check_copy();
@@ -61,7 +61,7 @@ TEST_CASE("retirement: the end of a region waits for a device without access tha
 TEST_CASE("retirement: a trim in a stream of a device that copies waits for nothing" *
           needs_virtual_memory) {
   drain_retired_memory();
-  region_in_use subject;
+  region_being_copied subject;
   subject.region.trim(subject.unit, subject.reader);
   CHECK_FALSE(subject.reader.is_done());
   CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
@@ -70,7 +70,7 @@ TEST_CASE("retirement: a trim in a stream of a device that copies waits for noth
 
 TEST_CASE("retirement: a region that moves waits for a device without access that copies" *
           needs_virtual_memory) {
-  region_in_use subject;
+  region_being_copied subject;
   const address_reservation blocker{subject.unit, 0,
                                     advance(subject.region.base(), subject.region.max_bytes())};
   std::atomic<bool> moved{false};
@@ -86,4 +86,4 @@ TEST_CASE("retirement: a region that moves waits for a device without access tha
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::retirement_peers_host_test
+}  // namespace hipvmm::test

@@ -7,7 +7,7 @@
 
 #include "support/process/child_process.hpp"
 
-namespace hipvmm::test::retirement_streams_host_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -26,4 +26,4 @@ TEST_CASE("retirement: unmaps nothing in use where waits overlook streams that e
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::retirement_streams_host_test
+}  // namespace hipvmm::test

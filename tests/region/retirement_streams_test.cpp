@@ -16,7 +16,7 @@
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 
-namespace hipvmm::test::retirement_streams_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -24,13 +24,13 @@ TEST_SUITE_BEGIN("needs virtual memory");
 void wait_for_gate(void* gate) { static_cast<std::promise<void>*>(gate)->get_future().wait(); }
 
 /// A region that a stream of its own will fill once the gate opens.
-struct region_in_use {
+struct region_of_ending_stream {
   std::promise<void> gate;
   hipvmm::region region{first_device, 4 * granule()};
   std::optional<stream> user{std::in_place, first_device};
   std::thread destroying;
 
-  region_in_use() {
+  region_of_ending_stream() {
     region.commit(0, granule());
     REQUIRE(hipLaunchHostFunc(user->get(), wait_for_gate, &gate) == hipSuccess);
     fill_async(*user, region.base(), 1, granule());
@@ -59,7 +59,7 @@ struct region_in_use {
 
 // Each also as a child, for retirement_streams_host_test.cpp.
 void check_stream_being_destroyed() {
-  region_in_use subject;
+  region_of_ending_stream subject;
   subject.destroy_user_in_another_thread();
   subject.retire_and_check();
 }
@@ -71,7 +71,7 @@ TEST_CASE("retirement: a stream that another thread is destroying is waited for"
 HIPVMM_CHILD("a stream is destroyed by another thread") { check_stream_being_destroyed(); }
 
 void check_stream_ending_beside_wait() {
-  region_in_use subject;
+  region_of_ending_stream subject;
   std::atomic<bool> begun{false};
   std::thread waiting{[&begun] {
     begun = true;
@@ -91,7 +91,7 @@ TEST_CASE("retirement: a stream that ends beside an earlier wait for its device 
 HIPVMM_CHILD("a stream ends beside a wait for its device") { check_stream_ending_beside_wait(); }
 
 void check_captured_stream_being_destroyed() {
-  region_in_use subject;
+  region_of_ending_stream subject;
   REQUIRE(hipStreamBeginCapture(subject.user->get(), hipStreamCaptureModeRelaxed) == hipSuccess);
   subject.destroy_user_in_another_thread();
   subject.retire_and_check();
@@ -108,4 +108,4 @@ HIPVMM_CHILD("a captured stream is destroyed by another thread") {
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace hipvmm::test::retirement_streams_test
+}  // namespace hipvmm::test

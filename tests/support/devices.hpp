@@ -15,6 +15,8 @@ namespace hipvmm::test {
 /// The device that tests use where any will do.
 inline constexpr device_ref first_device{0};
 
+/// On the host provider the one that first_device reaches.
+inline constexpr device_ref second_device{1};
 /// The unit of every chunk, reservation and region on the first device.
 inline std::size_t granule() {
   const std::size_t unit = capability_of(first_device).minimum_granularity();

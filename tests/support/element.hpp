@@ -25,6 +25,12 @@ std::ostream& operator<<(std::ostream& out, const element<Bytes>& value) {
   return out << "element<" << Bytes << ">{" << int{value.bytes[0]} << "...}";
 }
 
+using element8 = element<8>;
+using element12 = element<12>;
+using element300 = element<300>;
+/// As large as a chunk.
+using granule_element = element<std::size_t{2} << 20>;
+
 /// The element number `index` of a series.
 template <typename Element>
 Element numbered(std::size_t index) {

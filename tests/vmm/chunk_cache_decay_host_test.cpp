@@ -27,7 +27,7 @@
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test::chunk_cache_decay_host_test {
+namespace hipvmm::test {
 namespace {
 
 using clock = std::chrono::steady_clock;
@@ -363,6 +363,6 @@ TEST_CASE("chunk_cache: retired memory that comes to be kept still serves who wa
 }
 
 }  // namespace
-}  // namespace hipvmm::test::chunk_cache_decay_host_test
+}  // namespace hipvmm::test
 
 TEST_SUITE_END();

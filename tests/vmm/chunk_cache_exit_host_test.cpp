@@ -19,7 +19,7 @@
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test::chunk_cache_exit_host_test {
+namespace hipvmm::test {
 namespace {
 
 const std::vector<std::string> as_found{"HIPVMM_TESTS_KEEP_CHUNKS=1", "HIPVMM_HOST_LEAKS=1"};
@@ -70,8 +70,6 @@ HIPVMM_CHILD("a fork ends with chunks that are kept") {
   CHECK(live_objects().handles == kept);
 }
 
-void end_process(const char*, int, const char*) noexcept { std::exit(5); }
-
 HIPVMM_CHILD("an error handler ends the process while a chunk expires") {
   set_error_handler(end_process);
   chunk_cache::shared().set_retention(std::chrono::milliseconds{1});
@@ -105,6 +103,6 @@ TEST_CASE("chunk_cache: an error handler may end the process in the thread that 
 }
 
 }  // namespace
-}  // namespace hipvmm::test::chunk_cache_exit_host_test
+}  // namespace hipvmm::test
 
 TEST_SUITE_END();

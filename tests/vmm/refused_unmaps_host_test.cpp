@@ -39,12 +39,12 @@ bool has_lost_objects(const error_recorder& reported) {
 }
 
 /// Five granules of sixteen are backed, in two chunks, the first with tags.
-struct subject {
+struct tagged_region {
   const std::size_t unit = granule();
   hipvmm::stream stream;
   hipvmm::region region{first_device, 16 * unit};
 
-  subject() {
+  tagged_region() {
     region.grant(device_ref{1}, access_right::read);
     region.commit(0, 3 * unit);
     region.commit(5 * unit, 2 * unit);
@@ -82,7 +82,7 @@ void sweep_pairs(Operation operation) {
       const hipvmm_host_counters outside = live_objects();
       const error_recorder reported;
       {
-        subject one;
+        tagged_region one;
         const call_counter calls{nullptr};
         plan_faults("any nth=" + std::to_string(first) + " error=hipErrorUnknown; any nth=" +
                     std::to_string(second) + " error=hipErrorUnknown");
@@ -110,18 +110,19 @@ void sweep_pairs(Operation operation) {
 
 TEST_CASE("region: an undo that HIP refuses costs no later commit" * needs_virtual_memory) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
-  sweep_pairs([](region& of, const subject& one) { of.commit(0, 12 * one.unit); });
+  sweep_pairs([](region& of, const tagged_region& one) { of.commit(0, 12 * one.unit); });
 }
 
 TEST_CASE("region: an undone move that HIP refuses costs no later commit" * needs_virtual_memory) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
-  sweep_pairs([](region& of, const subject& one) { of.move_chunk(5 * one.unit, 8 * one.unit); });
+  sweep_pairs(
+      [](region& of, const tagged_region& one) { of.move_chunk(5 * one.unit, 8 * one.unit); });
 }
 
 TEST_CASE("region: an undone preparation that HIP refuses costs no later commit" *
           needs_virtual_memory) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
-  sweep_pairs([](region& of, const subject& one) {
+  sweep_pairs([](region& of, const tagged_region& one) {
     of.prepare(2 * one.unit, prefetch_level::mapped);
     of.cancel_or_wait();
     of.decommit(15 * one.unit, one.unit);
@@ -131,13 +132,14 @@ TEST_CASE("region: an undone preparation that HIP refuses costs no later commit"
 TEST_CASE("region: an undone extension that HIP refuses costs no later commit" *
           needs_virtual_memory) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
-  sweep_pairs([](region& of, const subject& one) { of.extend(32 * one.unit, 10 * one.unit); });
+  sweep_pairs(
+      [](region& of, const tagged_region& one) { of.extend(32 * one.unit, 10 * one.unit); });
 }
 
 TEST_CASE("region: retired chunks that HIP refuses to unmap cost no later commit" *
           needs_virtual_memory) {
   HIPVMM_REQUIRE_ANY_LAYOUT();
-  sweep_pairs([](region& of, const subject& one) {
+  sweep_pairs([](region& of, const tagged_region& one) {
     of.trim(3 * one.unit, one.stream, tail_chunk::keep);
     drain_retired_memory();
   });

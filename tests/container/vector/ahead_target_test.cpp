@@ -9,12 +9,12 @@
 #include <hipvmm/core/bytes.hpp>
 #include "support/random_seed.hpp"
 
-namespace hipvmm::test::ahead_target_test {
+namespace hipvmm::test {
 namespace {
 
-constexpr std::size_t granule = 2 * MiB;
+constexpr std::size_t granule_bytes = 2 * MiB;
 
-struct row {
+struct ahead_row {
   std::size_t committed;
   std::size_t needed;
   std::size_t max;
@@ -28,7 +28,7 @@ constexpr grow_ahead_policy policy(std::size_t watermark, std::size_t budget) {
 }
 
 TEST_CASE("ahead_target: raises what is unused to the budget once it is below the watermark") {
-  constexpr row rows[] = {
+  constexpr ahead_row rows[] = {
       // As chosen: below the watermark, not at it.
       {100 * MiB, 100 * MiB, TiB, GiB, policy(64 * MiB, 256 * MiB), 256 * MiB},
       {100 * MiB, 37 * MiB, TiB, GiB, policy(64 * MiB, 256 * MiB), 194 * MiB},
@@ -61,14 +61,14 @@ TEST_CASE("ahead_target: raises what is unused to the budget once it is below th
       {MiB, MiB, 2 * MiB, GiB, policy(0, 0), MiB},
       {MiB, MiB, TiB, GiB, policy(0, ~std::size_t{0}), TiB - MiB},
   };
-  for (const row& row : rows) {
-    CAPTURE(row.committed);
-    CAPTURE(row.needed);
-    CAPTURE(row.max);
-    CAPTURE(row.policy.watermark_bytes);
-    CAPTURE(row.policy.budget_bytes);
-    CHECK(ahead_target(row.committed, row.needed, row.max, granule, row.limit, row.policy) ==
-          row.target);
+  for (const ahead_row& ahead_row : rows) {
+    CAPTURE(ahead_row.committed);
+    CAPTURE(ahead_row.needed);
+    CAPTURE(ahead_row.max);
+    CAPTURE(ahead_row.policy.watermark_bytes);
+    CAPTURE(ahead_row.policy.budget_bytes);
+    CHECK(ahead_target(ahead_row.committed, ahead_row.needed, ahead_row.max, granule_bytes,
+                       ahead_row.limit, ahead_row.policy) == ahead_row.target);
   }
 }
 
@@ -103,4 +103,4 @@ TEST_CASE("ahead_target: stays within the maximum and a granule of the budget") 
 }
 
 }  // namespace
-}  // namespace hipvmm::test::ahead_target_test
+}  // namespace hipvmm::test

@@ -6,18 +6,16 @@
 #include <stdexcept>
 
 #include <hipvmm/core/error.hpp>
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/region/fallback.hpp"
 
-namespace hipvmm::test::growable_device_vector_access_test {
+namespace hipvmm::test {
 namespace {
 
-using value = element<8>;
-using device_vector = growable_device_vector<value>;
-
 TEST_CASE("growable_device_vector: its own device may read and write, no other may do anything") {
-  const device_vector vector;
+  const vector_of_8 vector;
   CHECK(vector.access(first_device) == access_right::read_write);
   CHECK(vector.access(device_ref{1}) == access_right::none);
 }
@@ -26,31 +24,31 @@ TEST_CASE("growable_device_vector: a grant reaches the elements there are and th
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream stream;
   const hipvmm::stream of_peer{peer};
-  device_vector vector;
-  vector.append(series<value>(0, 1000), stream);
+  vector_of_8 vector;
+  vector.append(series<element8>(0, 1000), stream);
   vector.grant(peer, peer_right());
-  vector.append(series<value>(1000, 1'000'000), stream);
+  vector.append(series<element8>(1000, 1'000'000), stream);
   stream.synchronize();
   CHECK(vector.access(peer) == peer_right());
-  CHECK(vector.copy_to_host(of_peer) == series<value>(0, 1'001'000));
+  CHECK(vector.copy_to_host(of_peer) == series<element8>(0, 1'001'000));
 }
 
 TEST_CASE("growable_device_vector: a grant to write lets the other device's streams write") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream stream;
   const hipvmm::stream of_peer{peer};
-  device_vector vector;
+  vector_of_8 vector;
   vector.grant(peer);
-  vector.append(series<value>(0, 10), stream);
+  vector.append(series<element8>(0, 10), stream);
   stream.synchronize();
-  vector.set_element(3, numbered<value>(99), of_peer);
+  vector.set_element(3, numbered<element8>(99), of_peer);
   of_peer.synchronize();
-  CHECK(vector.element(3, stream) == numbered<value>(99));
+  CHECK(vector.element(3, stream) == numbered<element8>(99));
 }
 
 TEST_CASE("growable_device_vector: revoke takes the right from all elements") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  device_vector vector;
+  vector_of_8 vector;
   vector.grant(peer);
   vector.resize_uninitialized(10);
   vector.reserve(vector.capacity() + 1);
@@ -66,7 +64,7 @@ TEST_CASE("growable_device_vector: revoke takes the right from all elements") {
 
 TEST_CASE("growable_device_vector: a device without a link throws unsupported and gets nothing") {
   HIPVMM_REQUIRE_DEVICE(stranger, stranger_to(first_device), "device that cannot reach the first");
-  device_vector vector;
+  vector_of_8 vector;
   vector.resize_uninitialized(10);
   CHECK_THROWS_AS(vector.grant(stranger), unsupported);
   CHECK(vector.access(stranger) == access_right::none);
@@ -74,7 +72,7 @@ TEST_CASE("growable_device_vector: a device without a link throws unsupported an
 }
 
 TEST_CASE("growable_device_vector: an unknown device throws invalid_argument") {
-  device_vector vector;
+  vector_of_8 vector;
   CHECK_THROWS_AS(vector.grant(device_ref{device_count()}), std::invalid_argument);
   CHECK_THROWS_AS(vector.revoke(device_ref{-1}), std::invalid_argument);
 }
@@ -86,14 +84,14 @@ TEST_CASE("growable_device_vector: one on another device grows, shrinks and keep
   }
   const device_ref second{1};
   const stream stream{second};
-  device_vector vector{second};
-  vector.append(series<value>(0, 1'000'000), stream);
-  const value* const data = vector.data();
+  vector_of_8 vector{second};
+  vector.append(series<element8>(0, 1'000'000), stream);
+  const element8* const data = vector.data();
   vector.resize(600'000, stream);
   vector.shrink_to_fit(stream, tail_chunk::replace);
-  vector.resize(700'000, numbered<value>(5), stream);
-  std::vector<value> expected = series<value>(0, 600'000);
-  expected.resize(700'000, numbered<value>(5));
+  vector.resize(700'000, numbered<element8>(5), stream);
+  std::vector<element8> expected = series<element8>(0, 600'000);
+  expected.resize(700'000, numbered<element8>(5));
   CHECK(vector.copy_to_host(stream) == expected);
   CHECK((vector.data() == data) == vector.is_address_stable());
   CHECK(vector.device() == second);
@@ -101,4 +99,4 @@ TEST_CASE("growable_device_vector: one on another device grows, shrinks and keep
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_access_test
+}  // namespace hipvmm::test

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <hipvmm/region/retirement.hpp>
+#include "container/vector/vectors.hpp"
 #include "core/background_task.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
@@ -18,23 +19,17 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/process/child_process.hpp"
+#include "support/region/prefetch_levels.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test::growable_device_vector_ahead_host_test {
+namespace hipvmm::test {
 namespace {
 
 using detail::wait_for_background_tasks;
 
-using granule_element = element<2 * MiB>;
-using device_vector = growable_device_vector<granule_element>;
-using value = element<12>;
-
-constexpr device_ref peer{1};
-constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
-
 /// Eight granules ahead, once fewer than four are.
-growth_options options(prefetch_level how) {
+growth_options eight_ahead(prefetch_level how) {
   growth_options result;
   result.max_bytes = 512 * MiB;
   result.step_limit = 0;
@@ -43,13 +38,13 @@ growth_options options(prefetch_level how) {
 }
 
 /// Leaves `granules` of 2 MiB free on the first device while it lives.
-physical_chunk leave_free(std::size_t granules) {
+physical_chunk drain_and_leave_free(std::size_t granules) {
   drain_retired_memory();
   return physical_chunk{first_device, first_device.free_memory() - granules * 2 * MiB};
 }
 
 TEST_CASE("growable_device_vector: growth that finds its chunk mapped makes no HIP call") {
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, eight_ahead(prefetch_level::mapped)};
   vector.resize_uninitialized(1);
   wait_for_background_tasks();
   const held_worker held;
@@ -62,11 +57,11 @@ TEST_CASE("growable_device_vector: growth that finds its chunk mapped makes no H
 
 TEST_CASE("growable_device_vector: what is ready is used before memory runs out") {
   for (const prefetch_level how : both_ways) {
-    device_vector vector{first_device, options(how)};
+    vector_of_granules vector{first_device, eight_ahead(how)};
     vector.resize_uninitialized(1);
     wait_for_background_tasks();
     REQUIRE(vector.statistics().ahead_bytes == 16 * MiB);
-    const physical_chunk rest = leave_free(3);
+    const physical_chunk rest = drain_and_leave_free(3);
     CHECK_THROWS_AS(vector.resize_uninitialized(13), out_of_memory);
     CHECK(vector.size() == 1);
     CHECK(vector.capacity() == 1);
@@ -78,10 +73,10 @@ TEST_CASE("growable_device_vector: what is ready is used before memory runs out"
 }
 
 TEST_CASE("growable_device_vector: what was ordered and has no room is not made by growth") {
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, eight_ahead(prefetch_level::mapped)};
   const held_worker held;
   vector.resize_uninitialized(1);
-  const physical_chunk rest = leave_free(7);
+  const physical_chunk rest = drain_and_leave_free(7);
   vector.resize_uninitialized(2);
   CHECK(vector.capacity() == 2);
   vector.resize_uninitialized(8);
@@ -90,8 +85,8 @@ TEST_CASE("growable_device_vector: what was ordered and has no room is not made 
 }
 
 TEST_CASE("growable_device_vector: a preparation that fails is no growth's failure") {
-  device_vector vector{first_device, options(prefetch_level::mapped)};
-  const physical_chunk rest = leave_free(5);
+  vector_of_granules vector{first_device, eight_ahead(prefetch_level::mapped)};
+  const physical_chunk rest = drain_and_leave_free(5);
   vector.resize_uninitialized(2);
   wait_for_background_tasks();
   CHECK(vector.statistics().ahead_bytes == 0);
@@ -116,15 +111,15 @@ TEST_CASE("growable_device_vector: memory made ahead goes back with the vector")
   drain_retired_memory();
   const hipvmm_host_counters before = live_objects();
   for (const prefetch_level how : both_ways) {
-    device_vector waited{first_device, options(how)};
+    vector_of_granules waited{first_device, eight_ahead(how)};
     waited.resize_uninitialized(3);
     wait_for_background_tasks();
-    device_vector begun{first_device, options(how)};
+    vector_of_granules begun{first_device, eight_ahead(how)};
     begun.resize_uninitialized(3);
   }
   {
     const held_worker held;
-    device_vector queued{first_device, options(prefetch_level::mapped)};
+    vector_of_granules queued{first_device, eight_ahead(prefetch_level::mapped)};
     queued.resize_uninitialized(3);
   }
   drain_retired_memory();
@@ -134,7 +129,7 @@ TEST_CASE("growable_device_vector: memory made ahead goes back with the vector")
 TEST_CASE("growable_device_vector: memory made ahead does not disturb a capture") {
   HIPVMM_SKIP_UNDER(no_virtual_memory);
   const stream stream;
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, eight_ahead(prefetch_level::mapped)};
   {
     const held_worker held;
     vector.resize_uninitialized(1);
@@ -147,52 +142,52 @@ TEST_CASE("growable_device_vector: memory made ahead does not disturb a capture"
   CHECK(vector.statistics().ahead_bytes == 16 * MiB);
 }
 
-constexpr std::size_t old_size = 1000;
+constexpr std::size_t size_ahead = 1000;
 
 /// A vector with a thousand elements and, if nothing failed, a chunk ready.
-struct subject {
+struct vector_ahead {
   hipvmm::stream stream;
-  growable_device_vector<value> vector;
-  const value* const data = vector.data();
+  growable_device_vector<element12> vector;
+  const element12* const data = vector.data();
 
-  explicit subject(prefetch_level how) : vector{first_device, options(how)} {
-    vector.grant(peer, access_right::read);
-    vector.append(series<value>(0, old_size), stream);
+  explicit vector_ahead(prefetch_level how) : vector{first_device, eight_ahead(how)} {
+    vector.grant(second_device, access_right::read);
+    vector.append(series<element12>(0, size_ahead), stream);
     stream.synchronize();
     wait_for_background_tasks();
   }
-  [[nodiscard]] std::vector<value> contents() const { return vector.copy_to_host(stream); }
+  [[nodiscard]] std::vector<element12> contents() const { return vector.copy_to_host(stream); }
   void check_rights() const {
-    CHECK(get_access(vector.data(), peer) == access_right::read);
-    CHECK(get_access(vector.data() + vector.capacity() - 1, peer) == access_right::read);
+    CHECK(get_access(vector.data(), second_device) == access_right::read);
+    CHECK(get_access(vector.data() + vector.capacity() - 1, second_device) == access_right::read);
   }
 };
 
 /// Sweeps growth whose preparations come to their end before the next call. The worker's failures
 /// surface nowhere, so what threw was a failure of this thread.
 template <typename Operation>
-void sweep(const char* name, Operation operation) {
+void sweep_ahead(const char* name, Operation operation) {
   { const held_worker started; }
   for (const prefetch_level how : both_ways) {
     fault_sweep{name, after_failure::capacity}.run(
-        [how] { return std::make_unique<subject>(how); },
-        [&](std::unique_ptr<subject>& subject) {
+        [how] { return std::make_unique<vector_ahead>(how); },
+        [&](std::unique_ptr<vector_ahead>& subject) {
           operation(subject->vector);
           wait_for_background_tasks();
         },
-        [](const std::unique_ptr<subject>& subject) {
-          CHECK(subject->vector.size() == old_size);
+        [](const std::unique_ptr<vector_ahead>& subject) {
+          CHECK(subject->vector.size() == size_ahead);
           CHECK(subject->vector.data() == subject->data);
-          CHECK(subject->contents() == series<value>(0, old_size));
+          CHECK(subject->contents() == series<element12>(0, size_ahead));
           subject->check_rights();
           // It goes on as if nothing had been.
           subject->vector.resize_uninitialized(subject->vector.capacity() + 3'000'000);
           subject->check_rights();
         },
-        [](const std::unique_ptr<subject>& subject) {
-          const std::vector<value> contents = subject->contents();
-          CHECK(std::equal(contents.begin(), contents.begin() + old_size,
-                           series<value>(0, old_size).begin()));
+        [](const std::unique_ptr<vector_ahead>& subject) {
+          const std::vector<element12> contents = subject->contents();
+          CHECK(std::equal(contents.begin(), contents.begin() + size_ahead,
+                           series<element12>(0, size_ahead).begin()));
           subject->check_rights();
           subject->vector.resize_uninitialized(subject->vector.capacity() + 3'000'000);
           subject->check_rights();
@@ -201,14 +196,15 @@ void sweep(const char* name, Operation operation) {
 }
 
 TEST_CASE("growable_device_vector: growth beyond what is ready that fails changes nothing") {
-  sweep("a miss",
-        [](growable_device_vector<value>& vector) { vector.resize_uninitialized(3'000'000); });
+  sweep_ahead("a miss", [](growable_device_vector<element12>& vector) {
+    vector.resize_uninitialized(3'000'000);
+  });
 }
 
 TEST_CASE("growable_device_vector: growth that has more made ready fails for itself alone") {
-  sweep("growth", [](growable_device_vector<value>& vector) {
+  sweep_ahead("growth", [](growable_device_vector<element12>& vector) {
     // So much of what is ready that the next chunk is wanted.
-    vector.resize_uninitialized(vector.capacity() + 10 * MiB / sizeof(value));
+    vector.resize_uninitialized(vector.capacity() + 10 * MiB / sizeof(element12));
   });
 }
 
@@ -222,23 +218,23 @@ TEST_CASE("growable_device_vector: the vectors of many threads grow ahead") {
       const device_ref device{number % 2 == 0 ? 0 : 1};
       const scoped_device scope{device};
       const stream stream;
-      const std::vector<value> block = series<value>(number, 40'000);
+      const std::vector<element12> block = series<element12>(number, 40'000);
       for (std::size_t round = 0; round < 4; ++round) {
-        growth_options chosen = options(both_ways[(number + round) % 2]);
+        growth_options chosen = eight_ahead(both_ways[(number + round) % 2]);
         chosen.grow_ahead.budget_bytes = 4 * MiB;
         chosen.grow_ahead.watermark_bytes = 2 * MiB;
-        std::array<growable_device_vector<value>, 2> vectors{
-            growable_device_vector<value>{device, chosen},
-            growable_device_vector<value>{device, chosen}};
+        std::array<growable_device_vector<element12>, 2> vectors{
+            growable_device_vector<element12>{device, chosen},
+            growable_device_vector<element12>{device, chosen}};
         for (std::size_t step = 0; step < 16; ++step) {
-          growable_device_vector<value>& vector = vectors[step % 2];
+          growable_device_vector<element12>& vector = vectors[step % 2];
           vector.append(block, stream);
           if (step % 5 == 1) swap(vectors[0], vectors[1]);
           if (step % 7 == 3) vector.shrink_to_fit(stream);
           if (step % 6 == 2) vector.grant(device_ref{1 - device.ordinal()}, access_right::read);
         }
-        for (const growable_device_vector<value>& vector : vectors) {
-          const std::vector<value> contents = vector.copy_to_host(stream);
+        for (const growable_device_vector<element12>& vector : vectors) {
+          const std::vector<element12> contents = vector.copy_to_host(stream);
           for (std::size_t at = 0; at < contents.size(); at += block.size())
             if (!std::equal(block.begin(), block.end(), contents.begin() + static_cast<long>(at)))
               ++wrong;
@@ -254,7 +250,7 @@ TEST_CASE("growable_device_vector: the vectors of many threads grow ahead") {
 
 /// Grows while the process exits, when the worker has ended.
 struct late_grower {
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, eight_ahead(prefetch_level::mapped)};
   ~late_grower() {
     try {
       vector.resize_uninitialized(1);
@@ -269,18 +265,18 @@ struct late_grower {
 HIPVMM_TEST_CASE_IN("growable_device_vector: a process may end while memory is made ahead",
                     {"HIPVMM_HOST_LEAKS=1", "HIPVMM_HOST_FAULTS=hipMemCreate delay=20ms"}) {
   static late_grower late;
-  static std::vector<device_vector> ending;
+  static std::vector<vector_of_granules> ending;
   for (int index = 0; index < 8; ++index)
-    ending.emplace_back(first_device,
-                        options(index % 2 == 0 ? prefetch_level::mapped : prefetch_level::created));
+    ending.emplace_back(first_device, eight_ahead(index % 2 == 0 ? prefetch_level::mapped
+                                                                 : prefetch_level::created));
   const call_counter creations{"hipMemCreate"};
-  for (device_vector& vector : ending) vector.resize_uninitialized(1);
+  for (vector_of_granules& vector : ending) vector.resize_uninitialized(1);
   // One more than these growths' own: the worker is in it, for the call takes 20 ms.
   while (creations.count() < ending.size() + 1) std::this_thread::yield();
   CHECK(ending.back().capacity() == 1);
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_ahead_host_test
+}  // namespace hipvmm::test
 
 TEST_SUITE_END();

@@ -7,26 +7,22 @@
 #include <stdexcept>
 #include <utility>
 
+#include "container/vector/vectors.hpp"
 #include "core/background_task.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/held_worker.hpp"
+#include "support/region/prefetch_levels.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test::growable_device_vector_ahead_test {
+namespace hipvmm::test {
 namespace {
 
 using detail::wait_for_background_tasks;
 
-using granule_element = element<2 * MiB>;
-using device_vector = growable_device_vector<granule_element>;
-using value = element<12>;
-
-constexpr ahead both_ways[] = {prefetch_level::created, prefetch_level::mapped};
-
 /// Sixteen granules ahead, once fewer than eight are.
-growth_options options(prefetch_level how) {
+growth_options sixteen_ahead(prefetch_level how) {
   growth_options result;
   result.max_bytes = 512 * MiB;
   result.step_limit = 0;
@@ -35,7 +31,7 @@ growth_options options(prefetch_level how) {
 }
 
 TEST_CASE("growable_device_vector: without grow_ahead nothing is made ahead") {
-  device_vector vector;
+  vector_of_granules vector;
   for (std::size_t count = 1; count <= 40; ++count) vector.resize_uninitialized(count);
   wait_for_background_tasks();
   CHECK(vector.statistics().ahead_bytes == 0);
@@ -45,7 +41,7 @@ TEST_CASE("growable_device_vector: without grow_ahead nothing is made ahead") {
 
 TEST_CASE("growable_device_vector: growth has the next chunk made and the next growth takes it") {
   for (const prefetch_level how : both_ways) {
-    device_vector vector{first_device, options(how)};
+    vector_of_granules vector{first_device, sixteen_ahead(how)};
     wait_for_background_tasks();
     CHECK(vector.statistics().ahead_bytes == 0);
     vector.resize_uninitialized(4);
@@ -79,10 +75,10 @@ TEST_CASE("growable_device_vector: growth has the next chunk made and the next g
 TEST_CASE("growable_device_vector: elements in memory made ahead are as any others") {
   const stream stream;
   for (const prefetch_level how : both_ways) {
-    growable_device_vector<value> vector{first_device, options(how)};
+    growable_device_vector<element12> vector{first_device, sixteen_ahead(how)};
     const auto* const data = vector.data();
-    const std::vector<value> block = series<value>(0, 100'000);
-    std::vector<value> expected;
+    const std::vector<element12> block = series<element12>(0, 100'000);
+    std::vector<element12> expected;
     for (int round = 0; round < 36; ++round) {
       vector.append(block, stream);
       expected.insert(expected.end(), block.begin(), block.end());
@@ -96,7 +92,7 @@ TEST_CASE("growable_device_vector: elements in memory made ahead are as any othe
 
 TEST_CASE("growable_device_vector: a growth beyond what is ready makes the rest") {
   for (const prefetch_level how : both_ways) {
-    device_vector vector{first_device, options(how)};
+    vector_of_granules vector{first_device, sixteen_ahead(how)};
     vector.resize_uninitialized(4);
     wait_for_background_tasks();
     vector.resize_uninitialized(30);
@@ -108,7 +104,7 @@ TEST_CASE("growable_device_vector: a growth beyond what is ready makes the rest"
 }
 
 TEST_CASE("growable_device_vector: growth itself makes the chunk that no one has begun") {
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, sixteen_ahead(prefetch_level::mapped)};
   const held_worker held;
   vector.resize_uninitialized(4);
   CHECK(vector.capacity() == 4);
@@ -124,7 +120,7 @@ TEST_CASE("growable_device_vector: growth itself makes the chunk that no one has
 }
 
 TEST_CASE("growable_device_vector: reserve takes what is ready and has nothing made") {
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, sixteen_ahead(prefetch_level::mapped)};
   vector.reserve(4);
   wait_for_background_tasks();
   CHECK(vector.capacity() == 4);
@@ -139,7 +135,7 @@ TEST_CASE("growable_device_vector: reserve takes what is ready and has nothing m
 }
 
 TEST_CASE("growable_device_vector: nothing is made ahead of an empty vector") {
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, sixteen_ahead(prefetch_level::mapped)};
   vector.resize_uninitialized(0);
   vector.reserve(1);
   vector.resize_uninitialized(0);
@@ -149,9 +145,9 @@ TEST_CASE("growable_device_vector: nothing is made ahead of an empty vector") {
 
 TEST_CASE("growable_device_vector: nothing is made ahead past the maximum") {
   for (const prefetch_level how : both_ways) {
-    growth_options small = options(how);
+    growth_options small = sixteen_ahead(how);
     small.max_bytes = 20 * MiB;
-    device_vector vector{first_device, small};
+    vector_of_granules vector{first_device, small};
     vector.resize_uninitialized(8);
     wait_for_background_tasks();
     CHECK(vector.statistics().ahead_bytes == 4 * MiB);
@@ -168,16 +164,16 @@ TEST_CASE("growable_device_vector: nothing is made ahead past the maximum") {
 TEST_CASE("growable_device_vector: growth past the maximum takes what is ready along") {
   const stream stream;
   for (const prefetch_level how : both_ways) {
-    growth_options small = options(how);
+    growth_options small = sixteen_ahead(how);
     small.max_bytes = 20 * MiB;
-    growable_device_vector<value> vector{first_device, small};
-    const std::vector<value> block(1'200'000, numbered<value>(3));
+    growable_device_vector<element12> vector{first_device, small};
+    const std::vector<element12> block(1'200'000, numbered<element12>(3));
     vector.append(block, stream);
     wait_for_background_tasks();
     CHECK(vector.statistics().ahead_bytes > 0);
     vector.append(block, stream);
     wait_for_background_tasks();
-    std::vector<value> expected = block;
+    std::vector<element12> expected = block;
     expected.insert(expected.end(), block.begin(), block.end());
     CHECK(vector.copy_to_host(stream) == expected);
   }
@@ -185,7 +181,7 @@ TEST_CASE("growable_device_vector: growth past the maximum takes what is ready a
 
 TEST_CASE("growable_device_vector: shrink_to_fit releases what is ready, too") {
   const stream stream;
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, sixteen_ahead(prefetch_level::mapped)};
   vector.resize_uninitialized(4);
   wait_for_background_tasks();
   CHECK(vector.statistics().ahead_bytes == 32 * MiB);
@@ -197,10 +193,10 @@ TEST_CASE("growable_device_vector: shrink_to_fit releases what is ready, too") {
 
 TEST_CASE("growable_device_vector: a clone has the policy and not the memory") {
   const stream stream;
-  device_vector vector{first_device, options(prefetch_level::mapped)};
+  vector_of_granules vector{first_device, sixteen_ahead(prefetch_level::mapped)};
   vector.resize(4, stream);
   wait_for_background_tasks();
-  device_vector copied = vector.clone(stream);
+  vector_of_granules copied = vector.clone(stream);
   wait_for_background_tasks();
   CHECK(copied.statistics().ahead_bytes == 0);
   copied.resize_uninitialized(5);
@@ -212,28 +208,28 @@ TEST_CASE("growable_device_vector: a clone has the policy and not the memory") {
 TEST_CASE("growable_device_vector: moves, swaps and destruction take preparations along") {
   const stream stream;
   for (const prefetch_level how : both_ways) {
-    growable_device_vector<value> first{first_device, options(how)};
-    growable_device_vector<value> second{first_device, options(how)};
+    growable_device_vector<element12> first{first_device, sixteen_ahead(how)};
+    growable_device_vector<element12> second{first_device, sixteen_ahead(how)};
     {
-      growable_device_vector<value> dying{first_device, options(how)};
-      growable_device_vector<value> overwritten{first_device, options(how)};
+      growable_device_vector<element12> dying{first_device, sixteen_ahead(how)};
+      growable_device_vector<element12> overwritten{first_device, sixteen_ahead(how)};
       std::optional<held_worker> held{std::in_place};
-      first.append(series<value>(0, 100), stream);
-      second.append(series<value>(100, 100), stream);
-      dying.append(series<value>(200, 100), stream);
-      overwritten.append(series<value>(300, 100), stream);
+      first.append(series<element12>(0, 100), stream);
+      second.append(series<element12>(100, 100), stream);
+      dying.append(series<element12>(200, 100), stream);
+      overwritten.append(series<element12>(300, 100), stream);
       swap(first, second);
       overwritten = std::move(second);
-      second.append(series<value>(400, 100), stream);
+      second.append(series<element12>(400, 100), stream);
       held.reset();
       second = std::move(overwritten);
     }
     wait_for_background_tasks();
     CHECK(first.statistics().ahead_bytes == 32 * MiB);
     CHECK(second.statistics().ahead_bytes == 32 * MiB);
-    CHECK(first.copy_to_host(stream) == series<value>(100, 100));
-    CHECK(second.copy_to_host(stream) == series<value>(0, 100));
-    growable_device_vector<value> taken{std::move(first)};
+    CHECK(first.copy_to_host(stream) == series<element12>(100, 100));
+    CHECK(second.copy_to_host(stream) == series<element12>(0, 100));
+    growable_device_vector<element12> taken{std::move(first)};
     CHECK(first.statistics().ahead_bytes == 0);
     CHECK(taken.statistics().ahead_bytes == 32 * MiB);
   }
@@ -242,7 +238,7 @@ TEST_CASE("growable_device_vector: moves, swaps and destruction take preparation
 TEST_CASE("growable_device_vector: a peer may use memory made ahead of its grant, or behind it") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "peer of the first device");
   for (const prefetch_level how : both_ways) {
-    device_vector vector{first_device, options(how)};
+    vector_of_granules vector{first_device, sixteen_ahead(how)};
     vector.resize_uninitialized(4);
     wait_for_background_tasks();
     vector.grant(peer, access_right::read_write);
@@ -260,12 +256,12 @@ TEST_CASE("growable_device_vector: a peer may use memory made ahead of its grant
 }
 
 TEST_CASE("growable_device_vector: a watermark above its budget is refused") {
-  growth_options wrong = options(prefetch_level::mapped);
+  growth_options wrong = sixteen_ahead(prefetch_level::mapped);
   wrong.grow_ahead.watermark_bytes = wrong.grow_ahead.budget_bytes + 1;
-  CHECK_THROWS_AS((device_vector{first_device, wrong}), std::invalid_argument);
+  CHECK_THROWS_AS((vector_of_granules{first_device, wrong}), std::invalid_argument);
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_ahead_test
+}  // namespace hipvmm::test
 
 TEST_SUITE_END();

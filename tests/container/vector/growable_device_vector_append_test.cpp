@@ -13,39 +13,37 @@
 #include "support/element.hpp"
 #include "support/region/fallback.hpp"
 
-namespace hipvmm::test::growable_device_vector_append_test {
+namespace hipvmm::test {
 namespace {
-
-using value = element<12>;
 
 struct hundred_elements {
   hipvmm::stream stream;
-  growable_device_vector<value> vector;
+  growable_device_vector<element12> vector;
 
-  hundred_elements() { vector.append(series<value>(0, 100), stream); }
-  [[nodiscard]] std::vector<value> contents() const { return vector.copy_to_host(stream); }
+  hundred_elements() { vector.append(series<element12>(0, 100), stream); }
+  [[nodiscard]] std::vector<element12> contents() const { return vector.copy_to_host(stream); }
 };
 
 TEST_CASE_FIXTURE(hundred_elements, "growable_device_vector: append takes any contiguous range") {
-  const std::vector<value> from_vector = series<value>(100, 3);
-  const std::array<value, 2> from_array{numbered<value>(103), numbered<value>(104)};
-  const value from_c_array[] = {numbered<value>(105)};
+  const std::vector<element12> from_vector = series<element12>(100, 3);
+  const std::array<element12, 2> from_array{numbered<element12>(103), numbered<element12>(104)};
+  const element12 from_c_array[] = {numbered<element12>(105)};
   vector.append(from_vector, stream);
   vector.append(from_array, stream);
   vector.append(from_c_array, stream);
-  vector.append({numbered<value>(106), numbered<value>(107)}, stream);
+  vector.append({numbered<element12>(106), numbered<element12>(107)}, stream);
   vector.append(from_vector.data(), 1, stream);
-  std::vector<value> expected = series<value>(0, 108);
-  expected.push_back(numbered<value>(100));
+  std::vector<element12> expected = series<element12>(0, 108);
+  expected.push_back(numbered<element12>(100));
   CHECK(contents() == expected);
 }
 
 TEST_CASE_FIXTURE(hundred_elements, "growable_device_vector: an empty source changes nothing") {
   vector.append(nullptr, 0, stream);
-  vector.append(std::vector<value>{}, stream);
-  vector.append_from_device(device_span<const value>{}, stream);
+  vector.append(std::vector<element12>{}, stream);
+  vector.append_from_device(device_span<const element12>{}, stream);
   vector.append_from_device(vector.span().first(0), stream);
-  CHECK(contents() == series<value>(0, 100));
+  CHECK(contents() == series<element12>(0, 100));
   vector.assign(nullptr, 0, stream);
   CHECK(vector.empty());
 }
@@ -57,24 +55,24 @@ TEST_CASE_FIXTURE(hundred_elements, "growable_device_vector: a null source throw
   CHECK_THROWS_AS(vector.append_from_device({nullptr, 5}, stream), std::invalid_argument);
   CHECK_THROWS_AS(vector.assign(nullptr, 5, stream), std::invalid_argument);
   CHECK(vector.capacity() == capacity);
-  CHECK(contents() == series<value>(0, 100));
+  CHECK(contents() == series<element12>(0, 100));
 }
 
 TEST_CASE_FIXTURE(hundred_elements, "growable_device_vector: append takes its own elements") {
   vector.append(vector.span(), stream);
-  std::vector<value> expected = series<value>(0, 100);
-  const std::vector<value> again = expected;
+  std::vector<element12> expected = series<element12>(0, 100);
+  const std::vector<element12> again = expected;
   expected.insert(expected.end(), again.begin(), again.end());
   CHECK(contents() == expected);
 }
 
 TEST_CASE_FIXTURE(hundred_elements,
                   "growable_device_vector: append takes its own elements as it grows") {
-  std::vector<value> expected = series<value>(0, 100);
+  std::vector<element12> expected = series<element12>(0, 100);
   const std::size_t start = vector.capacity();
   while (vector.capacity() < 4 * start) {
     vector.append_from_device(vector.span(), stream);
-    const std::vector<value> again = expected;
+    const std::vector<element12> again = expected;
     expected.insert(expected.end(), again.begin(), again.end());
   }
   CHECK(contents() == expected);
@@ -83,65 +81,65 @@ TEST_CASE_FIXTURE(hundred_elements,
 TEST_CASE_FIXTURE(hundred_elements,
                   "growable_device_vector: append takes a part of its own elements") {
   vector.append(vector.span().subspan(40, 20), stream);
-  std::vector<value> expected = series<value>(0, 100);
-  const std::vector<value> part = series<value>(40, 20);
+  std::vector<element12> expected = series<element12>(0, 100);
+  const std::vector<element12> part = series<element12>(40, 20);
   expected.insert(expected.end(), part.begin(), part.end());
   CHECK(contents() == expected);
 }
 
 TEST_CASE_FIXTURE(hundred_elements,
                   "growable_device_vector: append takes another vector's elements") {
-  growable_device_vector<value> other;
-  other.append(series<value>(100, 50), stream);
+  growable_device_vector<element12> other;
+  other.append(series<element12>(100, 50), stream);
   const auto& constant = other;
   vector.append(other.span(), stream);
   vector.append(constant.span().first(1), stream);
-  std::vector<value> expected = series<value>(0, 150);
-  expected.push_back(numbered<value>(100));
+  std::vector<element12> expected = series<element12>(0, 150);
+  expected.push_back(numbered<element12>(100));
   CHECK(contents() == expected);
 }
 
 TEST_CASE_FIXTURE(hundred_elements,
                   "growable_device_vector: append takes elements of another device") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  growable_device_vector<value> other{peer};
+  growable_device_vector<element12> other{peer};
   const hipvmm::stream of_peer{peer};
-  other.append(series<value>(100, 50), of_peer);
+  other.append(series<element12>(100, 50), of_peer);
   other.grant(first_device, peer_right());
   of_peer.synchronize();
   const capability known = capability_of(first_device);
   if (known.path() != memory_path::fallback && !known.has(trait::peer_copies)) {
     CHECK_THROWS_WITH_AS(vector.append_from_device(other.span(), stream),
                          doctest::Contains("grant device 1 read_write access"), unsupported);
-    CHECK(contents() == series<value>(0, 100));
+    CHECK(contents() == series<element12>(0, 100));
     vector.grant(peer, access_right::read_write);
   }
   vector.append_from_device(other.span(), stream);
-  CHECK(contents() == series<value>(0, 150));
+  CHECK(contents() == series<element12>(0, 150));
 }
 
 TEST_CASE_FIXTURE(hundred_elements,
                   "growable_device_vector: pageable sources may go as soon as append returns") {
   for (std::size_t index = 100; index < 200; ++index) {
-    const value single = numbered<value>(index);
+    const element12 single = numbered<element12>(index);
     vector.append(&single, 1, stream);
   }
-  CHECK(contents() == series<value>(0, 200));
+  CHECK(contents() == series<element12>(0, 200));
 }
 
 TEST_CASE_FIXTURE(hundred_elements,
                   "growable_device_vector: a count that overflows throws length_error") {
   constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
-  const value single = numbered<value>(1);
+  const element12 single = numbered<element12>(1);
   CHECK_THROWS_AS(vector.append(&single, largest, stream), std::length_error);
   CHECK_THROWS_AS(vector.append(&single, largest - 99, stream), std::length_error);
-  CHECK_THROWS_AS(vector.append(&single, largest / sizeof(value), stream), std::length_error);
+  CHECK_THROWS_AS(vector.append(&single, largest / sizeof(element12), stream), std::length_error);
   CHECK_THROWS_AS(vector.append_from_device({vector.data(), largest / 2}, stream),
                   std::length_error);
   CHECK_THROWS_AS(vector.assign(&single, largest, stream), std::length_error);
   CHECK_THROWS_AS(vector.assign(largest, single, stream), std::length_error);
-  CHECK(contents() == series<value>(0, 100));
+  CHECK(contents() == series<element12>(0, 100));
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_append_test
+}  // namespace hipvmm::test

@@ -8,12 +8,13 @@
 #include <stdexcept>
 #include <vector>
 
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 
 #define ELEMENT_TYPES element<1>, element<3>, element<5>, element<12>, element<24>, element<100>
 
-namespace hipvmm::test::growable_device_vector_elements_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_CASE_TEMPLATE("growable_device_vector: resize adds elements of zero bytes", T, ELEMENT_TYPES) {
@@ -91,13 +92,12 @@ TEST_CASE_TEMPLATE("growable_device_vector: assign replaces the contents", T, EL
   CHECK(vector.copy_to_host(stream) == std::vector<T>(2000, numbered<T>(9)));
 }
 
-using device_vector = growable_device_vector<element<4>>;
 constexpr auto numbered_four = numbered<element<4>>;
 constexpr auto four_byte_series = series<element<4>>;
 
 TEST_CASE("growable_device_vector: a shorter size drops the last elements and keeps the capacity") {
   const stream stream;
-  device_vector vector;
+  vector_of_4 vector;
   vector.append(four_byte_series(0, 100), stream);
   const std::size_t capacity = vector.capacity();
   vector.resize(40, stream);
@@ -113,7 +113,7 @@ TEST_CASE("growable_device_vector: a shorter size drops the last elements and ke
 
 TEST_CASE("growable_device_vector: resize_uninitialized keeps the elements there are") {
   const stream stream;
-  device_vector vector;
+  vector_of_4 vector;
   vector.append(four_byte_series(0, 100), stream);
   vector.resize_uninitialized(2'000'000);
   CHECK(vector.size() == 2'000'000);
@@ -123,7 +123,7 @@ TEST_CASE("growable_device_vector: resize_uninitialized keeps the elements there
 
 TEST_CASE("growable_device_vector: clear drops all elements and keeps the memory") {
   const stream stream;
-  device_vector vector;
+  vector_of_4 vector;
   vector.append(four_byte_series(0, 100), stream);
   const std::size_t capacity = vector.capacity();
   const auto* const data = vector.data();
@@ -135,13 +135,13 @@ TEST_CASE("growable_device_vector: clear drops all elements and keeps the memory
 }
 
 TEST_CASE("growable_device_vector: pop_back of an empty one throws out_of_range") {
-  device_vector vector;
+  vector_of_4 vector;
   CHECK_THROWS_AS(vector.pop_back(), std::out_of_range);
 }
 
 TEST_CASE("growable_device_vector: an index beyond the size throws out_of_range with both") {
   const stream stream;
-  device_vector vector;
+  vector_of_4 vector;
   vector.append(four_byte_series(0, 7), stream);
   CHECK_THROWS_WITH_AS(static_cast<void>(vector.element(9, stream)), doctest::Contains("9"),
                        std::out_of_range);
@@ -153,7 +153,7 @@ TEST_CASE("growable_device_vector: an index beyond the size throws out_of_range 
 
 TEST_CASE("growable_device_vector: copy_to_host reads the first elements into given memory") {
   const stream stream;
-  device_vector vector;
+  vector_of_4 vector;
   vector.append(four_byte_series(0, 100), stream);
   std::vector<element<4>> target(60);
   vector.copy_to_host(target.data(), 50, stream);
@@ -165,7 +165,7 @@ TEST_CASE("growable_device_vector: copy_to_host reads the first elements into gi
 
 TEST_CASE("growable_device_vector: span and iterators name exactly the elements") {
   const stream stream;
-  device_vector vector;
+  vector_of_4 vector;
   vector.append(four_byte_series(0, 100), stream);
   const auto& constant = vector;
   CHECK(vector.span().data() == vector.data());
@@ -206,4 +206,4 @@ TEST_CASE("growable_device_vector: values that are captured need not outlive the
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_elements_test
+}  // namespace hipvmm::test

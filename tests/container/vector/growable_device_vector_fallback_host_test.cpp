@@ -19,19 +19,18 @@
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
 
-namespace hipvmm::test::growable_device_vector_fallback_host_test {
+namespace hipvmm::test {
 namespace {
 
 // A granule each, so that sizes are numbers of granules.
 using granule_sized = element<2 * MiB>;
-using value = element<8>;
 
 TEST_CASE("growable_device_vector on hipMalloc: a new one allocates nothing" * needs_fallback) {
   const std::uint64_t before = live_objects().allocations;
-  const growable_device_vector<value> vector;
+  const growable_device_vector<element8> vector;
   CHECK(live_objects().allocations == before);
   CHECK(vector.data() == nullptr);
-  CHECK(vector.max_size() == first_device.total_memory() / sizeof(value));
+  CHECK(vector.max_size() == first_device.total_memory() / sizeof(element8));
   CHECK_FALSE(vector.is_address_stable());
 }
 
@@ -83,11 +82,11 @@ TEST_CASE("growable_device_vector on hipMalloc: where no slack fits what is aske
 
 TEST_CASE("growable_device_vector on hipMalloc: growth carries what copies in flight write" *
           needs_fallback) {
-  growable_device_vector<value> vector;
+  growable_device_vector<element8> vector;
   vector.resize_uninitialized(1000);
   blocked_stream writer{first_device};
-  const std::vector<value> written = series<value>(0, 1000);
-  device_allocation source{first_device, 1000 * sizeof(value)};
+  const std::vector<element8> written = series<element8>(0, 1000);
+  device_allocation source{first_device, 1000 * sizeof(element8)};
   copy(stream{}, source.get(), written.data(), source.bytes());
   copy_async(writer, vector.data(), source.get(), source.bytes());
   const call_counter waits{"hipDeviceSynchronize"};
@@ -96,7 +95,7 @@ TEST_CASE("growable_device_vector on hipMalloc: growth carries what copies in fl
   while (waits.count() == 0 && !is_ready(growing)) std::this_thread::yield();
   writer.release();
   growing.get();
-  std::vector<value> read(1000);
+  std::vector<element8> read(1000);
   vector.copy_to_host(read.data(), 1000, stream{});
   CHECK(read == written);
 }
@@ -104,29 +103,29 @@ TEST_CASE("growable_device_vector on hipMalloc: growth carries what copies in fl
 TEST_CASE("growable_device_vector on hipMalloc: an append of its own elements follows them" *
           needs_fallback) {
   const stream stream;
-  growable_device_vector<value> vector;
-  vector.append(series<value>(0, 200'000), stream);
-  const value* const before = vector.data();
+  growable_device_vector<element8> vector;
+  vector.append(series<element8>(0, 200'000), stream);
+  const element8* const before = vector.data();
   for (int turn = 0; turn < 3; ++turn)
     vector.append_from_device(vector.span().first(100'000), stream);
   CHECK(vector.data() != before);
-  std::vector<value> tail(100'000);
-  copy(stream, tail.data(), vector.end() - 100'000, 100'000 * sizeof(value));
-  CHECK(tail == series<value>(0, 100'000));
+  std::vector<element8> tail(100'000);
+  copy(stream, tail.data(), vector.end() - 100'000, 100'000 * sizeof(element8));
+  CHECK(tail == series<element8>(0, 100'000));
 }
 
 TEST_CASE("growable_device_vector on hipMalloc: shrinking moves to less only when told to" *
           needs_fallback) {
   const std::uint64_t before = live_objects().allocations;
   const stream stream;
-  growable_device_vector<value> vector;
-  vector.append(series<value>(0, 2'000'000), stream);
+  growable_device_vector<element8> vector;
+  vector.append(series<element8>(0, 2'000'000), stream);
   vector.resize(300'000, stream);
   vector.shrink_to_fit(stream);
   CHECK(vector.capacity() >= 2'000'000);
   vector.shrink_to_fit(stream, tail_chunk::replace);
-  CHECK(vector.capacity() * sizeof(value) == 4 * MiB);
-  CHECK(vector.copy_to_host(stream) == series<value>(0, 300'000));
+  CHECK(vector.capacity() * sizeof(element8) == 4 * MiB);
+  CHECK(vector.copy_to_host(stream) == series<element8>(0, 300'000));
   CHECK(vector.statistics().base_moves == 1);
   CHECK(vector.statistics().copied_bytes == 4 * MiB);
   CHECK(vector.statistics().peak_bytes == (16 + 4) * MiB);
@@ -147,17 +146,17 @@ growth_options refusing(std::size_t max_bytes) {
 TEST_CASE("growable_device_vector on hipMalloc: a pointer for life takes all memory at once" *
           needs_fallback) {
   const stream stream;
-  growable_device_vector<value> vector{first_device, refusing(8 * MiB)};
+  growable_device_vector<element8> vector{first_device, refusing(8 * MiB)};
   CHECK(vector.is_address_stable());
-  vector.append(series<value>(0, 10), stream);
-  const value* const data = vector.data();
+  vector.append(series<element8>(0, 10), stream);
+  const element8* const data = vector.data();
   CHECK(vector.capacity() == vector.max_size());
   vector.resize(vector.max_size(), stream);
   vector.resize(10, stream);
   vector.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(vector.data() == data);
   CHECK_THROWS_AS(vector.reserve(vector.max_size() + 1), std::length_error);
-  CHECK(vector.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(vector.copy_to_host(stream) == series<element8>(0, 10));
   vector.clear();
   vector.shrink_to_fit(stream);
   CHECK(vector.data() == data);
@@ -167,7 +166,7 @@ TEST_CASE("growable_device_vector on hipMalloc: a pointer for life takes all mem
 TEST_CASE("growable_device_vector on hipMalloc: a pointer for life without a maximum is refused" *
           needs_fallback) {
   CHECK_THROWS_WITH_AS(
-      (growable_device_vector<value>{first_device, refusing(0)}),
+      (growable_device_vector<element8>{first_device, refusing(0)}),
       doctest::Contains(
           "virtual_memory: hipDeviceAttributeVirtualMemoryManagementSupported is 0; set "
           "growth_options::max_bytes"),
@@ -175,7 +174,7 @@ TEST_CASE("growable_device_vector on hipMalloc: a pointer for life without a max
 }
 
 TEST_CASE("growable_device_vector on hipMalloc: explain says what that means" * needs_fallback) {
-  growable_device_vector<value> vector;
+  growable_device_vector<element8> vector;
   vector.resize_uninitialized(10);
   vector.resize_uninitialized(1'000'000);
   const std::string text = vector.explain();
@@ -186,18 +185,18 @@ TEST_CASE("growable_device_vector on hipMalloc: explain says what that means" * 
 }
 
 TEST_CASE("growable_device_vector: explain says how the memory is used" * needs_virtual_memory) {
-  growable_device_vector<value> vector;
+  growable_device_vector<element8> vector;
   vector.resize_uninitialized(10);
   CHECK(vector.is_address_stable());
   const std::string text = vector.explain();
   CHECK(text.find("device 0, " + first_device.name() + ": virtual memory management") == 0);
   CHECK(text.find("backed 2.00 MiB in 1 chunk\n") != std::string::npos);
   CHECK(text.find("data() stays within what is reserved") != std::string::npos);
-  vector = growable_device_vector<value>{first_device, refusing(8 * MiB)};
+  vector = growable_device_vector<element8>{first_device, refusing(8 * MiB)};
   CHECK(vector.explain().find("data() stays for life\n") != std::string::npos);
-  const growable_device_vector<value> taken = std::move(vector);
+  const growable_device_vector<element8> taken = std::move(vector);
   CHECK(vector.explain().find("moved from") != std::string::npos);
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_fallback_host_test
+}  // namespace hipvmm::test

@@ -3,22 +3,20 @@
 
 #include <doctest/doctest.h>
 
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 
-namespace hipvmm::test::growable_device_vector_growth_host_test {
+namespace hipvmm::test {
 namespace {
-
-using value = element<8>;
-using device_vector = growable_device_vector<value>;
 
 TEST_CASE("growable_device_vector: construction backs nothing" * needs_virtual_memory) {
   const std::size_t before = hipvmm_host_device_bytes(0);
   const hipvmm_host_counters live = live_objects();
-  const device_vector vector;
+  const vector_of_8 vector;
   CHECK(hipvmm_host_device_bytes(0) == before);
   CHECK(live_objects().handles == live.handles);
   CHECK(live_objects().mappings == live.mappings);
@@ -27,18 +25,18 @@ TEST_CASE("growable_device_vector: construction backs nothing" * needs_virtual_m
 
 TEST_CASE("growable_device_vector: growth copies no byte" * needs_virtual_memory) {
   const stream stream;
-  device_vector vector;
-  vector.append(series<value>(0, 1000), stream);
+  vector_of_8 vector;
+  vector.append(series<element8>(0, 1000), stream);
   const calls_of copies{copying_functions};
   for (std::size_t bytes = 4 * MiB; bytes <= 512 * MiB; bytes *= 2)
-    vector.reserve(bytes / sizeof(value));
+    vector.reserve(bytes / sizeof(element8));
   CHECK(copies.count() == 0);
 }
 
 TEST_CASE("growable_device_vector: growth past the maximum copies no byte" * needs_virtual_memory) {
   growth_options options;
   options.max_bytes = 8 * MiB;
-  device_vector vector{first_device, options};
+  vector_of_8 vector{first_device, options};
   vector.resize_uninitialized(vector.max_size());
   const std::size_t old_max = vector.max_size();
   const calls_of copies{copying_functions};
@@ -49,25 +47,25 @@ TEST_CASE("growable_device_vector: growth past the maximum copies no byte" * nee
 
 TEST_CASE("growable_device_vector: growth never holds more memory than its capacity" *
           needs_virtual_memory) {
-  device_vector vector;
+  vector_of_8 vector;
   const std::size_t before = hipvmm_host_device_bytes(0);
   hipvmm_host_reset_peak_device_bytes(0);
   for (std::size_t bytes = 2 * MiB; bytes <= 512 * MiB; bytes *= 2)
-    vector.reserve(bytes / sizeof(value));
+    vector.reserve(bytes / sizeof(element8));
   CHECK(hipvmm_host_peak_device_bytes(0) == before + 512 * MiB);
   CHECK(vector.statistics().peak_bytes == 512 * MiB);
 }
 
 TEST_CASE("growable_device_vector: growth waits for nothing" * needs_virtual_memory) {
   const stream stream;
-  device_vector vector;
-  vector.append(series<value>(0, 1000), stream);
+  vector_of_8 vector;
+  vector.append(series<element8>(0, 1000), stream);
   stream.synchronize();
   held_streams held;
-  fill_async(stream, vector.data(), 0x11, 1000 * sizeof(value));
+  fill_async(stream, vector.data(), 0x11, 1000 * sizeof(element8));
   const calls_of waits{waiting_functions};
   for (std::size_t bytes = 4 * MiB; bytes <= 256 * MiB; bytes *= 2)
-    vector.resize_uninitialized(bytes / sizeof(value));
+    vector.resize_uninitialized(bytes / sizeof(element8));
   CHECK(waits.count() == 0);
   CHECK_FALSE(stream.is_done());
   held.release();
@@ -78,21 +76,21 @@ TEST_CASE("growable_device_vector: growth waits for nothing" * needs_virtual_mem
 TEST_CASE("growable_device_vector: new bytes may be used by work submitted after growth" *
           needs_virtual_memory) {
   const stream stream;
-  device_vector vector;
+  vector_of_8 vector;
   held_streams held;
   vector.resize(100'000, stream);
-  vector.resize(1'000'000, numbered<value>(3), stream);
-  vector.resize(1'000'001, numbered<value>(4), stream);
+  vector.resize(1'000'000, numbered<element8>(3), stream);
+  vector.resize(1'000'001, numbered<element8>(4), stream);
   held.release();
-  CHECK(vector.element(0, stream) == value{});
-  CHECK(vector.element(999'999, stream) == numbered<value>(3));
-  CHECK(vector.element(1'000'000, stream) == numbered<value>(4));
+  CHECK(vector.element(0, stream) == element8{});
+  CHECK(vector.element(999'999, stream) == numbered<element8>(3));
+  CHECK(vector.element(1'000'000, stream) == numbered<element8>(4));
 }
 
 TEST_CASE("growable_device_vector: an append makes at most one chunk") {
   const stream stream;
-  device_vector vector;
-  const std::vector<value> block = series<value>(0, 700'000);
+  vector_of_8 vector;
+  const std::vector<element8> block = series<element8>(0, 700'000);
   for (int round = 0; round < 20; ++round) {
     const call_counter creations{"hipMemCreate"};
     const call_counter maps{"hipMemMap"};
@@ -106,9 +104,9 @@ TEST_CASE("growable_device_vector: an append makes at most one chunk") {
 
 TEST_CASE("growable_device_vector: an append within the capacity makes no call but its copy") {
   const stream stream;
-  device_vector vector;
+  vector_of_8 vector;
   vector.reserve(1000);
-  const std::vector<value> block = series<value>(0, 100);
+  const std::vector<element8> block = series<element8>(0, 100);
   const std::uint64_t before = hipvmm_host_call_count(nullptr);
   vector.append(block, stream);
   CHECK(hipvmm_host_call_count(nullptr) == before + 1);
@@ -145,8 +143,8 @@ TEST_CASE("growable_device_vector: the step limit bounds the slack" * needs_virt
 
 TEST_CASE("growable_device_vector: push_back reaches capacity without a step for each element") {
   const stream stream;
-  device_vector vector;
-  for (std::size_t index = 0; index < 300'000; ++index) vector.push_back(value{}, stream);
+  vector_of_8 vector;
+  for (std::size_t index = 0; index < 300'000; ++index) vector.push_back(element8{}, stream);
   CHECK(vector.size() == 300'000);
   CHECK(vector.statistics().growth_steps <= 2);
 }
@@ -155,17 +153,17 @@ HIPVMM_CHILD("two thousand vectors") {
   const stream stream;
   growth_options options;
   options.granule_bytes = 64 * KiB;
-  std::vector<device_vector> vectors;
+  std::vector<vector_of_8> vectors;
   for (std::size_t index = 0; index < 2000; ++index) {
     vectors.emplace_back(first_device, options);
-    vectors.back().append(series<value>(index, 3), stream);
+    vectors.back().append(series<element8>(index, 3), stream);
   }
   CHECK(vectors.front().max_size() > vectors.back().capacity());
   // Each can grow past whatever maximum it got.
   vectors.back().resize_uninitialized(4 * MiB);
   for (std::size_t index = 0; index < vectors.size(); ++index) {
     CAPTURE(index);
-    CHECK(vectors[index].element(2, stream) == numbered<value>(index + 2));
+    CHECK(vectors[index].element(2, stream) == numbered<element8>(index + 2));
   }
 }
 
@@ -182,4 +180,4 @@ TEST_CASE("growable_device_vector: two thousand live at once where addresses are
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_growth_host_test
+}  // namespace hipvmm::test

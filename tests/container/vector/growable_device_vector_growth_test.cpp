@@ -9,25 +9,23 @@
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 
-namespace hipvmm::test::growable_device_vector_growth_test {
+namespace hipvmm::test {
 namespace {
 
-using value = element<8>;
-using device_vector = growable_device_vector<value>;
-
 TEST_CASE("growable_device_vector: is neither copied nor of throwing moves") {
-  CHECK_FALSE(std::is_copy_constructible_v<device_vector>);
-  CHECK_FALSE(std::is_copy_assignable_v<device_vector>);
-  CHECK(std::is_nothrow_move_constructible_v<device_vector>);
-  CHECK(std::is_nothrow_move_assignable_v<device_vector>);
-  CHECK(std::is_nothrow_swappable_v<device_vector>);
+  CHECK_FALSE(std::is_copy_constructible_v<vector_of_8>);
+  CHECK_FALSE(std::is_copy_assignable_v<vector_of_8>);
+  CHECK(std::is_nothrow_move_constructible_v<vector_of_8>);
+  CHECK(std::is_nothrow_move_assignable_v<vector_of_8>);
+  CHECK(std::is_nothrow_swappable_v<vector_of_8>);
 }
 
 TEST_CASE("growable_device_vector: a new one is empty and has addresses") {
-  const device_vector vector;
+  const vector_of_8 vector;
   CHECK(vector.empty());
   CHECK(vector.size() == 0);
   CHECK(vector.capacity() == 0);
@@ -37,14 +35,14 @@ TEST_CASE("growable_device_vector: a new one is empty and has addresses") {
 }
 
 TEST_CASE("growable_device_vector: reserves the device's total memory unless told otherwise") {
-  CHECK(device_vector{}.max_size() >= first_device.total_memory() / sizeof(value));
+  CHECK(vector_of_8{}.max_size() >= first_device.total_memory() / sizeof(element8));
   growth_options options;
   options.max_bytes = 64 * MiB;
-  CHECK(device_vector{first_device, options}.max_size() == 64 * MiB / sizeof(value));
+  CHECK(vector_of_8{first_device, options}.max_size() == 64 * MiB / sizeof(element8));
 }
 
 TEST_CASE("growable_device_vector: an unknown device throws invalid_argument") {
-  CHECK_THROWS_AS(device_vector{device_ref{device_count()}}, std::invalid_argument);
+  CHECK_THROWS_AS(vector_of_8{device_ref{device_count()}}, std::invalid_argument);
 }
 
 TEST_CASE("growable_device_vector: lies on the current device unless told otherwise") {
@@ -53,8 +51,8 @@ TEST_CASE("growable_device_vector: lies on the current device unless told otherw
     return;
   }
   const scoped_device scope{device_ref{1}};
-  CHECK(device_vector{}.device() == device_ref{1});
-  CHECK(device_vector{first_device}.device() == first_device);
+  CHECK(vector_of_8{}.device() == device_ref{1});
+  CHECK(vector_of_8{first_device}.device() == first_device);
 }
 
 TEST_CASE("growable_device_vector: data stays the same while it grows to its maximum" *
@@ -62,8 +60,8 @@ TEST_CASE("growable_device_vector: data stays the same while it grows to its max
   const stream stream;
   growth_options options;
   options.max_bytes = 64 * MiB;
-  device_vector vector{first_device, options};
-  const value* const data = vector.data();
+  vector_of_8 vector{first_device, options};
+  const element8* const data = vector.data();
   while (vector.size() < vector.max_size()) {
     vector.resize_uninitialized(std::min(vector.size() * 2 + 1000, vector.max_size()));
     CHECK(vector.data() == data);
@@ -74,41 +72,41 @@ TEST_CASE("growable_device_vector: data stays the same while it grows to its max
 
 TEST_CASE("growable_device_vector: elements stay what they are while it grows") {
   const stream stream;
-  device_vector vector;
-  vector.append(series<value>(0, 1000), stream);
+  vector_of_8 vector;
+  vector.append(series<element8>(0, 1000), stream);
   for (std::size_t size = 4 * MiB; size <= 64 * MiB; size *= 2)
-    vector.resize_uninitialized(size / sizeof(value));
+    vector.resize_uninitialized(size / sizeof(element8));
   vector.resize_uninitialized(1000);
-  CHECK(vector.copy_to_host(stream) == series<value>(0, 1000));
+  CHECK(vector.copy_to_host(stream) == series<element8>(0, 1000));
 }
 
 TEST_CASE("growable_device_vector: reserve adds no slack and changes no size") {
-  device_vector vector;
+  vector_of_8 vector;
   const std::size_t step = std::max(2 * MiB, capability_of(first_device).recommended_granularity());
-  vector.reserve(40 * step / sizeof(value));
+  vector.reserve(40 * step / sizeof(element8));
   CHECK(vector.empty());
-  CHECK(vector.capacity() == 40 * step / sizeof(value));
-  vector.reserve(40 * step / sizeof(value) + 1);
-  CHECK(vector.capacity() == 41 * step / sizeof(value));
+  CHECK(vector.capacity() == 40 * step / sizeof(element8));
+  vector.reserve(40 * step / sizeof(element8) + 1);
+  CHECK(vector.capacity() == 41 * step / sizeof(element8));
 }
 
 TEST_CASE("growable_device_vector: reserve of less than there is changes nothing") {
-  device_vector vector;
-  vector.reserve(4 * MiB / sizeof(value));
+  vector_of_8 vector;
+  vector.reserve(4 * MiB / sizeof(element8));
   const growth_statistics before = vector.statistics();
   vector.reserve(1);
   vector.reserve(0);
-  CHECK(vector.capacity() == 4 * MiB / sizeof(value));
+  CHECK(vector.capacity() == 4 * MiB / sizeof(element8));
   CHECK(vector.statistics().growth_steps == before.growth_steps);
 }
 
 TEST_CASE("growable_device_vector: a step limit of zero makes every step exact") {
   growth_options options;
   options.step_limit = 0;
-  device_vector vector{first_device, options};
+  vector_of_8 vector{first_device, options};
   const std::size_t step = std::max(2 * MiB, capability_of(first_device).recommended_granularity());
   for (std::size_t steps = 1; steps <= 40; ++steps) {
-    vector.resize_uninitialized(steps * step / sizeof(value));
+    vector.resize_uninitialized(steps * step / sizeof(element8));
     CHECK(vector.capacity() == vector.size());
   }
 }
@@ -116,15 +114,15 @@ TEST_CASE("growable_device_vector: a step limit of zero makes every step exact")
 TEST_CASE("growable_device_vector: every step is a multiple of the granule asked for") {
   growth_options options;
   options.granule_bytes = 8 * granule();
-  device_vector vector{first_device, options};
+  vector_of_8 vector{first_device, options};
   vector.resize_uninitialized(1);
-  CHECK(vector.capacity() * sizeof(value) == 8 * granule());
+  CHECK(vector.capacity() * sizeof(element8) == 8 * granule());
 }
 
 TEST_CASE("growable_device_vector: a granule off the granularity throws and is named") {
   growth_options options;
   options.granule_bytes = granule() + 1;
-  CHECK_THROWS_WITH_AS((device_vector{first_device, options}),
+  CHECK_THROWS_WITH_AS((vector_of_8{first_device, options}),
                        doctest::Contains(std::to_string(granule() + 1).c_str()),
                        std::invalid_argument);
 }
@@ -132,10 +130,10 @@ TEST_CASE("growable_device_vector: a granule off the granularity throws and is n
 TEST_CASE("growable_device_vector: statistics count steps, chunks and the peak" *
           needs_virtual_memory) {
   const stream stream;
-  device_vector vector;
+  vector_of_8 vector;
   const std::size_t step = std::max(2 * MiB, capability_of(first_device).recommended_granularity());
-  vector.reserve(step / sizeof(value));
-  vector.reserve(3 * step / sizeof(value));
+  vector.reserve(step / sizeof(element8));
+  vector.reserve(3 * step / sizeof(element8));
   CHECK(vector.statistics().growth_steps == 2);
   CHECK(vector.statistics().chunks == 2);
   CHECK(vector.statistics().peak_bytes == 3 * step);
@@ -177,12 +175,12 @@ TEST_CASE_TEMPLATE("growable_device_vector: sizes beyond the address space throw
 
 TEST_CASE("growable_device_vector: addresses that no reservation has throw out_of_memory" *
           needs_virtual_memory) {
-  device_vector vector;
-  const value* const data = vector.data();
+  vector_of_8 vector;
+  const element8* const data = vector.data();
   vector.resize_uninitialized(10);
   // Just below what length_error refuses: far above what any process can reserve.
   const auto count =
-      static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(value);
+      static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / sizeof(element8);
   try {
     vector.reserve(count);
     FAIL("more addresses than there are");
@@ -195,12 +193,12 @@ TEST_CASE("growable_device_vector: addresses that no reservation has throw out_o
 
 TEST_CASE("growable_device_vector: many live at once") {
   const stream stream;
-  std::vector<device_vector> vectors(64);
+  std::vector<vector_of_8> vectors(64);
   for (std::size_t index = 0; index < vectors.size(); ++index)
-    vectors[index].append(series<value>(index, 10), stream);
+    vectors[index].append(series<element8>(index, 10), stream);
   for (std::size_t index = 0; index < vectors.size(); ++index)
-    CHECK(vectors[index].copy_to_host(stream) == series<value>(index, 10));
+    CHECK(vectors[index].copy_to_host(stream) == series<element8>(index, 10));
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_growth_test
+}  // namespace hipvmm::test

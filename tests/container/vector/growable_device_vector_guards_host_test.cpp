@@ -8,30 +8,28 @@
 #include <memory>
 #include <vector>
 
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/fallback.hpp"
 
-namespace hipvmm::test::growable_device_vector_guards_host_test {
+namespace hipvmm::test {
 namespace {
 
-using value = element<12>;
-using device_vector = growable_device_vector<value>;
-constexpr device_ref peer{1};
-constexpr std::size_t old_size = 1000;
+constexpr std::size_t guarded_size = 1000;
 
 /// A vector of 1,000 elements that may have 8 MiB, with other addresses behind them.
-struct subject {
+struct guarded_vector {
   hipvmm::stream stream{first_device};
-  device_vector vector{first_device, options()};
+  vector_of_12 vector{first_device, options()};
   address_reservation blocker = block_addresses_at(advance(vector.data(), 8 * MiB));
-  const value* const data = vector.data();
+  const element12* const data = vector.data();
 
-  subject() {
-    vector.grant(peer, access_right::read_write);
-    vector.append(series<value>(0, old_size), stream);
+  guarded_vector() {
+    vector.grant(second_device, access_right::read_write);
+    vector.append(series<element12>(0, guarded_size), stream);
     stream.synchronize();
   }
   static growth_options options() {
@@ -39,31 +37,33 @@ struct subject {
     result.max_bytes = 8 * MiB;
     return result;
   }
-  [[nodiscard]] std::vector<value> contents() const { return vector.copy_to_host(stream); }
+  [[nodiscard]] std::vector<element12> contents() const { return vector.copy_to_host(stream); }
 };
 
-void check_unchanged(const std::unique_ptr<subject>& subject) {
-  CHECK(subject->vector.size() == old_size);
+void check_unchanged(const std::unique_ptr<guarded_vector>& subject) {
+  CHECK(subject->vector.size() == guarded_size);
   CHECK(subject->vector.data() == subject->data);
-  CHECK(subject->vector.access(peer) == access_right::read_write);
-  CHECK(subject->contents() == series<value>(0, old_size));
+  CHECK(subject->vector.access(second_device) == access_right::read_write);
+  CHECK(subject->contents() == series<element12>(0, guarded_size));
 }
 
 TEST_CASE("growable_device_vector: a move to one reservation that fails changes nothing" *
           needs_virtual_memory) {
   const assumed_capability no_crossing{"crosses_reservations=no"};
   REQUIRE(capability_of(first_device).needs(quirk::one_reservation));
-  const std::size_t wanted = subject{}.vector.max_size() + 1;
+  const std::size_t wanted = guarded_vector{}.vector.max_size() + 1;
   drain_retired_memory();  // what that subject left is none of the sweep's
   fault_sweep{"reserve past max_size", after_failure::capacity}.run(
-      [] { return std::make_unique<subject>(); },
-      [&](std::unique_ptr<subject>& subject) { subject->vector.reserve(wanted); }, check_unchanged,
-      [&](const std::unique_ptr<subject>& subject) {
+      [] { return std::make_unique<guarded_vector>(); },
+      [&](std::unique_ptr<guarded_vector>& subject) { subject->vector.reserve(wanted); },
+      check_unchanged,
+      [&](const std::unique_ptr<guarded_vector>& subject) {
         CHECK(subject->vector.capacity() >= wanted);
-        CHECK(subject->contents() == series<value>(0, old_size));
+        CHECK(subject->contents() == series<element12>(0, guarded_size));
         // Both ends of the new memory are open to the peer.
-        CHECK(get_access(subject->vector.data(), peer) == access_right::read_write);
-        CHECK(get_access(subject->vector.data() + wanted - 1, peer) == access_right::read_write);
+        CHECK(get_access(subject->vector.data(), second_device) == access_right::read_write);
+        CHECK(get_access(subject->vector.data() + wanted - 1, second_device) ==
+              access_right::read_write);
       });
 }
 
@@ -72,12 +72,12 @@ TEST_CASE(
     needs_virtual_memory) {
   const assumed_capability owner_copies{"peer_copies=no"};
   struct pair {
-    subject target;
-    device_vector source{peer};
+    guarded_vector target;
+    vector_of_12 source{second_device};
     pair() {
       source.grant(first_device, access_right::read_write);
-      const hipvmm::stream stream{peer};
-      source.append(series<value>(old_size, 500), stream);
+      const hipvmm::stream stream{second_device};
+      source.append(series<element12>(guarded_size, 500), stream);
       stream.synchronize();
     }
   };
@@ -87,24 +87,24 @@ TEST_CASE(
         both->target.vector.append_from_device(both->source.span(), both->target.stream);
       },
       [](const std::unique_ptr<pair>& both) {
-        CHECK(both->target.contents() == series<value>(0, old_size));
+        CHECK(both->target.contents() == series<element12>(0, guarded_size));
       },
       [](const std::unique_ptr<pair>& both) {
-        CHECK(both->target.contents() == series<value>(0, old_size + 500));
+        CHECK(both->target.contents() == series<element12>(0, guarded_size + 500));
       });
 }
 
 TEST_CASE("growable_device_vector: an append from a peer without a right makes no copy" *
           needs_virtual_memory) {
   const assumed_capability owner_copies{"peer_copies=no"};
-  device_vector source{peer};
+  vector_of_12 source{second_device};
   source.grant(first_device, access_right::read_write);
-  const stream there{peer};
-  source.append(series<value>(0, 500), there);
+  const stream there{second_device};
+  source.append(series<element12>(0, 500), there);
   there.synchronize();
-  device_vector target{first_device};
+  vector_of_12 target{first_device};
   const stream stream;
-  target.append(series<value>(0, old_size), stream);
+  target.append(series<element12>(0, guarded_size), stream);
   const hipvmm_host_counters before = live_objects();
   for (const char* const call : {"hipMemcpyAsync", "hipMemcpyDtoDAsync", "hipMemcpyPeerAsync"}) {
     CAPTURE(call);
@@ -113,8 +113,8 @@ TEST_CASE("growable_device_vector: an append from a peer without a right makes n
     CHECK(copies.count() == 0);
   }
   CHECK(live_objects() == before);
-  CHECK(target.copy_to_host(stream) == series<value>(0, old_size));
+  CHECK(target.copy_to_host(stream) == series<element12>(0, guarded_size));
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_guards_host_test
+}  // namespace hipvmm::test

@@ -11,6 +11,7 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/host_profile.hpp"
@@ -18,11 +19,8 @@
 #include "support/process/child_process.hpp"
 #include "support/region/shared_cache.hpp"
 
-namespace hipvmm::test::growable_device_vector_limits_host_test {
+namespace hipvmm::test {
 namespace {
-
-using granule_element = element<2 * MiB>;
-using device_vector = growable_device_vector<granule_element>;
 
 /// Leaves `granules` of 2 MiB free on the first device while it lives.
 physical_chunk leave_free(std::size_t granules) {
@@ -31,7 +29,7 @@ physical_chunk leave_free(std::size_t granules) {
 
 TEST_CASE("growable_device_vector: a full device throws out_of_memory with all figures" *
           needs_virtual_memory) {
-  device_vector vector;
+  vector_of_granules vector;
   vector.resize_uninitialized(5);
   const physical_chunk rest = leave_free(10);
   const hipvmm_host_counters before = live_objects();
@@ -54,7 +52,7 @@ TEST_CASE("growable_device_vector: a full device throws out_of_memory with all f
 
 TEST_CASE("growable_device_vector: what was asked for fits where the slack does not" *
           needs_virtual_memory) {
-  device_vector vector;
+  vector_of_granules vector;
   vector.resize_uninitialized(80);
   // A step from 80 granules adds 10.
   const physical_chunk rest = leave_free(3);
@@ -69,7 +67,7 @@ TEST_CASE("growable_device_vector: what was asked for fits where the slack does 
 
 TEST_CASE("growable_device_vector: can hold all memory that is free on the device" *
           needs_virtual_memory) {
-  device_vector vector;
+  vector_of_granules vector;
   const std::size_t count = first_device.free_memory() / (2 * MiB);
   for (std::size_t size = 1; size <= count; ++size) vector.resize_uninitialized(size);
   CHECK(vector.capacity() == count);
@@ -79,7 +77,7 @@ TEST_CASE("growable_device_vector: can hold all memory that is free on the devic
 }
 
 TEST_CASE("growable_device_vector: more than the device has throws and moves nothing") {
-  device_vector vector;
+  vector_of_granules vector;
   vector.resize_uninitialized(5);
   const auto* const data = vector.data();
   const std::size_t max_size = vector.max_size();
@@ -90,7 +88,7 @@ TEST_CASE("growable_device_vector: more than the device has throws and moves not
 }
 
 TEST_CASE("growable_device_vector: memory that others release can be had after a failure") {
-  device_vector vector;
+  vector_of_granules vector;
   vector.resize_uninitialized(5);
   {
     const physical_chunk rest = leave_free(0);
@@ -105,7 +103,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit gives physical memory back" *
   HIPVMM_SKIP_UNDER(memory_kept);
   const stream stream;
   const std::size_t before = hipvmm_host_device_bytes(0);
-  device_vector vector;
+  vector_of_granules vector;
   vector.resize_uninitialized(100);
   vector.resize_uninitialized(7);
   vector.shrink_to_fit(stream, tail_chunk::replace);
@@ -116,7 +114,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit gives physical memory back" *
 TEST_CASE("growable_device_vector: destruction gives all memory and addresses back") {
   const hipvmm_host_counters before = live_objects();
   {
-    device_vector vector;
+    vector_of_granules vector;
     for (std::size_t size = 1; size < 100; ++size) vector.resize_uninitialized(size);
   }
   drain_retired_memory();
@@ -128,7 +126,7 @@ TEST_CASE("growable_device_vector: the second that grows alike creates no chunk"
           needs_virtual_memory) {
   const shared_cache_keeps keeps;
   const auto double_up = [] {
-    device_vector vector;
+    vector_of_granules vector;
     for (std::size_t size = 1; size <= 32; size *= 2) vector.resize_uninitialized(size);
   };
   double_up();
@@ -142,11 +140,11 @@ TEST_CASE("growable_device_vector: gets what the shared cache keeps when the dev
           needs_virtual_memory) {
   const shared_cache_keeps keeps;
   {
-    device_vector vector;
+    vector_of_granules vector;
     vector.reserve(30);
   }
   drain_retired_memory();
-  device_vector vector;
+  vector_of_granules vector;
   vector.reserve(3);
   CHECK(chunk_cache::shared().statistics().bytes == 30 * 2 * MiB);
   const physical_chunk rest = leave_free(10);
@@ -161,13 +159,13 @@ TEST_CASE("growable_device_vector: chunks come from and return to the cache it w
   growth_options options;
   options.chunks.cache = &cache;
   {
-    device_vector vector{first_device, options};
+    vector_of_granules vector{first_device, options};
     vector.resize_uninitialized(10);
   }
   drain_retired_memory();
   CHECK(cache.statistics().bytes == 10 * 2 * MiB);
   const call_counter creations{"hipMemCreate"};
-  device_vector again{first_device, options};
+  vector_of_granules again{first_device, options};
   again.resize_uninitialized(10);
   CHECK(creations.count() == 0);
 }
@@ -195,8 +193,8 @@ HIPVMM_TEST_CASE_IN(
     "growable_device_vector: where addresses are scarce, smaller maxima are reserved" *
         needs_virtual_memory,
     {"HIPVMM_HOST_ADDRESS_SPACE=510MiB"}) {
-  std::vector<device_vector> vectors(8);
-  for (device_vector& vector : vectors) {
+  std::vector<vector_of_granules> vectors(8);
+  for (vector_of_granules& vector : vectors) {
     CHECK(vector.max_size() >= 1);
     vector.resize_uninitialized(vector.max_size());
   }
@@ -209,7 +207,7 @@ HIPVMM_TEST_CASE_IN(
     {"HIPVMM_HOST_ADDRESS_SPACE=80MiB", "HIPVMM_HOST_GRANULARITY=2MiB"}) {
   growth_options options;
   options.max_bytes = 16 * 2 * MiB;
-  device_vector vector{first_device, options};
+  vector_of_granules vector{first_device, options};
   REQUIRE(vector.max_size() == 16);
   vector.reserve(1);
   // Of 80 MiB 46 are left, in one piece or not: twice the maximum are 64.
@@ -221,4 +219,4 @@ HIPVMM_TEST_CASE_IN(
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_limits_host_test
+}  // namespace hipvmm::test

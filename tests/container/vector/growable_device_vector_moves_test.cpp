@@ -6,39 +6,37 @@
 #include <stdexcept>
 #include <utility>
 
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/region/fallback.hpp"
 
-namespace hipvmm::test::growable_device_vector_moves_test {
+namespace hipvmm::test {
 namespace {
-
-using value = element<8>;
-using device_vector = growable_device_vector<value>;
 
 struct two_vectors {
   hipvmm::stream stream;
-  growable_device_vector<value> a;
-  growable_device_vector<value> b;
+  growable_device_vector<element8> a;
+  growable_device_vector<element8> b;
 
   two_vectors() {
-    a.append(series<value>(0, 10), stream);
-    b.append(series<value>(10, 20), stream);
+    a.append(series<element8>(0, 10), stream);
+    b.append(series<element8>(10, 20), stream);
   }
 };
 
 TEST_CASE_FIXTURE(two_vectors,
                   "growable_device_vector: a move takes elements, address and memory") {
-  const value* const data = a.data();
+  const element8* const data = a.data();
   const std::size_t capacity = a.capacity();
-  const device_vector target = std::move(a);
+  const vector_of_8 target = std::move(a);
   CHECK(target.data() == data);
   CHECK(target.capacity() == capacity);
-  CHECK(target.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(target.copy_to_host(stream) == series<element8>(0, 10));
 }
 
 TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: one that was moved from is empty") {
-  const device_vector target = std::move(a);
+  const vector_of_8 target = std::move(a);
   CHECK(a.empty());
   CHECK(a.data() == nullptr);
   CHECK(a.capacity() == 0);
@@ -50,16 +48,16 @@ TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: one that was moved from 
 
 TEST_CASE_FIXTURE(two_vectors,
                   "growable_device_vector: one that was moved from can be used again") {
-  const device_vector target = std::move(a);
-  a.append(series<value>(50, 5), stream);
+  const vector_of_8 target = std::move(a);
+  a.append(series<element8>(50, 5), stream);
   CHECK(a.max_size() > 0);
-  CHECK(a.copy_to_host(stream) == series<value>(50, 5));
-  CHECK(target.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(a.copy_to_host(stream) == series<element8>(50, 5));
+  CHECK(target.copy_to_host(stream) == series<element8>(0, 10));
 }
 
 TEST_CASE_FIXTURE(two_vectors,
                   "growable_device_vector: calls on one that was moved from are well defined") {
-  const device_vector target = std::move(a);
+  const vector_of_8 target = std::move(a);
   CHECK_NOTHROW(a.clear());
   CHECK_NOTHROW(a.resize(0, stream));
   CHECK_NOTHROW(a.resize_uninitialized(0));
@@ -74,51 +72,51 @@ TEST_CASE_FIXTURE(two_vectors,
 TEST_CASE_FIXTURE(
     two_vectors, "growable_device_vector: a grant to one that was moved from holds when it grows") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
-  const device_vector target = std::move(a);
+  const vector_of_8 target = std::move(a);
   a.grant(peer, peer_right());
-  a.append(series<value>(0, 5), stream);
+  a.append(series<element8>(0, 5), stream);
   if (!on_fallback()) CHECK(get_access(a.data(), peer) == peer_right());
   CHECK(target.access(peer) == access_right::none);
 }
 
 TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: move assignment replaces the elements") {
   a = std::move(b);
-  CHECK(a.copy_to_host(stream) == series<value>(10, 20));
+  CHECK(a.copy_to_host(stream) == series<element8>(10, 20));
   CHECK(b.empty());
 }
 
 TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: moving to itself keeps the elements") {
-  device_vector& same = a;
+  vector_of_8& same = a;
   a = std::move(same);
-  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(a.copy_to_host(stream) == series<element8>(0, 10));
 }
 
 TEST_CASE_FIXTURE(two_vectors,
                   "growable_device_vector: swapping exchanges elements and addresses") {
-  const value* const data_of_a = a.data();
-  const value* const data_of_b = b.data();
+  const element8* const data_of_a = a.data();
+  const element8* const data_of_b = b.data();
   swap(a, b);
   CHECK(a.data() == data_of_b);
   CHECK(b.data() == data_of_a);
-  CHECK(a.copy_to_host(stream) == series<value>(10, 20));
-  CHECK(b.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(a.copy_to_host(stream) == series<element8>(10, 20));
+  CHECK(b.copy_to_host(stream) == series<element8>(0, 10));
   a.swap(b);
-  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(a.copy_to_host(stream) == series<element8>(0, 10));
 }
 
 TEST_CASE_FIXTURE(two_vectors, "growable_device_vector: swapping with itself keeps the elements") {
   a.swap(a);
-  CHECK(a.copy_to_host(stream) == series<value>(0, 10));
+  CHECK(a.copy_to_host(stream) == series<element8>(0, 10));
 }
 
 TEST_CASE_FIXTURE(two_vectors,
                   "growable_device_vector: a clone has the elements and memory of its own") {
-  device_vector copied = a.clone(stream);
-  CHECK(copied.copy_to_host(stream) == series<value>(0, 10));
+  vector_of_8 copied = a.clone(stream);
+  CHECK(copied.copy_to_host(stream) == series<element8>(0, 10));
   CHECK(copied.data() != a.data());
-  copied.set_element(0, numbered<value>(99), stream);
-  a.push_back(numbered<value>(10), stream);
-  CHECK(a.copy_to_host(stream) == series<value>(0, 11));
+  copied.set_element(0, numbered<element8>(99), stream);
+  a.push_back(numbered<element8>(10), stream);
+  CHECK(a.copy_to_host(stream) == series<element8>(0, 11));
   CHECK(copied.size() == 10);
 }
 
@@ -128,10 +126,10 @@ TEST_CASE("growable_device_vector: a clone has the device, options and rights") 
   growth_options options;
   options.max_bytes = 4 * granule();
   options.past_max = past_max_size::refuse;
-  device_vector original{peer, options};
+  vector_of_8 original{peer, options};
   original.grant(first_device, peer_right());
-  original.append(series<value>(0, 10), stream);
-  device_vector copied = original.clone(stream);
+  original.append(series<element8>(0, 10), stream);
+  vector_of_8 copied = original.clone(stream);
   CHECK(copied.device() == peer);
   CHECK(copied.max_size() == original.max_size());
   CHECK(copied.access(first_device) == peer_right());
@@ -142,20 +140,20 @@ TEST_CASE("growable_device_vector: a clone has the device, options and rights") 
 TEST_CASE("growable_device_vector: an assigned one grows in the steps of the other") {
   growth_options options;
   options.granule_bytes = 6 * granule();
-  device_vector source{first_device, options};
-  device_vector target;
+  vector_of_8 source{first_device, options};
+  vector_of_8 target;
   target = std::move(source);
   target.reserve(1);
-  CHECK(target.capacity() * sizeof(value) == 6 * granule());
+  CHECK(target.capacity() * sizeof(element8) == 6 * granule());
 }
 
 TEST_CASE("growable_device_vector: a moved-from one counts from zero") {
   growth_options options;
   options.max_bytes = granule();
-  device_vector source{first_device, options};
+  vector_of_8 source{first_device, options};
   source.reserve(1);
   source.reserve(source.max_size() + 1);
-  const device_vector target = std::move(source);
+  const vector_of_8 target = std::move(source);
   CHECK(target.statistics().growth_steps == 2);
   const growth_statistics left = source.statistics();
   CHECK(left.growth_steps == 0);
@@ -167,19 +165,19 @@ TEST_CASE("growable_device_vector: a moved-from one counts from zero") {
 TEST_CASE("growable_device_vector: the clone of one whose owner has no right gives it none" *
           needs_virtual_memory) {
   const stream stream;
-  device_vector original;
+  vector_of_8 original;
   original.revoke(first_device);
-  device_vector copied = original.clone(stream);
+  vector_of_8 copied = original.clone(stream);
   CHECK(copied.access(first_device) == access_right::none);
 }
 
 TEST_CASE("growable_device_vector: the clone of an empty one is empty and backs nothing") {
   const stream stream;
-  const device_vector copied = device_vector{}.clone(stream);
+  const vector_of_8 copied = vector_of_8{}.clone(stream);
   CHECK(copied.empty());
   CHECK(copied.capacity() == 0);
   CHECK(copied.max_size() > 0);
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_moves_test
+}  // namespace hipvmm::test

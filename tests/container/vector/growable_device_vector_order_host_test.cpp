@@ -8,6 +8,7 @@
 
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
+#include "container/vector/vectors.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
@@ -17,35 +18,32 @@
 #include "support/host/host_provider.hpp"
 #include "support/region/fallback.hpp"
 
-namespace hipvmm::test::growable_device_vector_order_host_test {
+namespace hipvmm::test {
 namespace {
 
-using value = element<8>;
-using device_vector = growable_device_vector<value>;
-
-constexpr std::size_t bytes = 8 * MiB;
+constexpr std::size_t vector_bytes = 8 * MiB;
 
 /// A vector of 8 MiB, whose last MiB a held stream is about to read into pinned memory.
 struct vector_in_use {
   hipvmm::stream stream;
   pinned_memory result{MiB};
-  std::unique_ptr<growable_device_vector<value>> vector =
-      std::make_unique<growable_device_vector<value>>();
+  std::unique_ptr<growable_device_vector<element8>> vector =
+      std::make_unique<growable_device_vector<element8>>();
   error_recorder reported;
   std::unique_ptr<held_streams> held;
 
   explicit vector_in_use(device_ref reader = first_device) : stream{reader} {
     // Chunks of their own: those behind the size go back whole.
-    for (std::size_t end = MiB * 2; end <= bytes; end += MiB * 2)
-      vector->reserve(end / sizeof(value));
-    vector->resize_uninitialized(bytes / sizeof(value));
+    for (std::size_t end = MiB * 2; end <= vector_bytes; end += MiB * 2)
+      vector->reserve(end / sizeof(element8));
+    vector->resize_uninitialized(vector_bytes / sizeof(element8));
     vector->grant(reader);
-    fill_async(stream, vector->data(), 0x42, bytes);
+    fill_async(stream, vector->data(), 0x42, vector_bytes);
     stream.synchronize();
     // What growth replaced goes back now, not while the operation is watched.
     drain_retired_memory();
     held = std::make_unique<held_streams>();
-    copy_async(stream, result.get(), vector->end() - MiB / sizeof(value), MiB);
+    copy_async(stream, result.get(), vector->end() - MiB / sizeof(element8), MiB);
   }
 
   /// Runs `operation`, which must return while the stream is held, and checks that what the stream
@@ -88,7 +86,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit waits for nothing" * needs_virt
   vector_in_use subject;
   subject.vector->resize_uninitialized(10);
   subject.check_retires([&] { subject.vector->shrink_to_fit(subject.stream); });
-  CHECK(subject.vector->capacity() * sizeof(value) == 2 * MiB);
+  CHECK(subject.vector->capacity() * sizeof(element8) == 2 * MiB);
 }
 
 TEST_CASE("growable_device_vector: shrink_to_fit that replaces a chunk waits for the stream" *
@@ -96,7 +94,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit that replaces a chunk waits for
   vector_in_use subject;
   subject.vector->resize_uninitialized(10);
   subject.check_waits([&] { subject.vector->shrink_to_fit(subject.stream, tail_chunk::replace); });
-  CHECK(subject.vector->capacity() * sizeof(value) == 2 * MiB);
+  CHECK(subject.vector->capacity() * sizeof(element8) == 2 * MiB);
 }
 
 TEST_CASE("growable_device_vector: destruction waits for nothing") {
@@ -111,7 +109,7 @@ TEST_CASE("growable_device_vector: destruction of one that a peer uses waits for
 
 TEST_CASE("growable_device_vector: move assignment over one in use waits for nothing") {
   vector_in_use subject;
-  device_vector source;
+  vector_of_8 source;
   subject.check_retires([&] { *subject.vector = std::move(source); });
 }
 
@@ -119,10 +117,10 @@ TEST_CASE("growable_device_vector: what shrank grows again in place behind the w
           needs_virtual_memory) {
   vector_in_use subject;
   subject.vector->resize_uninitialized(10);
-  const value* const data = subject.vector->data();
+  const element8* const data = subject.vector->data();
   subject.vector->shrink_to_fit(subject.stream);
   std::thread growing{[&] {
-    subject.vector->reserve(bytes / sizeof(value));
+    subject.vector->reserve(vector_bytes / sizeof(element8));
     CHECK(subject.stream.is_done());
   }};
   subject.held->release();
@@ -130,17 +128,18 @@ TEST_CASE("growable_device_vector: what shrank grows again in place behind the w
   CHECK(subject.vector->data() == data);
   CHECK(std::vector(subject.result.get(), subject.result.get() + MiB) == byte_vector(MiB, 0x42));
   const stream other;
-  subject.vector->resize(bytes / sizeof(value), numbered<value>(3), other);
-  CHECK(subject.vector->element(bytes / sizeof(value) - 1, other) == numbered<value>(3));
+  subject.vector->resize(vector_bytes / sizeof(element8), numbered<element8>(3), other);
+  CHECK(subject.vector->element(vector_bytes / sizeof(element8) - 1, other) ==
+        numbered<element8>(3));
 }
 
 TEST_CASE("growable_device_vector: moves and swaps wait for nothing") {
   vector_in_use subject;
-  device_vector other;
+  vector_of_8 other;
   const calls_of waits{waiting_functions};
   swap(*subject.vector, other);
   swap(*subject.vector, other);
-  const device_vector taken = std::move(*subject.vector);
+  const vector_of_8 taken = std::move(*subject.vector);
   CHECK(waits.count() == 0);
   subject.held->release();
 }
@@ -151,7 +150,7 @@ TEST_CASE("growable_device_vector: destruction of one that backs nothing waits f
   const held_streams held;
   fill_async(stream, memory.get(), 1, KiB);
   const calls_of waits{waiting_functions};
-  { const device_vector vector; }
+  { const vector_of_8 vector; }
   CHECK(waits.count() == 0);
 }
 
@@ -160,9 +159,9 @@ TEST_CASE("growable_device_vector: work submitted before growth past the maximum
   options.max_bytes = 8 * MiB;
   const stream stream;
   const pinned_memory result{MiB};
-  device_vector vector{first_device, options};
-  vector.resize_uninitialized(bytes / sizeof(value));
-  fill_async(stream, vector.data(), 0x42, bytes);
+  vector_of_8 vector{first_device, options};
+  vector.resize_uninitialized(vector_bytes / sizeof(element8));
+  fill_async(stream, vector.data(), 0x42, vector_bytes);
   stream.synchronize();
   const address_reservation blocker = block_addresses_at(vector.data() + vector.max_size());
   const calls_of waits{waiting_functions};
@@ -186,8 +185,8 @@ TEST_CASE("growable_device_vector: its end waits for a device without access tha
   constexpr device_ref reader{2};
   const stream own{owner};
   const device_memory copy{MiB, reader};
-  auto vector = std::make_unique<device_vector>(owner);
-  vector->resize(MiB / sizeof(value), numbered<value>(1), own);
+  auto vector = std::make_unique<vector_of_8>(owner);
+  vector->resize(MiB / sizeof(element8), numbered<element8>(1), own);
   own.synchronize();
   blocked_stream reading{reader};
   copy_peer_async(reading, copy.get(), reader, vector->data(), owner, MiB);
@@ -196,7 +195,7 @@ TEST_CASE("growable_device_vector: its end waits for a device without access tha
   reading.release();
   static_cast<stream_ref>(reading).synchronize();
   const byte_vector read = read_bytes(reading, copy.get(), MiB);
-  CHECK(byte_vector(read.end() - sizeof(value), read.end()) == pattern(sizeof(value), 3));
+  CHECK(byte_vector(read.end() - sizeof(element8), read.end()) == pattern(sizeof(element8), 3));
 }
 
 // Virtual memory without a right is out of reach for such a stream here, though not on AMD.
@@ -209,11 +208,11 @@ TEST_CASE("growable_device_vector: its end waits for a device without access tha
   const device_memory source{MiB, writer};
   fill_async(filling, source.get(), 0x42, MiB);
   filling.synchronize();
-  auto vector = std::make_unique<device_vector>(owner);
-  vector->reserve(MiB / sizeof(value));
+  auto vector = std::make_unique<vector_of_8>(owner);
+  vector->reserve(MiB / sizeof(element8));
   blocked_stream writing{writer};
-  vector->append_from_device({reinterpret_cast<const value*>(source.get()), MiB / sizeof(value)},
-                             writing);
+  vector->append_from_device(
+      {reinterpret_cast<const element8*>(source.get()), MiB / sizeof(element8)}, writing);
   vector.reset();
   CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
   writing.release();
@@ -221,4 +220,4 @@ TEST_CASE("growable_device_vector: its end waits for a device without access tha
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_order_host_test
+}  // namespace hipvmm::test

@@ -6,20 +6,18 @@
 #include <stdexcept>
 
 #include <hipvmm/vmm/address_reservation.hpp>
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/region/fallback.hpp"
 
-namespace hipvmm::test::growable_device_vector_past_max_test {
+namespace hipvmm::test {
 namespace {
-
-using value = element<8>;
-using device_vector = growable_device_vector<value>;
 
 /// A vector that reserved 8 MiB, and what keeps it from growing in place.
 struct small_vector {
   hipvmm::stream stream;
-  growable_device_vector<value> vector;
+  growable_device_vector<element8> vector;
   address_reservation blocker;
   // Otherwise memory of somebody else is behind it, which may go at any time.
   bool is_blocked;
@@ -28,7 +26,7 @@ struct small_vector {
       : vector{first_device, options(past_max)},
         blocker{block_addresses_at(vector.data() + vector.max_size())},
         is_blocked{on_fallback() || blocker.get() == vector.data() + vector.max_size()} {
-    vector.append(series<value>(0, 1000), stream);
+    vector.append(series<element8>(0, 1000), stream);
   }
   static growth_options options(past_max_size past_max) {
     growth_options result;
@@ -41,16 +39,16 @@ struct small_vector {
     CHECK((moves == expected || (moves == 0 && !is_blocked)));
   }
   void check_contents() {
-    std::vector<value> read(1000);
+    std::vector<element8> read(1000);
     vector.copy_to_host(read.data(), 1000, stream);
-    CHECK(read == series<value>(0, 1000));
+    CHECK(read == series<element8>(0, 1000));
   }
 };
 
 TEST_CASE("growable_device_vector: past its maximum it moves, once, and keeps its elements") {
   small_vector subject;
   const std::size_t old_max = subject.vector.max_size();
-  const value* const old_data = subject.vector.data();
+  const element8* const old_data = subject.vector.data();
   subject.vector.resize_uninitialized(old_max + 1);
   CHECK(subject.vector.size() == old_max + 1);
   CHECK(subject.vector.max_size() > old_max);
@@ -63,7 +61,7 @@ TEST_CASE("growable_device_vector: after a move it has room to grow in place") {
   small_vector subject;
   const std::size_t old_max = subject.vector.max_size();
   subject.vector.resize_uninitialized(old_max + 1);
-  const value* const data = subject.vector.data();
+  const element8* const data = subject.vector.data();
   CHECK(subject.vector.max_size() >= 2 * old_max);
   subject.vector.resize_uninitialized(2 * old_max);
   CHECK((subject.vector.data() == data) == subject.vector.is_address_stable());
@@ -73,26 +71,26 @@ TEST_CASE("growable_device_vector: after a move it has room to grow in place") {
 TEST_CASE("growable_device_vector: an append of its own elements follows the move") {
   small_vector subject;
   auto& vector = subject.vector;
-  vector.resize(vector.max_size() - 1, numbered<value>(7), subject.stream);
+  vector.resize(vector.max_size() - 1, numbered<element8>(7), subject.stream);
   vector.append_from_device(vector.span().first(1000), subject.stream);
   subject.check_moves(on_fallback() ? 2 : 1);
   subject.check_contents();
-  std::vector<value> tail(1000);
-  copy(subject.stream, tail.data(), vector.end() - 1000, 1000 * sizeof(value));
-  CHECK(tail == series<value>(0, 1000));
+  std::vector<element8> tail(1000);
+  copy(subject.stream, tail.data(), vector.end() - 1000, 1000 * sizeof(element8));
+  CHECK(tail == series<element8>(0, 1000));
 }
 
 TEST_CASE("growable_device_vector: an append of its own last element follows the move") {
   small_vector subject;
   auto& vector = subject.vector;
-  vector.resize(vector.max_size(), numbered<value>(7), subject.stream);
+  vector.resize(vector.max_size(), numbered<element8>(7), subject.stream);
   const std::size_t last = vector.size() - 1;
-  vector.set_element(last, numbered<value>(9), subject.stream);
+  vector.set_element(last, numbered<element8>(9), subject.stream);
   vector.append_from_device(vector.span().subspan(last, 1), subject.stream);
   subject.check_moves(on_fallback() ? 2 : 1);
   CHECK(vector.size() == last + 2);
-  CHECK(vector.element(last, subject.stream) == numbered<value>(9));
-  CHECK(vector.element(last + 1, subject.stream) == numbered<value>(9));
+  CHECK(vector.element(last, subject.stream) == numbered<element8>(9));
+  CHECK(vector.element(last + 1, subject.stream) == numbered<element8>(9));
 }
 
 TEST_CASE("growable_device_vector: every member that grows may pass the maximum") {
@@ -104,17 +102,17 @@ TEST_CASE("growable_device_vector: every member that grows may pass the maximum"
     subject.check_moves(on_fallback() ? 2 : 1);
     subject.check_contents();
   };
-  check_moves([&](device_vector& v) { v.push_back(numbered<value>(1), stream); });
-  check_moves([&](device_vector& v) { v.append(series<value>(0, 2), stream); });
-  check_moves([&](device_vector& v) { v.reserve(v.max_size() + 1); });
-  check_moves([&](device_vector& v) { v.resize(v.max_size() + 1, stream); });
-  check_moves([&](device_vector& v) { v.resize(v.max_size() + 1, numbered<value>(1), stream); });
+  check_moves([&](vector_of_8& v) { v.push_back(numbered<element8>(1), stream); });
+  check_moves([&](vector_of_8& v) { v.append(series<element8>(0, 2), stream); });
+  check_moves([&](vector_of_8& v) { v.reserve(v.max_size() + 1); });
+  check_moves([&](vector_of_8& v) { v.resize(v.max_size() + 1, stream); });
+  check_moves([&](vector_of_8& v) { v.resize(v.max_size() + 1, numbered<element8>(1), stream); });
 }
 
 TEST_CASE("growable_device_vector: where moving is refused it throws length_error and stays") {
   small_vector subject{past_max_size::refuse};
   auto& vector = subject.vector;
-  const value* const data = vector.data();
+  const element8* const data = vector.data();
   const std::size_t capacity = vector.capacity();
   const std::size_t past = vector.max_size() + 1;
   CHECK_THROWS_AS(vector.reserve(past), std::length_error);
@@ -132,7 +130,8 @@ TEST_CASE("growable_device_vector: where moving is refused all of the maximum ca
   small_vector subject{past_max_size::refuse};
   subject.vector.resize_uninitialized(subject.vector.max_size());
   CHECK(subject.vector.capacity() == subject.vector.max_size());
-  CHECK_THROWS_AS(subject.vector.push_back(numbered<value>(1), subject.stream), std::length_error);
+  CHECK_THROWS_AS(subject.vector.push_back(numbered<element8>(1), subject.stream),
+                  std::length_error);
   CHECK(subject.vector.size() == subject.vector.max_size());
 }
 
@@ -162,4 +161,4 @@ TEST_CASE("growable_device_vector: it can pass one maximum after another") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_past_max_test
+}  // namespace hipvmm::test

@@ -3,37 +3,33 @@
 
 #include <doctest/doctest.h>
 
+#include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/region/fallback.hpp"
 
-namespace hipvmm::test::growable_device_vector_shrink_test {
+namespace hipvmm::test {
 namespace {
-
-using value = element<8>;
-using device_vector = growable_device_vector<value>;
-
-constexpr auto replace = tail_chunk::replace;
 
 // 64 MiB in one chunk.
 struct large_vector {
   hipvmm::stream stream;
-  growable_device_vector<value> vector;
+  growable_device_vector<element8> vector;
 
   large_vector() {
-    vector.reserve(64 * MiB / sizeof(value));
-    vector.append(series<value>(0, 1000), stream);
+    vector.reserve(64 * MiB / sizeof(element8));
+    vector.append(series<element8>(0, 1000), stream);
   }
 };
 
 TEST_CASE_FIXTURE(large_vector, "growable_device_vector: shrink_to_fit keeps data and elements" *
                                     needs_virtual_memory) {
-  const value* const data = vector.data();
+  const element8* const data = vector.data();
   const std::size_t max_size = vector.max_size();
-  vector.shrink_to_fit(stream, replace);
+  vector.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(vector.data() == data);
   CHECK(vector.max_size() == max_size);
-  CHECK(vector.copy_to_host(stream) == series<value>(0, 1000));
+  CHECK(vector.copy_to_host(stream) == series<element8>(0, 1000));
 }
 
 TEST_CASE_FIXTURE(large_vector,
@@ -47,9 +43,9 @@ TEST_CASE_FIXTURE(large_vector,
 
 TEST_CASE_FIXTURE(large_vector,
                   "growable_device_vector: shrink_to_fit that replaces lowers capacity to size") {
-  vector.shrink_to_fit(stream, replace);
+  vector.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(vector.capacity() >= 1000);
-  CHECK(vector.capacity() * sizeof(value) ==
+  CHECK(vector.capacity() * sizeof(element8) ==
         std::max(2 * MiB, capability_of(first_device).recommended_granularity()));
 }
 
@@ -72,17 +68,17 @@ TEST_CASE_FIXTURE(large_vector,
 
 TEST_CASE_FIXTURE(large_vector, "growable_device_vector: one that shrank grows again in place" *
                                     needs_virtual_memory) {
-  const value* const data = vector.data();
-  vector.shrink_to_fit(stream, replace);
-  vector.append(series<value>(1000, 1'000'000), stream);
+  const element8* const data = vector.data();
+  vector.shrink_to_fit(stream, tail_chunk::replace);
+  vector.append(series<element8>(1000, 1'000'000), stream);
   CHECK(vector.data() == data);
-  CHECK(vector.copy_to_host(stream) == series<value>(0, 1'001'000));
+  CHECK(vector.copy_to_host(stream) == series<element8>(0, 1'001'000));
 }
 
 TEST_CASE_FIXTURE(large_vector, "growable_device_vector: shrink_to_fit keeps every right") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   vector.grant(peer, peer_right());
-  vector.shrink_to_fit(stream, replace);
+  vector.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(vector.access(peer) == peer_right());
   if (!on_fallback()) CHECK(get_access(vector.data(), peer) == peer_right());
 }
@@ -93,7 +89,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit works with an element across th
   const std::size_t count = 2 * MiB / 24 + 1;
   odd.append(series<element<24>>(0, count), stream);
   odd.reserve(10 * count);
-  odd.shrink_to_fit(stream, replace);
+  odd.shrink_to_fit(stream, tail_chunk::replace);
   CHECK(odd.capacity() >= count);
   CHECK(odd.copy_to_host(stream) == series<element<24>>(0, count));
 }
@@ -103,7 +99,7 @@ TEST_CASE("growable_device_vector: shrink_to_fit of a full one of no whole numbe
   growth_options options;
   options.max_bytes = 8 * granule();
   options.granule_bytes = 3 * granule();
-  device_vector full{first_device, options};
+  vector_of_8 full{first_device, options};
   full.resize_uninitialized(full.max_size());
   CHECK(full.capacity() == full.max_size());
   CHECK_NOTHROW(full.shrink_to_fit(stream));
@@ -112,10 +108,10 @@ TEST_CASE("growable_device_vector: shrink_to_fit of a full one of no whole numbe
 
 TEST_CASE("growable_device_vector: shrink_to_fit of one that was moved from does nothing") {
   const stream stream;
-  device_vector source;
-  const device_vector taken = std::move(source);
+  vector_of_8 source;
+  const vector_of_8 taken = std::move(source);
   CHECK_NOTHROW(source.shrink_to_fit(stream));
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growable_device_vector_shrink_test
+}  // namespace hipvmm::test

@@ -14,18 +14,18 @@
 namespace hipvmm::test {
 namespace {
 
-constexpr std::size_t step = 2 * MiB;
+constexpr std::size_t storage_step = 2 * MiB;
 constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=yes";
 
 /// A storage of 64 granules whose steps are exact.
 growable_storage exact_storage(past_max_size past_max = past_max_size::move) {
   growth_options options;
-  options.granule_bytes = step;
+  options.granule_bytes = storage_step;
   options.step_limit = 0;
-  options.max_bytes = 256 * step;
+  options.max_bytes = 256 * storage_step;
   options.past_max = past_max;
   growable_storage result{first_device, options};
-  result.reserve(64 * step);
+  result.reserve(64 * storage_step);
   return result;
 }
 
@@ -37,12 +37,12 @@ struct steps {
 };
 steps next_steps() {
   growable_storage storage = exact_storage();
-  storage.grow(64 * step + 1);
+  storage.grow(64 * storage_step + 1);
   const std::size_t before = storage.capacity_bytes();
   const std::size_t used = lowest_free_descriptor();
   const descriptor_limit few{used + used / 2};
   storage.grow(before + 1);
-  return {before / step - 64, (storage.capacity_bytes() - before) / step};
+  return {before / storage_step - 64, (storage.capacity_bytes() - before) / storage_step};
 }
 
 TEST_CASE("growable_storage: where chunks cost descriptors steps grow when these run short" *
@@ -69,13 +69,13 @@ HIPVMM_TEST_CASE_IN("growable_storage: an address that changes when it is emptie
   storage.shrink(0, stream);
   CHECK(storage.data() == before);
   CHECK(storage.statistics().base_moves == 0);
-  storage.grow(step);
+  storage.grow(storage_step);
   const planned_fault fault{"hipMemAddressReserve", 2, hipErrorOutOfMemory};
   storage.shrink(0, stream);
   CHECK(fault.struck());
   CHECK(storage.data() != before);
   CHECK(storage.statistics().base_moves == 1);
-  CHECK(storage.max_bytes() == 256 * step);
+  CHECK(storage.max_bytes() == 256 * storage_step);
   CHECK(reported.count() == 1);
 }
 

@@ -9,10 +9,10 @@
 #include <hipvmm/core/bytes.hpp>
 #include "support/random_seed.hpp"
 
-namespace hipvmm::test::growth_target_test {
+namespace hipvmm::test {
 namespace {
 
-struct row {
+struct growth_row {
   std::size_t committed;
   std::size_t needed;
   std::size_t max;
@@ -22,7 +22,7 @@ struct row {
 };
 
 TEST_CASE("growth_target: adds an eighth, or what is needed, in whole granules") {
-  constexpr row rows[] = {
+  constexpr growth_row rows[] = {
       // From nothing: exact.
       {0, 1, GiB, 2 * MiB, GiB, 2 * MiB},
       {0, 2 * MiB, GiB, 2 * MiB, GiB, 2 * MiB},
@@ -49,10 +49,11 @@ TEST_CASE("growth_target: adds an eighth, or what is needed, in whole granules")
       // Any granule.
       {64 * KiB, 64 * KiB + 1, GiB, 4 * KiB, GiB, 72 * KiB},
   };
-  for (const row& row : rows) {
-    CAPTURE(row.committed);
-    CAPTURE(row.needed);
-    CHECK(growth_target(row.committed, row.needed, row.max, row.granule, row.limit) == row.target);
+  for (const growth_row& growth_row : rows) {
+    CAPTURE(growth_row.committed);
+    CAPTURE(growth_row.needed);
+    CHECK(growth_target(growth_row.committed, growth_row.needed, growth_row.max, growth_row.granule,
+                        growth_row.limit) == growth_row.target);
   }
 }
 
@@ -90,4 +91,4 @@ TEST_CASE("growth_target: growing one byte at a time takes logarithmically many 
 }
 
 }  // namespace
-}  // namespace hipvmm::test::growth_target_test
+}  // namespace hipvmm::test

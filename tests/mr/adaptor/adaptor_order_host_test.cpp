@@ -21,7 +21,7 @@
 #include "support/devices.hpp"
 #include "support/host/host_provider.hpp"
 
-namespace hipvmm::test::adaptor_order_host_test {
+namespace hipvmm::test {
 namespace {
 
 /// Memory of hipMalloc; `before_free` is called before any goes back.
@@ -111,4 +111,4 @@ TEST_CASE("managed_resource: allocates while its device is current") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test::adaptor_order_host_test
+}  // namespace hipvmm::test

@@ -13,14 +13,13 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 
 namespace hipvmm::test {
 namespace {
-
-constexpr device_ref device{0};
 
 class capture {
  public:
@@ -48,7 +47,7 @@ class capture {
 };
 
 void make_wait(stream_ref waiter, stream_ref behind) {
-  event reached{device};
+  event reached{first_device};
   reached.record(behind);
   waiter.wait(reached);
 }
@@ -69,10 +68,11 @@ void check_captured(stream_ref user) {
        {size{1 * KiB, 256}, {64 * KiB, 256}, {8 * MiB, 256}, {1 * MiB, 64 * KiB}}) {
     CAPTURE(each.bytes);
     // Idle memory, for mapping waits for the null stream on some releases.
-    mr::vmm_pool_resource pool{device, {.initial_bytes = 32 * MiB, .maximum_bytes = 64 * MiB}};
-    const stream other{device};
+    mr::vmm_pool_resource pool{first_device,
+                               {.initial_bytes = 32 * MiB, .maximum_bytes = 64 * MiB}};
+    const stream other{first_device};
     void* const earlier = pool.allocate(user, each.bytes, each.alignment);
-    blocked_stream before{device};
+    blocked_stream before{first_device};
     make_wait(user, before);
     fill_async(user, earlier, 1, each.bytes);
     pool.deallocate(user, earlier, each.bytes, each.alignment);
@@ -95,7 +95,7 @@ void check_captured(stream_ref user) {
 }  // namespace
 
 TEST_CASE("vmm_pool_resource: a captured stream gets no memory that earlier work of it uses") {
-  const stream user{device};
+  const stream user{first_device};
   check_captured(user);
 }
 
@@ -105,9 +105,9 @@ TEST_CASE("vmm_pool_resource: nor does a thread's default stream while it is cap
 }
 
 TEST_CASE("vmm_pool_resource: a captured stream gets what others freed when nothing uses it") {
-  mr::vmm_pool_resource pool{device, {.maximum_bytes = 8 * MiB}};
-  const stream captured{device};
-  const stream other{device};
+  mr::vmm_pool_resource pool{first_device, {.maximum_bytes = 8 * MiB}};
+  const stream captured{first_device};
+  const stream other{first_device};
   void* const one = pool.allocate(other, 8 * MiB);
   fill_async(other, one, 1, 8 * MiB);
   pool.deallocate(other, one, 8 * MiB);
@@ -123,11 +123,11 @@ TEST_CASE("vmm_pool_resource: a captured stream gets what others freed when noth
 }
 
 TEST_CASE("vmm_pool_resource: new memory is preferred to a wait while a stream is captured") {
-  mr::vmm_pool_resource pool{device, {.maximum_bytes = 32 * MiB}};
-  const stream captured{device};
-  const stream other{device};
+  mr::vmm_pool_resource pool{first_device, {.maximum_bytes = 32 * MiB}};
+  const stream captured{first_device};
+  const stream other{first_device};
   void* const one = pool.allocate(other, 8 * MiB);
-  blocked_stream before{device};
+  blocked_stream before{first_device};
   make_wait(other, before);
   fill_async(other, one, 1, 8 * MiB);
   pool.deallocate(other, one, 8 * MiB);
@@ -142,8 +142,8 @@ TEST_CASE("vmm_pool_resource: new memory is preferred to a wait while a stream i
 TEST_CASE("vmm_pool_resource: memory is not taken back in a stream that is being captured") {
   for (const std::size_t bytes : {1 * KiB, 64 * KiB, 8 * MiB}) {
     CAPTURE(bytes);
-    mr::vmm_pool_resource pool{device, {.maximum_bytes = 64 * MiB}};
-    const stream captured{device};
+    mr::vmm_pool_resource pool{first_device, {.maximum_bytes = 64 * MiB}};
+    const stream captured{first_device};
     void* one = nullptr;
     {
       capture graph{captured};
@@ -172,8 +172,8 @@ TEST_CASE("vmm_pool_resource: memory is not taken back in a stream that is being
 }
 
 TEST_CASE("vmm_pool_resource: what was allocated for a graph comes back by its address alone") {
-  mr::vmm_pool_resource pool{device, {.maximum_bytes = 8 * MiB}};
-  const stream captured{device};
+  mr::vmm_pool_resource pool{first_device, {.maximum_bytes = 8 * MiB}};
+  const stream captured{first_device};
   capture graph{captured};
   void* const one = pool.allocate(captured, 8 * MiB);
   graph.end();

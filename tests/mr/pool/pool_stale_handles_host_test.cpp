@@ -21,24 +21,24 @@
 namespace hipvmm::test {
 namespace {
 
-constexpr std::size_t size = 8 * MiB;
+constexpr std::size_t block_size = 8 * MiB;
 
 /// Memory that `user` freed while its work on it waits.
 struct busy_memory {
-  mr::vmm_pool_resource pool{device_ref{0}, {.maximum_bytes = 2 * size}};
+  mr::vmm_pool_resource pool{device_ref{0}, {.maximum_bytes = 2 * block_size}};
   std::optional<stream> user{device_ref{0}};
-  void* memory = pool.allocate(*user, size);
+  void* memory = pool.allocate(*user, block_size);
   held_streams held;
 
   busy_memory() {
-    REQUIRE(hipMemsetAsync(memory, 1, size, user->get()) == hipSuccess);
-    pool.deallocate(*user, memory, size);
+    REQUIRE(hipMemsetAsync(memory, 1, block_size, user->get()) == hipSuccess);
+    pool.deallocate(*user, memory, block_size);
   }
   /// Whether `next` gets that very memory although its work would not wait.
   [[nodiscard]] bool is_given_without_order(stream_ref next) {
-    void* const got = pool.allocate(next, size);
+    void* const got = pool.allocate(next, block_size);
     const bool waits = !next.is_done();
-    pool.deallocate(next, got, size);
+    pool.deallocate(next, got, block_size);
     held.release();
     return got == memory && !waits;
   }
@@ -72,19 +72,19 @@ TEST_CASE("vmm_pool_resource: a default stream of another device is none of its 
     CAPTURE(name.get());
     mr::vmm_pool_resource pool{device_ref{0}};
     const stream next{device_ref{0}};
-    void* const memory = pool.allocate(name, size);
+    void* const memory = pool.allocate(name, block_size);
     held_streams held;
-    REQUIRE(hipMemsetAsync(memory, 1, size, name.get()) == hipSuccess);
-    pool.deallocate(name, memory, size);
+    REQUIRE(hipMemsetAsync(memory, 1, block_size, name.get()) == hipSuccess);
+    pool.deallocate(name, memory, block_size);
     event mark{device_ref{1}};
     {
       const scoped_device other{device_ref{1}};
       mark.record(name);
     }
     next.wait(mark);
-    void* const got = pool.allocate(next, size);
+    void* const got = pool.allocate(next, block_size);
     CHECK((got != memory || !next.is_done()));
-    pool.deallocate(next, got, size);
+    pool.deallocate(next, got, block_size);
   }
 }
 
@@ -106,10 +106,10 @@ TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory
     // When no other memory is left it comes back, by a wait for the device.
     const calls_of waits{waiting_functions};
     std::array<void*, 2> all{};
-    for (void*& each : all) each = busy.pool.allocate(next, size);
+    for (void*& each : all) each = busy.pool.allocate(next, block_size);
     CHECK((all[0] == busy.memory || all[1] == busy.memory));
     CHECK(waits.count() > 0);
-    for (void* const each : all) busy.pool.deallocate(next, each, size);
+    for (void* const each : all) busy.pool.deallocate(next, each, block_size);
   }
 }
 
@@ -131,7 +131,7 @@ TEST_CASE("vmm_pool_resource: a stream that ends without a mark leaves no memory
       detail::wait_for_background_tasks();
     } else {
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
-      CHECK(busy.pool.trim_to(0, deadline) == size);
+      CHECK(busy.pool.trim_to(0, deadline) == block_size);
     }
     CHECK(busy.pool.statistics().reserved_current == 0);
   }

@@ -22,6 +22,7 @@
 #include "mr/pool/pool_limit.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
@@ -61,8 +62,6 @@ void give_back_what_is_in_use(vmm_pool_resource& pool) {
   // Runs before the library's own, which was registered when the worker was first asked.
   REQUIRE(std::atexit([] { exiting = true; }) == 0);
 }
-
-void end_process(const char*, int, const char*) noexcept { std::exit(5); }
 
 }  // namespace
 
@@ -167,7 +166,7 @@ HIPVMM_CHILD("the process ends with a pool in use") {
 }
 
 HIPVMM_CHILD("an error handler ends the process in the worker") {
-  set_error_handler(end_process);
+  set_error_handler(test::end_process);
   auto& pool = *new vmm_pool_resource{first_device, keeping(0)};
   void* const one = pool.allocate_sync(32 * MiB);
   const test::planned_fault fault{"hipMemRelease", 1, hipErrorUnknown};

@@ -13,7 +13,6 @@
 
 namespace hipvmm::test {
 
-inline constexpr device_ref second_device{1};  // a peer of the first
 inline constexpr device_ref lonely_device{2};  // reaches no other and is reached by none
 
 /// A plan of faults that ends with this object.

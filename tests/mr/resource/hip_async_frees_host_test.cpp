@@ -21,7 +21,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 
-namespace hipvmm::test::hip_async_frees_host_test {
+namespace hipvmm::test {
 namespace {
 
 /// Whether pools are missing, or HIP itself orders their reuse, as CUDA does.
@@ -164,4 +164,4 @@ TEST_CASE("hip_async_resource: memory for which HIP refuses every wait is not fr
 }
 
 }  // namespace
-}  // namespace hipvmm::test::hip_async_frees_host_test
+}  // namespace hipvmm::test

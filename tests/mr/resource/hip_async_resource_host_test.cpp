@@ -15,17 +15,12 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "mr/resource/pools_are_missing.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 
 namespace hipvmm::test {
 namespace {
-
-bool pools_are_missing() {
-  if (device_ref{0}.supports_memory_pools()) return false;
-  MESSAGE("skipped: device 0 offers no stream-ordered pools");
-  return true;
-}
 
 mr::hip_async_options shared() {
   mr::hip_async_options options;

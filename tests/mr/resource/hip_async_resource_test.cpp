@@ -18,6 +18,7 @@
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
+#include "mr/resource/pools_are_missing.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
@@ -25,12 +26,6 @@
 
 namespace hipvmm::mr {
 namespace {
-
-bool pools_are_missing() {
-  if (device_ref{0}.supports_memory_pools()) return false;
-  MESSAGE("skipped: device 0 offers no stream-ordered pools");
-  return true;
-}
 
 bool passes_soon(const event& mark) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{100};
@@ -42,7 +37,7 @@ bool passes_soon(const event& mark) {
 }  // namespace
 
 TEST_CASE("hip_async_resource: keeps the contract of a resource") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource resource{device_ref{0}};
   const contract_subject subject{resource, resource.device(), 1 * MiB};
   for (const contract_rule& rule : resource_contract()) {
@@ -60,7 +55,7 @@ TEST_CASE("hip_async_resource: a device without pools is refused with what to do
 }
 
 TEST_CASE("hip_async_resource: tells what the pool holds and has allocated") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource resource{device_ref{0}};
   void* const first = resource.allocate(used, 3 * MiB);
@@ -78,7 +73,7 @@ TEST_CASE("hip_async_resource: tells what the pool holds and has allocated") {
 }
 
 TEST_CASE("hip_async_resource: a loop in one stream takes memory from the device once") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource resource{device_ref{0}};
   resource.deallocate(used, resource.allocate(used, MiB), MiB);
@@ -89,7 +84,7 @@ TEST_CASE("hip_async_resource: a loop in one stream takes memory from the device
 }
 
 TEST_CASE("hip_async_resource: beyond the threshold idle memory goes when a stream is waited for") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource resource{device_ref{0}};
   resource.set_release_threshold(0);
@@ -102,7 +97,7 @@ TEST_CASE("hip_async_resource: beyond the threshold idle memory goes when a stre
 }
 
 TEST_CASE("hip_async_resource: a block that another stream has yet to free is not used before") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource resource{device_ref{0}};
   const stream first{device_ref{0}};
   test::blocked_stream second{device_ref{0}};
@@ -124,7 +119,7 @@ TEST_CASE("hip_async_resource: a block that another stream has yet to free is no
 }
 
 TEST_CASE("hip_async_resource: a deallocation does not wait for the device") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource resource{device_ref{0}};
   test::blocked_stream used{device_ref{0}};
   std::future<void> calls = std::async(std::launch::async, [&] {
@@ -137,7 +132,7 @@ TEST_CASE("hip_async_resource: a deallocation does not wait for the device") {
 }
 
 TEST_CASE("hip_async_resource: what streams have yet to free serves others when memory is short") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const std::size_t half = device_ref{0}.free_memory() / 16 * 10;
   hip_async_resource resource{device_ref{0}};
   const stream first{device_ref{0}};
@@ -150,7 +145,7 @@ TEST_CASE("hip_async_resource: what streams have yet to free serves others when 
 }
 
 TEST_CASE("hip_async_resource: two resources of a pool know of each other's frees") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource one{device_ref{0}};
   hip_async_resource other{device_ref{0}, one.get()};
   const stream first{device_ref{0}};
@@ -171,7 +166,7 @@ TEST_CASE("hip_async_resource: two resources of a pool know of each other's free
 }
 
 TEST_CASE("hip_async_resource: what one gave belongs to it alone") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const hip_async_resource one{device_ref{0}};
   const hip_async_resource other{device_ref{0}};
   CHECK(one.is_equal(one));
@@ -183,14 +178,14 @@ TEST_CASE("hip_async_resource: a device that does not exist is refused") {
 }
 
 TEST_CASE("hip_async_resource: more than the device has is out of memory") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource resource{device_ref{0}};
   CHECK_THROWS_AS(static_cast<void>(resource.allocate(used, 64 * TiB)), out_of_memory);
 }
 
 TEST_CASE("hip_async_resource: the threshold and the switches that were set are told") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_options options;
   options.release_threshold = 5 * MiB;
   options.reuse.allow_opportunistic = false;
@@ -205,7 +200,7 @@ TEST_CASE("hip_async_resource: the threshold and the switches that were set are 
 }
 
 TEST_CASE("hip_async_resource: initial bytes are taken and lie idle") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_options options;
   options.initial_bytes = 6 * MiB;
   const hip_async_resource resource{device_ref{0}, options};
@@ -225,7 +220,7 @@ TEST_CASE("hip_async_resource: initial bytes that the threshold would not keep a
 }
 
 TEST_CASE("hip_async_resource: a trim gives idle memory back and leaves what is used") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource resource{device_ref{0}};
   void* const kept = resource.allocate(used, MiB);
@@ -242,7 +237,7 @@ TEST_CASE("hip_async_resource: a trim gives idle memory back and leaves what is 
 }
 
 TEST_CASE("hip_async_resource: a view uses the pool of others and leaves it to them") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource owner{device_ref{0}};
   void* block = nullptr;
@@ -259,7 +254,7 @@ TEST_CASE("hip_async_resource: a view uses the pool of others and leaves it to t
 }
 
 TEST_CASE("hip_async_resource: a pool may be the one that hipMallocAsync takes from") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const device_ref device{0};
   auto* const first = hip_async_resource::default_pool(device);
   CHECK(hip_async_resource::current_pool(device) == first);
@@ -272,7 +267,7 @@ TEST_CASE("hip_async_resource: a pool may be the one that hipMallocAsync takes f
 }
 
 TEST_CASE("hip_async_resource: a peer that was granted access uses its memory") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   HIPVMM_REQUIRE_DEVICE(peer, test::peer_of(device_ref{0}), "two devices that reach each other");
   const stream used{device_ref{0}};
   const stream of_peer{peer};
@@ -289,7 +284,7 @@ TEST_CASE("hip_async_resource: a peer that was granted access uses its memory") 
 }
 
 TEST_CASE("hip_async_resource: rights that cannot be are refused") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource resource{device_ref{0}};
   CHECK_THROWS_AS(resource.grant(device_ref{-1}), std::invalid_argument);
   CHECK_THROWS_WITH_AS(resource.revoke(device_ref{0}),
@@ -301,7 +296,7 @@ TEST_CASE("hip_async_resource: rights that cannot be are refused") {
 }
 
 TEST_CASE("hip_async_resource: only a pool made to be shared is exported") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource resource{device_ref{0}};
   CHECK_THROWS_WITH_AS(static_cast<void>(resource.export_handle()),
                        doctest::Contains("hip_async_options::shareable"), std::invalid_argument);
@@ -322,7 +317,7 @@ hip_async_options shared() {
 }  // namespace
 
 TEST_CASE("imported_pool: another process reads and writes a block of the pool") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const stream used{device_ref{0}};
   hip_async_resource resource{device_ref{0}, shared()};
   void* const block = resource.allocate_sync(MiB);
@@ -355,7 +350,7 @@ HIPVMM_CHILD("imports a pool and a block of it") {
 }
 
 TEST_CASE("hip_async_resource: memory of hipMalloc is refused as a block with what to do") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   const hip_async_resource resource{device_ref{0}, shared()};
   const device_allocation plain{device_ref{0}, MiB};
   if (HIPVMM_TEST_ON_AMD != 0) {
@@ -369,7 +364,7 @@ TEST_CASE("hip_async_resource: memory of hipMalloc is refused as a block with wh
 }
 
 TEST_CASE("imported_pool: an empty handle is refused") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   CHECK_THROWS_AS(imported_pool(shareable_handle{}, device_ref{0}), std::invalid_argument);
 }
 

@@ -13,20 +13,15 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/held_while_used.hpp"
 #include "mr/pool/waits_for.hpp"
+#include "mr/resource/pools_are_missing.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 
-namespace hipvmm::test::hip_async_sync_host_test {
+namespace hipvmm::test {
 namespace {
-
-bool pools_are_missing() {
-  if (first_device.supports_memory_pools()) return false;
-  MESSAGE("skipped: device 0 offers no stream-ordered pools");
-  return true;
-}
 
 TEST_CASE("hip_async_resource: a full device waits for what was deallocated without a stream") {
   if (pools_are_missing()) return;
@@ -110,4 +105,4 @@ HIPVMM_TEST_CASE_IN("hip_resource, hip_async_resource: copies between devices ar
 }
 
 }  // namespace
-}  // namespace hipvmm::test::hip_async_sync_host_test
+}  // namespace hipvmm::test

@@ -14,7 +14,7 @@
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-namespace hipvmm::test::kept_memory_host_test {
+namespace hipvmm::test {
 namespace {
 
 /// While it lives, chunk_cache::shared() keeps half of what the first device has free.
@@ -63,6 +63,6 @@ TEST_CASE("vmm_pool_resource: gets what the shared chunk cache keeps") {
 }
 
 }  // namespace
-}  // namespace hipvmm::test::kept_memory_host_test
+}  // namespace hipvmm::test
 
 TEST_SUITE_END();

@@ -22,7 +22,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 
-namespace hipvmm::test::program_sync_host_test {
+namespace hipvmm::test {
 namespace {
 
 /// Memory of hipMalloc for functions of a program.
@@ -173,4 +173,4 @@ TEST_CASE("hipmm: a program's own resource keeps memory where no wait succeeds")
 }
 
 }  // namespace
-}  // namespace hipvmm::test::program_sync_host_test
+}  // namespace hipvmm::test

@@ -27,7 +27,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 
-namespace hipvmm::test::sync_deallocation_host_test {
+namespace hipvmm::test {
 namespace {
 
 TEST_CASE("hip_resource: memory without a stream waits for all devices that reach it") {
@@ -213,4 +213,4 @@ TEST_CASE("sam_headroom_resource: memory that came back in a stream waits for th
 }
 
 }  // namespace
-}  // namespace hipvmm::test::sync_deallocation_host_test
+}  // namespace hipvmm::test

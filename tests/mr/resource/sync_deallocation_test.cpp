@@ -19,20 +19,15 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/adaptor/adaptor_kinds.hpp"
 #include "mr/pool/held_while_used.hpp"
+#include "mr/resource/pools_are_missing.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 
-namespace hipvmm::mr::sync_deallocation_test {
+namespace hipvmm::mr {
 namespace {
 
 using test::first_device;
-
-bool pools_are_missing() {
-  if (first_device.supports_memory_pools()) return false;
-  MESSAGE("skipped: device 0 offers no stream-ordered pools");
-  return true;
-}
 
 /// As check_held_while_used, for a resource whose every deallocation goes to one that orders it.
 void check_passes_on(memory_resource& resource, std::size_t bytes) {
@@ -46,7 +41,7 @@ void check_passes_on(memory_resource& resource, std::size_t bytes) {
 }  // namespace
 
 TEST_CASE("hip_async_resource: memory without a stream is nobody's before its last use is over") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource resource{first_device};
   void* const one = resource.allocate_sync(8 * MiB);
   test::check_held_while_used(resource, one, 8 * MiB, [&] {
@@ -61,7 +56,7 @@ TEST_CASE("hip_async_resource: memory without a stream is nobody's before its la
 }
 
 TEST_CASE("hip_async_resource: a peer's work keeps memory that is deallocated without a stream") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   HIPVMM_REQUIRE_DEVICE(peer, test::peer_of(first_device), "two devices that reach each other");
   hip_async_resource resource{first_device};
   resource.grant(peer);
@@ -77,7 +72,7 @@ TEST_CASE("hip_async_resource: a peer's work keeps memory that is deallocated wi
 }
 
 TEST_CASE("hip_async_resource: two views of a pool know what either has deallocated") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource owner{first_device};
   hip_async_resource view{first_device, owner.get()};
   void* const one = owner.allocate_sync(8 * MiB);
@@ -85,14 +80,14 @@ TEST_CASE("hip_async_resource: two views of a pool know what either has dealloca
 }
 
 TEST_CASE("hip_async_resource: pairs without a stream use one block again and again") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource resource{first_device};
   for (int i = 0; i < 100; ++i) resource.deallocate_sync(resource.allocate_sync(8 * MiB), 8 * MiB);
   CHECK(resource.statistics().reserved_high <= 64 * MiB);
 }
 
 TEST_CASE("hip_async_resource: threads that name no stream keep their bytes") {
-  if (pools_are_missing()) return;
+  if (test::pools_are_missing()) return;
   hip_async_resource resource{first_device};
   const auto work = [&resource](int thread) {
     const stream used{first_device};
@@ -159,4 +154,4 @@ TEST_CASE("hipmm: what stands on our resources passes on that a stream is missin
   });
 }
 
-}  // namespace hipvmm::mr::sync_deallocation_test
+}  // namespace hipvmm::mr

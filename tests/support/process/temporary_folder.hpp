@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 namespace hipvmm::test {
@@ -29,5 +31,10 @@ class temporary_folder {
  private:
   std::filesystem::path path_;
 };
+
+/// All that a file holds.
+inline std::string content_of(const std::filesystem::path& file) {
+  return (std::ostringstream{} << std::ifstream{file}.rdbuf()).str();
+}
 
 }  // namespace hipvmm::test
