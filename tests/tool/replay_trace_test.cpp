@@ -66,6 +66,11 @@ void check_three_rows(const trace& read) {
   CHECK(read.seconds == doctest::Approx(50e-6));
 }
 
+void check_three_rows_of(const std::string& text) {
+  const temporary_file file{text, ".csv.gz"};
+  check_three_rows(read_trace(file.path()));
+}
+
 }  // namespace
 
 TEST_CASE("read_trace: reads rows as they are recorded") {
@@ -75,10 +80,7 @@ TEST_CASE("read_trace: reads rows as they are recorded") {
   check_three_rows(read);
 }
 
-TEST_CASE("read_trace: unpacks what is packed") {
-  const temporary_file file{packed(three_rows), ".csv.gz"};
-  check_three_rows(read_trace(file.path()));
-}
+TEST_CASE("read_trace: unpacks what is packed") { check_three_rows_of(packed(three_rows)); }
 
 TEST_CASE("read_trace: finds columns by name, in any order and among others") {
   const temporary_file file{
@@ -86,7 +88,7 @@ TEST_CASE("read_trace: finds columns by name, in any order and among others") {
       "0,x,1000,7f00,allocate,10\r\n"
       "1,,24,8f00,allocate,25\r\n"
       "\r\n"
-      "0,y,1000,7f00,free,60"};
+      "0,y,1000,7f00,free,60\r\n"};
   const trace read = read_trace(file.path());
   REQUIRE(read.events.size() == 3);
   CHECK(read.events[2].row == 5);
@@ -112,6 +114,45 @@ TEST_CASE("read_trace: takes what RMM's logger writes") {
     CHECK(read.seconds == doctest::Approx(0.25));
     CHECK(read.streams == 1);
   }
+}
+
+TEST_CASE("read_trace: rows that other threads have overtaken take the time of those") {
+  struct late {
+    std::string rows;
+    std::int64_t second;  ///< of the three rows
+    std::int64_t third;
+    std::int64_t latest;
+  };
+  const late traces[] = {
+      {"0,1000,allocate,a,8,0\n0,900,allocate,b,8,1\n0,1001000,free,a,8,0\n", 0, 1'000'000, 100},
+      {"0,1000,allocate,a,8,0\n0,5000000,allocate,b,8,1\n0,4000000,free,a,8,0\n", 4'999'000,
+       4'999'000, 1'000'000},
+      {"0,23:59:59.500000,allocate,a,8,0\n0,00:00:00.100000,allocate,b,8,1\n"
+       "0,23:59:59.900000,free,a,8,0\n",
+       600'000, 600'000, 200'000},
+  };
+  for (const late& each : traces) {
+    CAPTURE(each.rows);
+    const trace read = trace_of(each.rows);
+    REQUIRE(read.events.size() == 3);
+    CHECK(read.events[1].microseconds == each.second);
+    CHECK(read.events[2].microseconds == each.third);
+    CHECK(read.seconds == doctest::Approx(static_cast<double>(each.third) / 1e6));
+    CHECK(read.late_rows == 1);
+    CHECK(read.latest_microseconds == each.latest);
+  }
+  CHECK(trace_of("0,1,allocate,a,8,0\n0,1,free,a,8,0\n").late_rows == 0);
+}
+
+TEST_CASE("read_trace: a time of day begins again at midnight, microseconds do not") {
+  const trace read = trace_of(
+      "0,23:00:00.000000,allocate,a,8,0\n"
+      "0,01:00:00.000000,allocate,b,8,0\n"
+      "0,22:00:00.000000,free,a,8,0\n"
+      "0,02:00:00.000000,free,b,8,0\n");
+  CHECK(read.seconds == doctest::Approx(27 * 3600));
+  CHECK(complaint_about(trace_header + "0,90000000000,allocate,a,8,0\n0,5,free,a,8,0\n")
+            .find("row 3: Time is '5', 89999999 ms before an earlier row") != std::string::npos);
 }
 
 TEST_CASE("read_trace: an address may be used again once it is free") {
@@ -146,6 +187,13 @@ TEST_CASE("read_trace: names the row of what is wrong and what was expected") {
       {good + "0,12:34:56,allocate,b,8,0\n", {"row 3", "Time is"}},
       {good + "0,12:34:56.12,allocate,b,8,0\n", {"row 3", "Time is"}},
       {good + "0,12:34:56.123456.7,allocate,b,8,0\n", {"row 3", "Time is"}},
+      {good + "0,12:34:56.123456,free,a,8,0\n", {"row 3", "expected microseconds"}},
+      {good + "0,9000000,free,a,8,0\n0,7000000,allocate,a,8,0\n",
+       {"row 4", "Time is '7000000', 2000 ms before an earlier row"}},
+      {"0,12:00:05.000000,allocate,a,8,0\n0,12:00:03.000000,free,a,8,0\n",
+       {"row 3", "Time is '12:00:03.000000', 2000 ms before"}},
+      {good + "0,2,free,a,8,0\n0,3,allocate,b,8,0x3", {"row 4", "ends within this row", "newline"}},
+      {good + "0,2,allocate,b,8", {"row 3", "columns"}},
       {good + "0,2,allocate,b,8\n", {"row 3", "columns"}},
       {good + "0,2,allocate,b,8,0,0\n", {"row 3", "columns"}},
       {"0,1,allocate failure,0,8,0\n", {"no row that allocates"}},
@@ -171,9 +219,26 @@ TEST_CASE("read_trace: a file that is not there, no file or cut off is refused")
   CHECK_THROWS_WITH_AS(
       static_cast<void>(read_trace(std::filesystem::temp_directory_path().string())),
       doctest::Contains("cannot read it"), std::runtime_error);
+}
+
+TEST_CASE("read_trace: packed data that is cut off, damaged or followed by something is refused") {
   const std::string whole = packed(three_rows);
-  CHECK(complaint_about(whole.substr(0, whole.size() - 9)).find("cannot be unpacked") !=
-        std::string::npos);
+  // From the third byte on it is packed data, before that no more than an odd header.
+  for (std::size_t bytes = 2; bytes < whole.size(); ++bytes) {
+    CAPTURE(bytes);
+    CHECK(complaint_about(whole.substr(0, bytes)).find("cannot be unpacked: it ends within") !=
+          std::string::npos);
+  }
+  for (const std::string& rest : {std::string{"0,70,free,0x8f00,24,1\n"}, std::string{"x"},
+                                  std::string{"\x1f"}, std::string(512, '\0')}) {
+    CAPTURE(rest);
+    CHECK(complaint_about(whole + rest).find("something else follows its packed data") !=
+          std::string::npos);
+  }
+  std::string damaged = whole;
+  damaged[damaged.size() - 6] ^= 1;  // of the checksum
+  CHECK(complaint_about(damaged).find("cannot be unpacked: ") != std::string::npos);
+  check_three_rows_of(packed(three_rows.substr(0, 60)) + packed(three_rows.substr(60)));
 }
 
 }  // namespace hipvmm::test

@@ -131,6 +131,10 @@ std::string text_of(const replay_report& report) {
   if (recorded.recorded_failures + recorded.empty_requests != 0)
     label(out, "") << "left out: " << plural(recorded.recorded_failures, "recorded failure")
                    << " and " << plural(recorded.empty_requests, "row") << " of 0 bytes\n";
+  if (recorded.late_rows != 0)
+    label(out, "") << plural(recorded.late_rows, "row") << " with a time before an earlier row, by "
+                   << duration(static_cast<double>(recorded.latest_microseconds) * 1e3)
+                   << " at most: replayed where they stand\n";
   label(out, "resource") << report.resource << " on " << report.device << ", "
                          << plural(result.streams, "stream") << '\n';
   label(out, "requested") << format_bytes(result.peak_requested) << " at most\n";
@@ -176,6 +180,7 @@ std::string json_of(const replay_report& report) {
                                  {"epochs", epochs_in_json(result)},
                                  {"seconds", result.seconds},
                                  {"recorded_seconds", report.recorded.seconds},
+                                 {"late_rows", report.recorded.late_rows},
                                  {"failures", result.failures.count()},
                                  {"failure_texts", failure_texts}};
   json["busy_bytes"] = nullptr;

@@ -6,8 +6,10 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -24,37 +26,97 @@
 namespace hipvmm::tool {
 namespace {
 
-/// The bytes of a file, unpacked where it is packed.
+/// The bytes of a file, unpacked where it is packed. Not by zlib's gzread, which leaves out in
+/// silence what stands behind the packed data.
 class unpacked_file final : public io::ByteSourceBase {
  public:
-  explicit unpacked_file(const std::string& path) {
-    const int descriptor =
-        path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) throw std::system_error{errno, std::generic_category(), "cannot open it"};
-    file_ = ::gzdopen(descriptor, "rb");
-    if (file_ == nullptr) {
-      ::close(descriptor);
+  /// `ends_with_row`: whether what was read so far does. The parser may end this object before its
+  /// last row.
+  unpacked_file(const std::string& path, bool& ends_with_row)
+      : ends_with_row_{ends_with_row},
+        descriptor_{path == "-" ? ::dup(STDIN_FILENO)
+                                : ::open(path.c_str(), O_RDONLY | O_CLOEXEC)} {
+    if (descriptor_ < 0) throw std::system_error{errno, std::generic_category(), "cannot open it"};
+    constexpr int gzip_alone = 15 + 16;
+    if (::inflateInit2(&stream_, gzip_alone) != Z_OK) {
+      ::close(descriptor_);
       throw std::bad_alloc{};
     }
-    static_cast<void>(::gzbuffer(file_, 1U << 17));
   }
-  ~unpacked_file() override { static_cast<void>(::gzclose(file_)); }
+  ~unpacked_file() override {
+    ::inflateEnd(&stream_);
+    ::close(descriptor_);
+  }
   unpacked_file(const unpacked_file&) = delete;
   unpacked_file& operator=(const unpacked_file&) = delete;
 
+  /// To the parser less than `size` is the end.
   int read(char* buffer, int size) override {
-    const int got = ::gzread(file_, buffer, static_cast<unsigned>(size));
-    int code = Z_OK;
-    const char* const message = ::gzerror(file_, &code);
-    // A file that ends too early is told only so; a system error as Z_ERRNO.
-    if (code == Z_ERRNO) throw std::system_error{errno, std::generic_category(), "cannot read it"};
-    if (got < 0 || code != Z_OK)
-      throw std::runtime_error{std::string{"it cannot be unpacked: "} + message};
+    stream_.next_out = reinterpret_cast<unsigned char*>(buffer);
+    stream_.avail_out = static_cast<unsigned>(size);
+    while (stream_.avail_out != 0 && has_input()) form_ == form::plain ? copy() : unpack();
+    const int got = size - static_cast<int>(stream_.avail_out);
+    if (got != 0) ends_with_row_ = buffer[got - 1] == '\n';
     return got;
   }
 
  private:
-  gzFile file_ = nullptr;
+  enum class form : std::uint8_t { unknown, plain, packed, between_packed };
+
+  /// Makes sure of at least two bytes, by which packed data begins, unless there are no more. False
+  /// at the end.
+  bool has_input() {
+    while (stream_.avail_in < magic.size() && !at_end_) {
+      std::copy_n(stream_.next_in, stream_.avail_in, input_.data());
+      stream_.next_in = input_.data();
+      const ssize_t got =
+          ::read(descriptor_, input_.data() + stream_.avail_in, input_.size() - stream_.avail_in);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw std::system_error{errno, std::generic_category(), "cannot read it"};
+      at_end_ = got == 0;
+      stream_.avail_in += static_cast<unsigned>(got);
+    }
+    if (stream_.avail_in == 0 && form_ == form::packed) refuse("it ends within its packed data");
+    if (stream_.avail_in == 0) return false;
+    const bool begins_packed =
+        stream_.avail_in >= magic.size() && std::equal(magic.begin(), magic.end(), stream_.next_in);
+    if (form_ == form::unknown) form_ = begins_packed ? form::packed : form::plain;
+    if (form_ == form::between_packed) {
+      if (!begins_packed) refuse("something else follows its packed data");
+      ::inflateReset(&stream_);
+      form_ = form::packed;
+    }
+    return true;
+  }
+
+  void copy() {
+    const unsigned bytes = std::min(stream_.avail_in, stream_.avail_out);
+    stream_.next_out = std::copy_n(stream_.next_in, bytes, stream_.next_out);
+    stream_.next_in += bytes;
+    stream_.avail_in -= bytes;
+    stream_.avail_out -= bytes;
+  }
+
+  void unpack() {
+    const int code = ::inflate(&stream_, Z_NO_FLUSH);
+    if (code == Z_STREAM_END)
+      form_ = form::between_packed;
+    else if (code != Z_OK && code != Z_BUF_ERROR)
+      refuse(stream_.msg != nullptr ? stream_.msg : ::zError(code));
+  }
+
+  [[noreturn]] static void refuse(const std::string& why) {
+    throw std::runtime_error{"it cannot be unpacked: " + why};
+  }
+
+  static constexpr std::array<unsigned char, 2> magic{0x1f, 0x8b};
+
+  bool& ends_with_row_;
+  int descriptor_;
+  z_stream stream_{};
+  form form_ = form::unknown;
+  bool at_end_ = false;
+  std::array<unsigned char, 1U << 17> input_;
 };
 
 /// A value that is not what its column holds.
@@ -86,12 +148,17 @@ std::size_t size(std::string_view text) {
   throw bad_value{"Size", text, "a number of bytes"};
 }
 
+struct recorded_time {
+  std::int64_t microseconds;
+  bool is_of_day;
+};
+
 /// Microseconds, or the time of day as RMM's logger writes it: 12:34:56.123456 and 12:34:56:123456.
-std::int64_t microseconds(std::string_view text) {
+recorded_time time(std::string_view text) {
   constexpr auto expected = "microseconds, as in 1250, or a time of day, as in 12:34:56.123456";
   constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
   if (const auto value = number(text, 10); value && *value <= most)
-    return static_cast<std::int64_t>(*value);
+    return {static_cast<std::int64_t>(*value), false};
   std::uint64_t result = 0;
   std::string_view rest = text;
   for (const std::pair<std::uint64_t, std::size_t> part :
@@ -106,7 +173,7 @@ std::int64_t microseconds(std::string_view text) {
     result += *value * unit;
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return static_cast<std::int64_t>(result);
+  return {static_cast<std::int64_t>(result), true};
 }
 
 /// Follows the rows and refuses those that contradict earlier ones.
@@ -116,7 +183,7 @@ class trace_builder {
 
   void add(std::uint32_t row, const char* time, std::string_view action, const char* pointer,
            const char* bytes, const char* stream) {
-    const std::int64_t at = time_since_first(microseconds(time));
+    const std::int64_t at = time_since_first(time);
     const std::uint64_t where = address("Pointer", pointer);
     const std::size_t size_of_block = size(bytes);
     const std::uint64_t in = address("Stream", stream);
@@ -177,32 +244,58 @@ class trace_builder {
     return streams_.try_emplace(stream, static_cast<std::uint32_t>(streams_.size())).first->second;
   }
 
-  std::int64_t time_since_first(std::int64_t time) {
+  /// Of a row that another thread's has overtaken: the time of that one.
+  std::int64_t time_since_first(const char* text) {
+    const recorded_time found = time(text);
+    if (!first_) first_ = found;
+    if (found.is_of_day != first_->is_of_day)
+      throw bad_value{"Time", text,
+                      first_->is_of_day ? "a time of day, as in the first row"
+                                        : "microseconds, as in the first row"};
+    std::int64_t since = found.microseconds - first_->microseconds;
+    if (found.is_of_day) since = since_first_day(since);
+    if (since < last_) {
+      if (last_ - since > most_late)
+        throw std::runtime_error{"Time is '" + std::string{text} + "', " +
+                                 std::to_string((last_ - since) / 1000) +
+                                 " ms before an earlier row; expected at most 1000 ms, by which "
+                                 "threads may overtake each other"};
+      ++built_.late_rows;
+      built_.latest_microseconds = std::max(built_.latest_microseconds, last_ - since);
+    }
+    return last_ = std::max(last_, since);
+  }
+
+  /// Past midnight the time of day starts again, but for rows that were overtaken by those of the
+  /// next day.
+  std::int64_t since_first_day(std::int64_t since) {
     constexpr std::int64_t day = 86'400'000'000;
-    if (!first_) first_ = time;
-    std::int64_t since = time - *first_ + midnights_ * day;
-    // Past midnight the time of day starts again; threads may be late by much less than half a day.
+    since += midnights_ * day;
     if (since + day / 2 < last_) {
       ++midnights_;
-      since += day;
+      return since + day;
     }
-    last_ = std::max(last_, since);
-    return since;
+    const bool is_of_day_before = since > last_ && last_ - (since - day) <= most_late;
+    return midnights_ != 0 && is_of_day_before ? since - day : since;
   }
+
+  static constexpr std::int64_t most_late = 1'000'000;
 
   trace built_;
   std::unordered_map<std::uint64_t, std::uint32_t> alive_;    // address to block
   std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // as recorded to number
   std::size_t requested_ = 0;
-  std::optional<std::int64_t> first_;
+  std::optional<recorded_time> first_;
   std::int64_t last_ = 0;
   std::int64_t midnights_ = 0;
 };
 
 trace read_rows(const std::string& path) {
+  bool ends_with_row = true;
   io::CSVReader<5, io::trim_chars<' ', '\t'>, io::no_quote_escape<','>, io::throw_on_overflow,
                 io::empty_line_comment>
-      rows{path, std::unique_ptr<io::ByteSourceBase>{std::make_unique<unpacked_file>(path)}};
+      rows{path, std::unique_ptr<io::ByteSourceBase>{
+                     std::make_unique<unpacked_file>(path, ends_with_row)}};
   trace_builder built{path};
   try {
     rows.read_header(io::ignore_extra_column, "Time", "Action", "Pointer", "Size", "Stream");
@@ -210,6 +303,10 @@ trace read_rows(const std::string& path) {
                *stream = nullptr;
     while (rows.read_row(time, action, pointer, bytes, stream))
       built.add(rows.get_file_line(), time, action, pointer, bytes, stream);
+    if (!ends_with_row)
+      throw std::runtime_error{
+          "the file ends within this row, whose last number may lack digits; expected is a newline "
+          "behind it"};
   } catch (const io::error::missing_column_in_header& error) {
     throw std::runtime_error{std::string{"row 1: the header lacks the column "} +
                              error.column_name +

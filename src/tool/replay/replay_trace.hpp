@@ -29,12 +29,14 @@ struct trace_block {
 struct trace {
   std::string name;
   std::vector<trace_event> events;
-  std::vector<trace_block> blocks;    ///< in the order of their allocation
-  std::size_t streams = 0;            ///< different ones
-  std::size_t peak_requested = 0;     ///< most bytes alive at one time
-  std::size_t recorded_failures = 0;  ///< rows "allocate failure", which are left out
-  std::size_t empty_requests = 0;     ///< rows of 0 bytes, which are left out
-  double seconds = 0;                 ///< from the first event to the last
+  std::vector<trace_block> blocks;       ///< in the order of their allocation
+  std::size_t streams = 0;               ///< different ones
+  std::size_t peak_requested = 0;        ///< most bytes alive at one time
+  std::size_t recorded_failures = 0;     ///< rows "allocate failure", which are left out
+  std::size_t empty_requests = 0;        ///< rows of 0 bytes, which are left out
+  double seconds = 0;                    ///< from the first event to the last
+  std::size_t late_rows = 0;             ///< rows with a time before that of an earlier row
+  std::int64_t latest_microseconds = 0;  ///< most that one is before
 };
 
 /// Reads a CSV file, gzip'ed or not, '-' for standard input. Wanted are the columns Time, Action,
