@@ -42,11 +42,17 @@ int device_count() {
 }
 
 void require_device(device_ref device) {
+#ifdef HIPVMM_ON_HOST_PROVIDER
+  constexpr auto advice =
+      "HIPVMM_HOST_DEVICES says how many the host provider has; HIP_VISIBLE_DEVICES, "
+      "CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES hide some of them";
+#else
+  constexpr auto advice =
+      "Make a GPU visible to this process, or build with -DHIPVMM_PROVIDER=host to run without one";
+#endif
   const int count = device_count();
   if (count == 0)
-    throw unsupported{
-        "no HIP device: hipGetDeviceCount found none. Make a GPU visible to this process, or build "
-        "with -DHIPVMM_PROVIDER=host to run without one"};
+    throw unsupported{std::string{"no HIP device: hipGetDeviceCount found none. "} + advice};
   if (device.ordinal() < 0 || device.ordinal() >= count)
     throw std::invalid_argument{"device " + std::to_string(device.ordinal()) +
                                 " does not exist: this process sees " + std::to_string(count) +

@@ -67,7 +67,7 @@ TEST_CASE("info: the matrix of peers has a row for each device") {
 TEST_CASE("info: without a device one sentence says so") {
   surroundings given;
   given.environment = {"HIPVMM_HOST_DEVICES=0", "HIPVMM_HOST_PEERS=none"};
-  check_fails(info({}, given), 1, {"no HIP device", "HIPVMM_PROVIDER=host"});
+  check_fails(info({}, given), 1, {"no HIP device", "HIPVMM_HOST_DEVICES says how many"});
   check_fails(info({"--json"}, given), 1, {"no HIP device"});
 }
 

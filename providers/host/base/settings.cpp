@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cctype>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
@@ -12,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/parse.hpp"
 
@@ -31,6 +34,46 @@ constexpr std::size_t default_address_space = 64 * tebibyte;
 [[noreturn]] void reject(const char* variable, const char* value, const std::string& accepted) {
   throw std::invalid_argument{std::string{"hipvmm host provider: "} + variable + "=\"" + value +
                               "\" is not valid. Set it to " + accepted + ", or unset it."};
+}
+
+constexpr std::string_view prefix = "HIPVMM_HOST_";
+constexpr std::array known_variables{
+    "HIPVMM_HOST_ADDRESS_SPACE", "HIPVMM_HOST_CHECK",   "HIPVMM_HOST_CONCURRENT_MANAGED",
+    "HIPVMM_HOST_DEVICES",       "HIPVMM_HOST_FAULTS",  "HIPVMM_HOST_GRANULARITY",
+    "HIPVMM_HOST_LEAKS",         "HIPVMM_HOST_MEMORY",  "HIPVMM_HOST_PAGEABLE",
+    "HIPVMM_HOST_PEERS",         "HIPVMM_HOST_PROFILE", "HIPVMM_HOST_REUSE_HANDLES"};
+
+/// How many letters to add, leave out or replace, whatever their case, to get from one to the
+/// other.
+std::size_t distance(std::string_view from, std::string_view to) {
+  const auto lower = [](char each) { return std::tolower(static_cast<unsigned char>(each)); };
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t replaced = diagonal + (lower(from[i]) == lower(to[j]) ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// A variable with the provider's prefix that it does not know is a misspelt one.
+void refuse_unknown_variables() {
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    const std::string_view entry = *each;
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (!name.starts_with(prefix)) continue;
+    const auto nearest = std::min_element(
+        known_variables.begin(), known_variables.end(),
+        [name](const char* a, const char* b) { return distance(name, a) < distance(name, b); });
+    if (name != *nearest)
+      throw std::invalid_argument{"hipvmm host provider: there is no variable " +
+                                  std::string{name} + ". The nearest is " + *nearest +
+                                  "; set that, or unset this."};
+  }
 }
 
 const profile* read_profile() {
@@ -224,6 +267,7 @@ std::uint64_t fingerprint_of(const settings& from) {
 }  // namespace
 
 settings read_settings() {
+  refuse_unknown_variables();
   settings result;
   result.like = read_profile();
   result.machine_devices = read_devices(result.machine_devices);

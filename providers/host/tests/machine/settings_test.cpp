@@ -103,6 +103,41 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
   }
 }
 
+TEST_CASE("settings: a variable that is misspelt ends every call, with the nearest name") {
+  struct misspelt {
+    const char* variable;
+    const char* nearest;
+  };
+  for (const misspelt& each : {misspelt{"HIPVMM_HOST_DEVICE", "HIPVMM_HOST_DEVICES"},
+                               misspelt{"HIPVMM_HOST_devices", "HIPVMM_HOST_DEVICES"},
+                               misspelt{"HIPVMM_HOST_MEMROY", "HIPVMM_HOST_MEMORY"},
+                               misspelt{"HIPVMM_HOST_PROFIL", "HIPVMM_HOST_PROFILE"},
+                               misspelt{"HIPVMM_HOST_REUSED_HANDLE", "HIPVMM_HOST_REUSE_HANDLES"},
+                               misspelt{"HIPVMM_HOST_", "HIPVMM_HOST_CHECK"}}) {
+    CAPTURE(each.variable);
+    const child_result result = run_child(refused_child, {std::string{each.variable} + "=1"});
+    CAPTURE(result.output);
+    CHECK(passed(result));
+    const std::string sentence = std::string{"hipvmm host provider: there is no variable "} +
+                                 each.variable + ". The nearest is " + each.nearest + ";";
+    const std::size_t found = result.output.find(sentence);
+    CHECK(found != std::string::npos);
+    CHECK(result.output.find(sentence, found + 1) == std::string::npos);
+  }
+}
+
+TEST_CASE("settings: all variables of the page are known") {
+  const child_result result = run_child(
+      described_child,
+      {"HIPVMM_HOST_PROFILE=strict", "HIPVMM_HOST_DEVICES=2", "HIPVMM_HOST_MEMORY=8MiB",
+       "HIPVMM_HOST_PEERS=none", "HIPVMM_HOST_GRANULARITY=2MiB", "HIPVMM_HOST_ADDRESS_SPACE=1GiB",
+       "HIPVMM_HOST_CHECK=1", "HIPVMM_HOST_REUSE_HANDLES=1", "HIPVMM_HOST_FAULTS=memory=8MiB",
+       "HIPVMM_HOST_LEAKS=1", "HIPVMM_HOST_PAGEABLE=1", "HIPVMM_HOST_CONCURRENT_MANAGED=0",
+       "HIPVMM_HOSTS=many", "TEST_DEVICES=2", "TEST_MEMORY=8388608", "TEST_GRANULARITY=2097152"});
+  CAPTURE(result.output);
+  CHECK(passed(result));
+}
+
 TEST_CASE("settings: a fault plan that is not understood ends every call, with one sentence") {
   const child_result result = run_child(refused_child, {"HIPVMM_HOST_FAULTS=hipMalloc nth=2"});
   CAPTURE(result.output);
