@@ -10,11 +10,13 @@
 #include <hipvmm/container/device_appender.hpp>
 #include <hipvmm/container/device_appender_ref.hpp>
 #include <hipvmm/container/device_buffer.hpp>
+#include <hipvmm/container/device_iterator.hpp>
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/device_code.hpp>
 #include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/logger.hpp>

@@ -186,13 +186,41 @@ TEST_CASE("replay_report: a share of no time cannot pass") {
 }
 
 TEST_CASE("replay_timeline: the script draws what the resource tells, under a quoted title") {
-  std::vector<tool::replay_sample> samples{{0.5, 2 * MiB, {3 * MiB, 4 * MiB}}};
-  const std::string whole = tool::timeline_script("it's\na trace", samples);
-  CHECK(contains(whole, "set title 'it''s a trace'\n"));
-  CHECK(contains(whole, "\n0.5 2.000000 3.000000 4.000000\n"));
-  CHECK(contains(whole, "title 'mapped'"));
+  std::vector<tool::replay_sample> samples{{0.5, 2 * MiB, {3 * MiB, 4 * MiB}},
+                                           {1.0, 1 * MiB, {2 * MiB, 3 * MiB}}};
+  const std::string whole = tool::timeline_script("it's\na \"trace\" \\n", samples);
+  CHECK(contains(whole, R"(title "it's a \"trace\" \\n")"));
+  // From the first moment on, in units that the peak and the duration are some of.
+  CHECK(contains(whole, "\n0 2 3 4\n500 1 2 3\n500 1 2 3\nEND\n"));
+  CHECK(contains(whole, "recorded time (ms)"));
+  CHECK(contains(whole, "device memory (MiB)"));
+  CHECK(contains(whole, "set xrange [0:500]"));
+  CHECK(contains(whole, "peak requested 2.00 MiB, peak held 3.00 MiB: 1.500 times as much"));
+  CHECK(contains(whole, "title 'mapped into its addresses'"));
+  // Dashes over areas, or one hides the other.
+  CHECK(whole.find("'mapped into") > whole.find("'held from"));
   samples.front().held.mapped.reset();
-  CHECK_FALSE(contains(tool::timeline_script("a", samples), "title 'mapped'"));
+  CHECK_FALSE(contains(tool::timeline_script("a", samples), "'mapped into"));
+}
+
+TEST_CASE("replay_timeline: units follow the duration and the peak") {
+  struct expected {
+    double seconds;
+    std::size_t bytes;
+    const char* time;
+    const char* memory;
+  };
+  for (const expected& each :
+       {expected{9000, 3 * GiB, "(h)", "(GiB)"}, expected{300, 1 * GiB, "(min)", "(MiB)"},
+        expected{5, 1 * MiB, "(s)", "(KiB)"}, expected{5e-6, 100, "(us)", "(B)"},
+        expected{0, 0, "(us)", "(B)"}}) {
+    CAPTURE(each.seconds);
+    const std::string script = tool::timeline_script(
+        "a", {{0, each.bytes, {each.bytes, {}}}, {each.seconds, each.bytes, {each.bytes, {}}}});
+    CHECK(contains(script, each.time));
+    CHECK(contains(script, each.memory));
+  }
+  CHECK(contains(tool::timeline_script("a", {}), "peak requested 0 B, peak held 0 B\""));
 }
 
 }  // namespace hipvmm::test

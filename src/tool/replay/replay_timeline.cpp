@@ -6,11 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iomanip>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -65,8 +68,30 @@ temporary run_gnuplot(const std::string& script) {
   return output;
 }
 
-std::string in_mib(std::size_t bytes) {
-  return std::to_string(static_cast<double>(bytes) / static_cast<double>(MiB));
+struct unit {
+  const char* name;
+  double size;
+};
+
+/// The largest unit of which `most` is at least two.
+unit unit_for(double most, std::span<const unit> units) {
+  const auto found = std::find_if(units.begin(), units.end() - 1,
+                                  [most](unit each) { return most >= 2 * each.size; });
+  return *found;
+}
+
+constexpr unit time_units[] = {{"h", 3600}, {"min", 60}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}};
+constexpr unit memory_units[] = {
+    {"GiB", double{GiB}}, {"MiB", double{MiB}}, {"KiB", double{KiB}}, {"B", 1}};
+
+/// As gnuplot reads a text between double quotes.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char each : text) {
+    if (each == '"' || each == '\\') result += '\\';
+    result += each == '\n' ? ' ' : each;
+  }
+  return result + '"';
 }
 
 }  // namespace
@@ -107,23 +132,63 @@ void replay_timeline::draw(const std::string& title,
 }
 
 std::string timeline_script(const std::string& title, const std::vector<replay_sample>& samples) {
-  const bool tells_mapped = !samples.empty() && samples.front().held.mapped.has_value();
-  std::ostringstream script;
-  script << "set terminal svg size 960,480 noenhanced background '#ffffff'\n"
-            "set title '";
-  for (const char each : title) {
-    if (each == '\'') script << each;  // twice inside of a quoted text
-    script << (each == '\n' ? ' ' : each);
+  std::size_t requested = 0;
+  std::size_t held = 0;
+  std::size_t mapped = 0;
+  double first = samples.empty() ? 0 : samples.front().seconds;
+  double last = samples.empty() ? 0 : samples.back().seconds;
+  for (const replay_sample& each : samples) {
+    requested = std::max(requested, each.requested);
+    held = std::max(held, each.held.physical);
+    mapped = std::max(mapped, each.held.mapped.value_or(0));
   }
-  script << "'\nset xlabel 'recorded time (s)'\nset ylabel 'memory (MiB)'\n"
-            "set yrange [0:*]\nset grid\nset key outside below horizontal\n$held << END\n";
-  for (const replay_sample& each : samples)
-    script << each.seconds << ' ' << in_mib(each.requested) << ' ' << in_mib(each.held.physical)
-           << ' ' << in_mib(each.held.mapped.value_or(0)) << '\n';
-  script << "END\nplot $held using 1:3 with fillsteps fs solid 0.25 lc rgb '#1f77b4' notitle, \\\n"
-            "  $held using 1:3 with steps lw 1.5 lc rgb '#1f77b4' title 'physical', \\\n";
-  if (tells_mapped) script << "  $held using 1:4 with steps lc rgb '#2ca02c' title 'mapped', \\\n";
-  script << "  $held using 1:2 with steps lw 1.5 lc rgb '#d62728' title 'requested'\n";
+  if (last <= first) last = first + 1e-6;
+  const bool shows_mapped = !samples.empty() && samples.front().held.mapped.has_value();
+  const auto most = static_cast<double>(std::max({requested, held, mapped, std::size_t{1}}));
+  const unit time = unit_for(last - first, time_units);
+  const unit memory = unit_for(most, memory_units);
+  const auto height = [memory](std::size_t bytes) {
+    return static_cast<double>(bytes) / memory.size;
+  };
+
+  std::ostringstream peaks;
+  peaks << "peak requested " << format_bytes(requested) << ", peak held " << format_bytes(held);
+  if (requested != 0)
+    peaks << ": " << std::fixed << std::setprecision(3)
+          << static_cast<double>(held) / static_cast<double>(requested) << " times as much";
+
+  std::ostringstream script;
+  script << std::setprecision(10);
+  script << "set terminal svg size 960,520 noenhanced font 'sans,13' background '#ffffff'\n"
+         << "set multiplot layout 1,1 title " << quoted(title) << " font 'sans,17'\n"
+         << "set title " << quoted(peaks.str()) << "\nset xlabel 'recorded time (" << time.name
+         << ")'\nset ylabel 'device memory (" << memory.name << ")'\n"
+         << "set xrange [0:" << (last - first) / time.size
+         << "]\nset yrange [0:" << 1.05 * most / memory.size
+         << "]\nset grid back\nset tics out nomirror\n"
+         << "set key outside below horizontal Left reverse width 1\n";
+  for (const std::size_t peak : {requested, held})
+    script << "set arrow from graph 0, first " << height(peak) << " to graph 1, first "
+           << height(peak) << " nohead front dt 3 lc rgb '#444444'\n";
+  script << "$memory << END\n";
+  const auto add_row = [&](double at, const replay_sample& of) {
+    script << (at - first) / time.size << ' ' << height(of.requested) << ' '
+           << height(of.held.physical) << ' ' << height(of.held.mapped.value_or(0)) << '\n';
+  };
+  for (const replay_sample& each : samples) add_row(each.seconds, each);
+  // So that the last step has a width.
+  if (!samples.empty()) add_row(last, samples.back());
+  // What is requested is drawn over what is held: the band between them is unused. Mapped memory is
+  // mostly what is held, so that it is dashed.
+  script << "END\nplot $memory using 1:3 with fillsteps fs solid fc rgb '#a6cee3' "
+            "title 'held from the device (band: unused)', \\\n"
+            "  $memory using 1:2 with fillsteps fs solid fc rgb '#fdbf6f' "
+            "title 'requested by the program', \\\n"
+            "  $memory using 1:3 with steps lw 1.5 lc rgb '#1f78b4' notitle, \\\n";
+  if (shows_mapped)
+    script << "  $memory using 1:4 with steps lw 1.2 dt 2 lc rgb '#111111' "
+              "title 'mapped into its addresses', \\\n";
+  script << "  $memory using 1:2 with steps lc rgb '#d95f02' notitle\nunset multiplot\n";
   return script.str();
 }
 
