@@ -43,11 +43,16 @@ class file_sink final : public csv_log::sink {
       throw;
     }
   }
-  ~file_sink() override { ::close(descriptor_); }
+  ~file_sink() override {
+    ::close(descriptor_);
+    if (earlier_ >= 0) ::close(earlier_);
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
   file_sink(const file_sink&) = delete;
   file_sink& operator=(const file_sink&) = delete;
 
   void write(std::string_view rows) override {
+    if (std::exchange(replaces_, false)) leave_earlier_log();
     std::string_view rest = rows;
     while (!rest.empty()) {
       const ssize_t put = ::write(descriptor_, rest.data(), rest.size());
@@ -55,6 +60,7 @@ class file_sink final : public csv_log::sink {
         rest.remove_prefix(static_cast<std::size_t>(put));
       } else if (errno != EINTR) {
         const int error = errno;
+        if (!temporary_.empty()) fail("cannot begin, and the earlier one stays", error);
         drop_part_of_row(rows.substr(0, rows.size() - rest.size()));
         fail(
             "ends here, without what is allocated and freed from now on; make room or name a file "
@@ -62,6 +68,7 @@ class file_sink final : public csv_log::sink {
             error);
       }
     }
+    if (!temporary_.empty()) take_name(rows);
   }
 
  private:
@@ -85,7 +92,49 @@ class file_sink final : public csv_log::sink {
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       fail("is being written by another adaptor, of this process or another; name one for each",
            errno);
+    path_ = std::filesystem::canonical(name_);
+    // Between open and lock another adaptor may have put its own log there.
+    struct stat named {};
+    if (::stat(path_.c_str(), &named) != 0 || named.st_dev != about.st_dev ||
+        named.st_ino != about.st_ino)
+      fail("is being begun by another adaptor; name one for each", EWOULDBLOCK);
+    replaces_ = about.st_size != 0;
+  }
+
+  // The first row goes to a new file, which then takes the name: a full disk leaves the earlier
+  // log, and who reads that goes on. Where no file can be made beside it, it is emptied.
+  void leave_earlier_log() {
+    std::string path = path_.parent_path() / ".hipvmm-XXXXXX";
+    const int file = ::mkostemp(path.data(), O_CLOEXEC);
+    if (file >= 0) {
+      struct stat about {};
+      const bool is_alike =
+          ::fstat(descriptor_, &about) == 0 &&
+          (about.st_uid == ::geteuid() || ::fchown(file, about.st_uid, about.st_gid) == 0) &&
+          ::fchmod(file, about.st_mode & 0777U) == 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0;
+      if (is_alike) {
+        temporary_ = path;
+        earlier_ = std::exchange(descriptor_, file);
+        return;
+      }
+      ::close(file);
+      ::unlink(path.c_str());
+    }
     if (::ftruncate(descriptor_, 0) != 0) fail("cannot be emptied", errno);
+  }
+
+  // The earlier log stays locked until then, so that nobody takes it over meanwhile. A file that is
+  // a mount of its own cannot be replaced: it is emptied.
+  void take_name(std::string_view rows) {
+    if (::rename(temporary_.c_str(), path_.c_str()) == 0) {
+      temporary_.clear();
+      ::close(std::exchange(earlier_, -1));
+      return;
+    }
+    ::unlink(std::exchange(temporary_, {}).c_str());
+    ::close(std::exchange(descriptor_, std::exchange(earlier_, -1)));
+    if (::ftruncate(descriptor_, 0) != 0) fail("cannot be emptied", errno);
+    write(rows);
   }
 
   void drop_part_of_row(std::string_view written) const noexcept {
@@ -98,8 +147,12 @@ class file_sink final : public csv_log::sink {
   }
 
   std::string name_;
+  std::filesystem::path path_;  // without symbolic links
   int descriptor_ = -1;
   bool is_regular_ = false;
+  bool replaces_ = false;  // an earlier log, with the first rows
+  std::string temporary_;  // of descriptor_, until it has the log's name; then empty
+  int earlier_ = -1;
 };
 
 class stream_sink final : public csv_log::sink {

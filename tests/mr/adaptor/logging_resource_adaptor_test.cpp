@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <new>
@@ -98,6 +99,11 @@ class one_block final : public memory_resource {
 
 void allocate_and_free(memory_resource& resource, int times) {
   for (int i = 0; i < times; ++i) resource.deallocate_sync(resource.allocate_sync(256), 256);
+}
+
+std::size_t files_in(const test::temporary_folder& folder) {
+  const std::filesystem::directory_iterator entries{folder.path()};
+  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
 }
 
 }  // namespace
@@ -214,6 +220,42 @@ TEST_CASE("logging_resource_adaptor: a full disk ends the log with a whole row, 
   CHECK(text.size() > 4800);
   CHECK(text.size() <= 5000);
   CHECK(text.back() == '\n');
+}
+
+TEST_CASE("logging_resource_adaptor: a log that cannot begin leaves the earlier one") {
+  hip_resource upstream{first_device};
+  const test::temporary_folder folder;
+  const std::string path = folder.path() / "log.csv";
+  std::ofstream{path} << "an earlier log\n";
+  {
+    const file_size_limit limit{10};
+    CHECK_THROWS_WITH_AS(logging_resource_adaptor(&upstream, path), doctest::Contains("log.csv"),
+                         std::system_error);
+  }
+  CHECK(contents_of(path) == "an earlier log\n");
+  CHECK(files_in(folder) == 1);
+}
+
+TEST_CASE("logging_resource_adaptor: a new log leaves the earlier one to who reads it") {
+  hip_resource upstream{first_device};
+  const test::temporary_folder folder;
+  const std::string path = folder.path() / "log.csv";
+  const std::string link = folder.path() / "link.csv";
+  std::ofstream{path} << "an earlier log\n";
+  std::filesystem::permissions(path, std::filesystem::perms{0640});
+  std::filesystem::create_symlink("log.csv", link);
+  std::ifstream reader{path};
+  const logging_resource_adaptor logged{&upstream, link};
+  std::string read;
+  CHECK(std::getline(reader, read));
+  CHECK(read == "an earlier log");
+  CHECK(lines_of(contents_of(path)).size() == 1);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(std::filesystem::status(path).permissions() == std::filesystem::perms{0640});
+  CHECK(files_in(folder) == 2);
+  // It is this adaptor's as one that was made anew.
+  CHECK_THROWS_WITH_AS(logging_resource_adaptor(&upstream, path),
+                       doctest::Contains("is being written by another adaptor"), std::system_error);
 }
 
 TEST_CASE("logging_resource_adaptor: a stream that takes no more is told once") {
