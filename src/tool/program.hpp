@@ -6,11 +6,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstddef>
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <string>
@@ -53,12 +55,20 @@ inline void require_different(const std::vector<named_file>& inputs,
     throw CLI::ValidationError{clash};
 }
 
+/// None where the text is anything but one number.
+template <typename Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional{value}
+                                                                  : std::nullopt;
+}
+
 /// The option for a device. Whether there is that one, device_of finds out.
 template <typename Ordinal>
 CLI::Option* add_device_option(CLI::App& app, Ordinal& ordinal, const char* meaning) {
   const auto whole_number = [](const std::string& text) -> std::string {
-    int value = 0;
-    if (CLI::detail::lexical_cast(text, value) && value >= 0) return {};
+    if (number_in<int>(text).value_or(-1) >= 0) return {};
     return "'" + text + "' is no device; they are numbered from 0";
   };
   return app.add_option("--device", ordinal, meaning)->check(whole_number)->type_name("N");

@@ -147,6 +147,9 @@ TEST_CASE("hipvmm-replay: a result that cannot be written is a failure") {
   given.output_file = "/dev/full";
   check_fails(replay_program({trace.path(), "--resource", "hip"}, given), 1,
               {"cannot write the result"});
+  for (const char* option : {"--json", "--timeline"})
+    check_fails(replay_program({trace.path(), "--resource", "hip", option, "/dev/full"}), 1,
+                {"cannot write the result to '/dev/full'", "No space left"});
 }
 
 TEST_CASE("hipvmm-replay: no result is written onto the trace, or onto another result") {

@@ -51,9 +51,9 @@ std::string size_or_all(const std::string& text) {
 }
 
 std::string complaint_about_threshold(const std::string& text) {
-  double value = 0;
-  const bool is_number = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
-  return is_number && value >= 0 ? "" : "'" + text + "' is no number from 0 on";
+  const auto value = number_in<double>(text);
+  return value && std::isfinite(*value) && *value >= 0 ? ""
+                                                       : "'" + text + "' is no number from 0 on";
 }
 
 void declare_threshold(CLI::App& app, const char* name, std::optional<double>& most,
