@@ -133,6 +133,24 @@ void choose_host_copier(runtime& machine, endpoint& mapped, const endpoint& host
   if (found && found->kind == memory_kind::mapping) mapped.device = found->device;
 }
 
+// Makes later work of one stream come after all work of another so far.
+void put_behind(runtime& machine, stream_queue& later, stream_queue& earlier) {
+  const stream_set& streams = machine.device(earlier.device()).streams;
+  const std::shared_ptr<const mark> end = earlier.put_mark(streams.ahead_of(earlier));
+  later.follow(*end);
+  if (end->where.reached()) return;
+  static_cast<void>(machine.submit(later, wait_operation{end->where}, completion::asynchronous));
+}
+
+// A copy that waits, between the host and memory of a device that is not the stream's.
+void put_behind_owner(runtime& machine, stream_queue& queue, const endpoint& side,
+                      const endpoint& host) {
+  if (!is_of_host(machine, host) || side.where != memory_class::device) return;
+  const std::optional<tracked_range> found = machine.addresses().find(side.start);
+  if (!found || found->device == queue.device() || !machine.has_device(found->device)) return;
+  put_behind(machine, queue, *machine.device(found->device).streams.null());
+}
+
 hipError_t copy(runtime& machine, const copy_arguments& what, int kind, hipStream_t stream,
                 copy_wait until) {
   const std::shared_ptr<stream_queue> queue = machine.stream(stream);
@@ -143,16 +161,12 @@ hipError_t copy(runtime& machine, const copy_arguments& what, int kind, hipStrea
   require(is_taken(machine, kind, to, from));
   choose_host_copier(machine, to, from);
   choose_host_copier(machine, from, to);
+  if (stream == nullptr && until != copy_wait::none &&
+      machine.rules().host_copies_behind == host_copy_order::owner_too) {
+    put_behind_owner(machine, *queue, to, from);
+    put_behind_owner(machine, *queue, from, to);
+  }
   return submit_copy(machine, *queue, {to, from, what.bytes}, until);
-}
-
-// Makes later work of one stream come after all work of another so far.
-void put_behind(runtime& machine, stream_queue& later, stream_queue& earlier) {
-  const stream_set& streams = machine.device(earlier.device()).streams;
-  const std::shared_ptr<const mark> end = earlier.put_mark(streams.ahead_of(earlier));
-  later.follow(*end);
-  if (end->where.reached()) return;
-  static_cast<void>(machine.submit(later, wait_operation{end->where}, completion::asynchronous));
 }
 
 hipError_t copy_peer(runtime& machine, const copy_arguments& what, int destination_device,

@@ -28,15 +28,15 @@ hipError_t fill(runtime& machine, const elements& what, hipStream_t stream, comp
   if (bytes == 0) return hipSuccess;
   const address start = address_of(what.destination);
   require(start != 0);
+  const endpoint side{start, machine.addresses().classify(start), queue->device(),
+                      machine.rules().fills == peer_fill::any_owner};
+  require(side.where != memory_class::pageable || machine.configuration().pageable_access);
+  require(allowed(machine.access(), side, right::write, bytes));
   if (start % what.width != 0 && machine.rules().split_element == bad_pointer::followed) {
     throw crash{"ends the process for a fill that starts inside an element",
                 "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr"};
   }
   require(start % what.width == 0);
-  const endpoint side{start, machine.addresses().classify(start), queue->device(),
-                      machine.rules().fills == peer_fill::any_owner};
-  require(side.where != memory_class::pageable || machine.configuration().pageable_access);
-  require(allowed(machine.access(), side, right::write, bytes));
   if (how == completion::synchronous) machine.captures().refuse_waiting_copy();
   // Only memory that the host may look at right away is worth waiting for.
   if (side.where == memory_class::device) how = completion::asynchronous;

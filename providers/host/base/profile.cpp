@@ -71,6 +71,7 @@ constexpr profile rocm_5_7() {
   like.unregistered = hipErrorInvalidValue;
   like.registered_again = second_registration::taken;
   like.fills = peer_fill::any_owner;
+  like.host_copies_behind = host_copy_order::owner_too;
   like.freed_address = inside_allocation::taken;
   like.copy_kind = kind_check::of_host_memory;
   like.bad_kind = unknown_kind::taken;

@@ -108,6 +108,9 @@ enum class dead_event {
 enum class peer_fill { as_peers_may, any_owner };
 /// Whose rights to mapped memory a copy from or to the host needs.
 enum class host_copy { by_stream, by_owner };
+/// Whose null stream hipMemcpy between the host and a device comes behind: that of the current
+/// device, or also that of the device whose memory it is.
+enum class host_copy_order { current_device, owner_too };
 /// hipStreamWaitValue and hipStreamWriteValue: captures, flags of writes and alignment are looked
 /// at, or a captured stream does them at once and the others do not matter.
 enum class value_calls { checked, as_amd };
@@ -218,6 +221,7 @@ struct profile {
   hipError_t unknown_limit = hipErrorInvalidValue;  // beyond the enumeration
   peer_fill fills = peer_fill::as_peers_may;
   host_copy host_copies = host_copy::by_stream;
+  host_copy_order host_copies_behind = host_copy_order::current_device;
 
   // Streams and events.
   ending_stream ending = ending_stream::counted;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "core/hip_compat.hpp"
@@ -40,6 +43,57 @@ hipEvent_t destroyed_event() {
   REQUIRE(hipEventRecord(made, nullptr) == hipSuccess);
   REQUIRE(hipEventDestroy(made) == hipSuccess);
   return made;
+}
+
+/// Work of a stream that ends after 300 ms, or when it is told to.
+class slow_function {
+ public:
+  void submit(hipStream_t stream) {
+    REQUIRE(hipLaunchHostFunc(
+                stream,
+                [](void* given) {
+                  auto& self = *static_cast<slow_function*>(given);
+                  const auto last =
+                      std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
+                  while (!self.may_end_ && std::chrono::steady_clock::now() < last)
+                    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+                  self.has_ended_ = true;
+                },
+                this) == hipSuccess);
+  }
+  [[nodiscard]] bool has_ended() const { return has_ended_; }
+  /// Waits for the null stream of the device.
+  hipError_t end(int device) {
+    may_end_ = true;
+    REQUIRE(hipSetDevice(device) == hipSuccess);
+    const hipError_t code = hipStreamSynchronize(nullptr);
+    REQUIRE(hipSetDevice(0) == hipSuccess);
+    return code;
+  }
+
+ private:
+  std::atomic<bool> may_end_{false};
+  std::atomic<bool> has_ended_{false};
+};
+
+/// Whether hipMemcpy between pinned memory and memory of device 1, made while device 0 is the
+/// current one, comes behind the null stream of device 1.
+bool copy_waits_for_owner(bool to_host) {
+  void* host = nullptr;
+  void* device = nullptr;
+  REQUIRE(hipHostMalloc(&host, 64, 0) == hipSuccess);
+  REQUIRE(hipSetDevice(1) == hipSuccess);
+  REQUIRE(hipMalloc(&device, 64) == hipSuccess);
+  slow_function slow;
+  slow.submit(nullptr);
+  REQUIRE(hipSetDevice(0) == hipSuccess);
+  REQUIRE(hipMemcpy(to_host ? host : device, to_host ? device : host, 64, hipMemcpyDefault) ==
+          hipSuccess);
+  const bool waited = slow.has_ended();
+  REQUIRE(slow.end(1) == hipSuccess);
+  REQUIRE(hipFree(device) == hipSuccess);
+  REQUIRE(hipHostFree(host) == hipSuccess);
+  return waited;
 }
 
 const rule rules[] = {
@@ -371,6 +425,12 @@ const rule rules[] = {
      {good, no_answer, value, value, good, good, good, good},
      "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr",
      decided_by::hardware},
+    {"copies of hipMemcpy between the host and memory of device 1, while device 0 is the current "
+     "one, "
+     "that come behind the null stream of device 1",
+     [] { return int{copy_waits_for_owner(true)} + int{copy_waits_for_owner(false)}; },
+     {0, 2, 2, 2, 2, 2, 2, 0},
+     "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr; cuda-13: not asked of CUDA"},
 };
 
 }  // namespace

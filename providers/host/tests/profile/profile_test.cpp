@@ -3,6 +3,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -91,6 +92,21 @@ TEST_CASE("profile: where a release crashes the process ends with one sentence")
       CHECK(result.output.find(sentence) != std::string::npos);
       CHECK(result.output.find(" (ROCm/") != std::string::npos);
     }
+  }
+}
+
+HIPVMM_CHILD("a fill inside an element of memory that is not HIP's") {
+  alignas(4) std::array<char, 64> own = {};
+  CHECK(hipMemsetD32(own.data() + 1, 0, 4) == hipErrorInvalidValue);
+}
+
+TEST_CASE("profile: a fill inside an element is refused where the memory is not HIP's") {
+  for (const std::string_view profile : profile_names) {
+    CAPTURE(profile);
+    const child_result result =
+        run_child("a fill inside an element of memory that is not HIP's", {setting(profile)});
+    CAPTURE(result.output);
+    CHECK(passed(result));
   }
 }
 
