@@ -122,7 +122,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
 hipError_t hipEventQuery(hipEvent_t event) {
   return call(__func__, [&](runtime& machine) {
     const std::shared_ptr<event_state> awaited = machine.event(event);
-    machine.captures().refuse_wait_for(*awaited);
+    machine.captures().refuse_question(*awaited);
     const auto [last, shared, number] = last_of(*awaited);
     if (shared != nullptr) return shared->reached(number) ? hipSuccess : hipErrorNotReady;
     if (last == nullptr) return hipSuccess;

@@ -186,7 +186,7 @@ hipError_t hipMallocManaged(void** pointer, size_t bytes, unsigned int flags) {
   return call(__func__, [&](runtime& machine) {
     require(pointer != nullptr && bytes != 0);
     require(flags == hipMemAttachGlobal || flags == hipMemAttachHost);
-    machine.captures().refuse_unsafe();
+    machine.captures().refuse_managed();
     *pointer = pointer_to(machine.addresses().allocate(memory_kind::managed_allocation,
                                                        current_device(), bytes, flags));
     return hipSuccess;

@@ -28,6 +28,7 @@ hipError_t allocate(runtime& machine, void** pointer, std::size_t bytes, stream_
     *pointer = pointer_to(*recorded);
     return hipSuccess;
   }
+  if (bytes != 0) machine.captures().refuse_pool_call(queue, pool_step::allocate);
   *pointer = nullptr;
   if (bytes != 0) *pointer = pointer_to(source->allocate(bytes, queue));
   return hipSuccess;
@@ -63,6 +64,7 @@ hipError_t hipFreeAsync(void* pointer, hipStream_t stream) {
     if (pointer == nullptr) return hipSuccess;
     const address start = address_of(pointer);
     if (machine.captures().record_free(*queue, start)) return hipSuccess;
+    machine.captures().refuse_pool_call(*queue, pool_step::free);
     const std::optional<tracked_range> found = machine.addresses().find(start);
     if (found && found->kind == memory_kind::pool_block && found->start == start) {
       free_block(*found, queue.get());

@@ -166,6 +166,9 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
   return call(__func__, [&](runtime& machine) {
     require(callback != nullptr && flags == 0);
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
+    if (machine.rules().callback == beside_capture::taken)
+      return machine.submit_beside_capture(
+          *queue, std::make_unique<host_operation>(callback, stream, user_data));
     return machine.submit(*queue, host_operation{callback, stream, user_data},
                           completion::asynchronous);
   });

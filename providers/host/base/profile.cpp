@@ -65,7 +65,6 @@ constexpr profile rocm_5_7() {
   like.ipc_address = inside_allocation::taken;
   like.event_of_invalidated = hipSuccess;  // hip_event.cpp asks an active capture only
   like.captured_device = device_wait::no_capture;
-  like.asked_capture = captured_question::costs_nothing_relaxed;  // 5.7.1 on a stand-in for ROCr
   like.ending = ending_stream::overlooked;  // Stream::Destroy in hip_stream.cpp
   // The rest is what 5.7.1 answers on a stand-in for ROCr.
   like.unregistered = hipErrorInvalidValue;
@@ -81,6 +80,18 @@ constexpr profile rocm_5_7() {
   like.destroyed_stream = hipErrorContextIsDestroyed;
   like.filled_stream = bad_pointer::followed;
   like.destroyed_event = dead_event::followed;
+  like.refused_in_capture = refusal_cost::nothing;
+  like.lost = lost_capture::refuses;
+  like.null_stream_work = beside_capture::taken;
+  like.past_event = beside_capture::taken;
+  like.callback = beside_capture::taken;
+  like.question_of_captured_event = hipSuccess;
+  like.wait_for_captured_event = hipErrorStreamCaptureUnsupported;
+  like.captured_waits = capture_check::any_thread;
+  like.event_questions = capture_check::none;
+  like.waiting_copies = capture_check::global;
+  like.managed_memory = capture_check::none;
+  like.pool_calls = pool_check::none;
   like.stream_values = value_calls::as_amd;
   like.range_size = reported_size::four_bytes;
   return like;
@@ -105,7 +116,6 @@ constexpr profile rocm_6_2() {
   like.not_a_mapping = bad_pointer::followed;
   like.engine = copy_engine::of_source;  // AMD's runtime 6.4.3 on a stand-in
   like.captured_device = device_wait::any_capture;
-  like.asked_capture = captured_question::costs_capture;
   like.free_again = repeated_free::waits_for_earlier;  // for the event of the earlier free
   like.crossing = border_crossing::refused;  // AMD's runtime 6.4.3 and 7.2.4 on a stand-in
   like.null_export = bad_pointer::followed;
@@ -122,6 +132,12 @@ constexpr profile rocm_6_2() {
   like.bad_kind = unknown_kind::refused_in_stream;
   like.host_copies = host_copy::by_owner;
   like.destroyed_event = dead_event::ignored_by_waits;
+  like.refused_in_capture = refusal_cost::capture;
+  like.question_of_captured_event = hipErrorCapturedEvent;
+  like.wait_for_captured_event = hipErrorCapturedEvent;
+  like.captured_waits = capture_check::global_too;
+  like.waiting_copies = capture_check::all;
+  like.pool_calls = pool_check::blocking_streams;
   return like;
 }
 
@@ -156,6 +172,10 @@ constexpr profile rocm_7_1() {
   like.host_copies = host_copy::by_stream;
   like.destroyed_stream = hipErrorInvalidHandle;
   like.filled_stream = bad_pointer::refused;
+  like.callback = beside_capture::refused;
+  like.captured_waits = capture_check::by_mode;
+  like.event_questions = capture_check::by_mode;
+  like.managed_memory = capture_check::by_mode;
   like.revoke = pool_revoke::noted;
   like.own_right = own_read_only::refused;
   like.pool_entries = access_order::all_or_none;
@@ -178,7 +198,6 @@ constexpr profile rocm_7_2() {
   like.revoke = pool_revoke::refused;
   like.own_right = own_read_only::noted;
   like.pool_entries = access_order::one_by_one;
-  like.event_of_invalidated = hipErrorStreamCaptureUnsupported;
   return like;
 }
 
@@ -197,7 +216,6 @@ constexpr profile rocm_7_14() {
   like.peer_after_owner = late_grant::corrupts_mapping;  // openxla/xla#46576
   like.chunk_device = imported_device::exporter;
   like.pool_device = imported_device::current;                   // ROCm/rocm-systems#5535
-  like.event_of_invalidated = hipErrorStreamCaptureUnsupported;  // as 7.2.4
   return like;
 }
 

@@ -85,8 +85,25 @@ enum class creation_device { named, current };
 enum class foreign_end { refused, costs_capture };
 /// Freeing what waits for all devices, while a stream is captured.
 enum class waiting_free { by_mode, refused };
-/// hipStreamQuery and hipStreamSynchronize of a captured stream, which all refuse.
-enum class captured_question { costs_capture, costs_nothing_relaxed };
+/// What a capture loses by a call that it refuses.
+enum class refusal_cost { capture, nothing };
+/// Does a lost capture refuse calls until its end?
+enum class lost_capture { is_over, refuses };
+/// Calls beside a capture that are no part of it.
+enum class beside_capture { refused, taken };
+/// The captures that refuse a call, by their mode and by that of the calling thread.
+enum class capture_check {
+  by_mode,     ///< of this thread but relaxed ones; global ones of others for a global thread
+  global_too,  ///< the same, but global ones of others for a thread-local thread too
+  any_thread,  ///< of this thread but relaxed ones, and global ones, whatever the thread's mode
+  global,      ///< global ones
+  all,
+  none
+};
+/// hipMallocAsync, hipMallocFromPoolAsync and hipFreeAsync in a stream that is not captured: only
+/// the first two by mode; or all of them, but in non-blocking streams, beside a blocking stream
+/// that is captured, at no cost (the null stream crashes); or none.
+enum class pool_check { allocation_by_mode, blocking_streams, none };
 /// Captures that forbid to wait for a device.
 enum class device_wait { no_capture, own_captures, any_capture };
 /// A stream whose hipStreamDestroy has begun: do waits for its device still count it?
@@ -234,10 +251,21 @@ struct profile {
 
   // Stream capture.
   hipError_t event_of_invalidated = hipErrorCapturedEvent;  // hipSuccess: as if never recorded
+  hipError_t question_of_captured_event = hipErrorCapturedEvent;
+  hipError_t wait_for_captured_event = hipErrorCapturedEvent;
   foreign_end capture_end = foreign_end::refused;
   waiting_free captured_free = waiting_free::by_mode;
   device_wait captured_device = device_wait::any_capture;
-  captured_question asked_capture = captured_question::costs_capture;
+  refusal_cost refused_in_capture = refusal_cost::capture;
+  lost_capture lost = lost_capture::is_over;
+  beside_capture null_stream_work = beside_capture::refused;  // and waits and questions
+  beside_capture past_event = beside_capture::refused;        // a captured stream waits for it
+  beside_capture callback = beside_capture::refused;  // in a captured stream; called at once
+  capture_check captured_waits = capture_check::by_mode;
+  capture_check event_questions = capture_check::by_mode;
+  capture_check waiting_copies = capture_check::by_mode;
+  capture_check managed_memory = capture_check::by_mode;
+  pool_check pool_calls = pool_check::allocation_by_mode;
 };
 
 /// All of them, strict first.

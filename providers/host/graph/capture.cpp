@@ -131,7 +131,7 @@ bool capture_set::record_wait(stream_queue& queue, const event_state& awaited) {
   participant* waiting = find_valid(queue);
   if (mark == nullptr) {
     if (waiting == nullptr) return false;
-    if (awaited.last() == nullptr) return true;
+    if (awaited.last() == nullptr || rules_.past_event == beside_capture::taken) return true;
     waiting->capture->valid = false;
     throw failure{hipErrorStreamCaptureIsolation};
   }
@@ -162,10 +162,7 @@ std::optional<address> capture_set::record_allocation(stream_queue& queue,
   const guard lock{mutex_};
   refuse_null_stream(queue);
   participant* const into = find_valid(queue);
-  if (into == nullptr) {
-    refuse_by_mode(hipErrorStreamCaptureUnsupported);
-    return std::nullopt;
-  }
+  if (into == nullptr) return std::nullopt;
   std::shared_ptr<graph_memory> memory =
       graph_memory::reserve(memory_, place, bytes, into->capture->id);
   const address start = memory->start();

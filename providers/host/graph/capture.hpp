@@ -36,6 +36,8 @@ struct captured_mark {
   std::vector<const graph_node*> last;
 };
 
+enum class pool_step { allocate, free };
+
 /// The number of this thread; a std::thread::id may come again after its thread has ended.
 std::uint64_t calling_thread() noexcept;
 
@@ -85,9 +87,14 @@ class capture_set {
   /// A call that frees memory after it has waited for all devices.
   void refuse_waiting_free();
   void refuse_waiting_copy();
+  void refuse_managed();
+  /// A call for memory of pools in a stream that is not captured.
+  void refuse_pool_call(const stream_queue& queue, pool_step step);
   void refuse_wait_for(const stream_queue& queue);
   void refuse_wait_for_device(int device);
   void refuse_wait_for(const event_state& event);
+  void refuse_question(const event_state& event);
+  /// A question about an event that may be part of a capture.
   void refuse_captured(const event_state& event);
 
  private:
@@ -105,9 +112,12 @@ class capture_set {
   participant* find_valid(const stream_queue& queue);
   /// Whether `queue` is the null stream, and the capture of `each` cannot go on if it is used.
   static bool excludes_null_stream(const participant& each, const stream_queue& queue) noexcept;
+  void refuse_captured(const event_state& event, hipError_t refusal);
   template <class Forbids>
   void refuse_where(Forbids&& forbids, hipError_t code);
-  void refuse_by_mode(hipError_t code);
+  void refuse(capture_check check, hipError_t code);
+  /// The capture is lost, where the profile has a refusal cost that.
+  void lose(capture_sequence& refusing) const noexcept;
   void refuse_null_stream(const stream_queue& queue);
   void append(participant& to, graph_form form);
   std::shared_ptr<graph> finish(const sequence& over) noexcept;
