@@ -7,7 +7,6 @@
 
 #include <fstream>
 #include <future>
-#include <sstream>
 #include <string>
 
 #include "support/error_recorder.hpp"

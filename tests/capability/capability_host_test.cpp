@@ -17,6 +17,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "capability/reprobe_interval.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
@@ -28,15 +29,6 @@ TEST_SUITE_BEGIN("needs virtual memory");
 namespace hipvmm::test {
 namespace {
 
-/// A plan of faults that ends with this object.
-class fault_rules {
- public:
-  explicit fault_rules(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
-  ~fault_rules() { hipvmm_host_set_faults(nullptr); }
-  fault_rules(const fault_rules&) = delete;
-  fault_rules& operator=(const fault_rules&) = delete;
-};
-
 /// Runs a child in a process that has not probed yet, has an empty cache and starts no process.
 void check_in_fresh_process(const char* name) {
   const temporary_folder cache;
@@ -47,7 +39,7 @@ void check_in_fresh_process(const char* name) {
 HIPVMM_CHILD("is short of memory and then not") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
-    const fault_rules rules{"memory=1MiB"};
+    const planned_faults rules{"memory=1MiB"};
     CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
     CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
   }
@@ -63,7 +55,7 @@ TEST_CASE("capability: what a shortage left open is asked again at the next use"
 }
 
 HIPVMM_CHILD("asks twice while memory is short") {
-  const fault_rules rules{"memory=1MiB"};
+  const planned_faults rules{"memory=1MiB"};
   CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
   const call_counter reserved{"hipMemAddressReserve"};
   CHECK(capability_of(first_device)[trait::virtual_memory] == finding::unknown);
@@ -86,7 +78,7 @@ HIPVMM_CHILD("its error handler asks") {
   for (const char* plan :
        {"", "hipMemUnmap nth=1 error=hipErrorUnknown; hipMemUnmap nth=2 error=hipErrorUnknown"}) {
     told_subject.clear();
-    const fault_rules rules{plan};
+    const planned_faults rules{plan};
     const capability known =
         *plan == 0 ? capability_of(first_device) : probe_capability(first_device);
     CHECK(told_subject == known.fingerprint());
@@ -106,7 +98,7 @@ TEST_CASE("capability: the error handler may ask for the record") {
 HIPVMM_CHILD("has room for one chunk and then for more") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
-    const fault_rules rules{"descriptors=1"};
+    const planned_faults rules{"descriptors=1"};
     const capability known = capability_of(first_device);
     CHECK(known[trait::virtual_memory] == finding::yes);
     CHECK(known[trait::several_reservations] == finding::unknown);
@@ -124,7 +116,7 @@ TEST_CASE("capability: what was found during a shortage stays") {
 HIPVMM_CHILD("assumes while memory is short") {
   detail::reprobe_interval = std::chrono::seconds{0};
   {
-    const fault_rules rules{"descriptors=1"};
+    const planned_faults rules{"descriptors=1"};
     CHECK(capability_of(first_device)[trait::virtual_memory] == finding::no);
   }
   const capability known = capability_of(first_device);
@@ -163,9 +155,7 @@ HIPVMM_CHILD("captures a stream") {
        {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal}) {
     REQUIRE(hipStreamBeginCapture(captured.get(), mode) == hipSuccess);
     CHECK(probe_capability(first_device)[trait::virtual_memory] == finding::yes);
-    hipGraph_t graph = nullptr;
-    REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-    CHECK(hipGraphDestroy(graph) == hipSuccess);
+    end_capture(captured.get());
     int device = -1;
     CHECK(hipGetDevice(&device) == hipSuccess);
     CHECK(device == 1);

@@ -6,7 +6,6 @@
 #include <memory_resource>
 #include <numeric>
 #include <stdexcept>
-#include <vector>
 
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/new_delete_resource.hpp>

@@ -16,6 +16,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
 #include "container/malloc_storage.hpp"
+#include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
@@ -151,11 +152,7 @@ class capture {
   bool end() {
     if (ended_) return false;
     ended_ = true;
-    hipGraph_t graph = nullptr;
-    const bool whole = hipStreamEndCapture(stream_.get(), &graph) == hipSuccess;
-    if (graph != nullptr) CHECK(hipGraphDestroy(graph) == hipSuccess);
-    static_cast<void>(hipGetLastError());
-    return whole;
+    return end_capture_if_kept(stream_.get());
   }
 
  private:

@@ -7,7 +7,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <string>

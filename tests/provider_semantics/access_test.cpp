@@ -57,25 +57,19 @@ TEST_CASE("access: its arguments") {
   REQUIRE(hipMemMap(place.at(2), granule(), 0, one.get(), 0) == hipSuccess);
   const std::size_t unit = granule();
   check_rules({
-      {"half of a mapping", [&] { return set(place.at(0), unit, open_to(0)); },
-       hipErrorInvalidValue},
-      {"its other half", [&] { return set(place.at(1), unit, open_to(0)); }, hipErrorInvalidValue},
-      {"where nothing is", [&] { return set(place.at(3), unit, open_to(0)); },
-       hipErrorInvalidValue},
-      {"and where nothing is", [&] { return set(place.at(2), 2 * unit, open_to(0)); },
-       hipErrorInvalidValue},
-      {"no such device", [&] { return set(place.at(2), unit, open_to(no_device)); },
-       hipErrorInvalidValue},
-      {"device -1", [&] { return set(place.at(2), unit, open_to(-1)); }, hipErrorInvalidValue},
+      {"half of a mapping", [&] { return set(place.at(0), unit, open_to(0)); }},
+      {"its other half", [&] { return set(place.at(1), unit, open_to(0)); }},
+      {"where nothing is", [&] { return set(place.at(3), unit, open_to(0)); }},
+      {"and where nothing is", [&] { return set(place.at(2), 2 * unit, open_to(0)); }},
+      {"no such device", [&] { return set(place.at(2), unit, open_to(no_device)); }},
+      {"device -1", [&] { return set(place.at(2), unit, open_to(-1)); }},
       {"write only",
-       [&] { return set(place.at(2), unit, open_to(0, no_such<hipMemAccessFlags>(2))); },
-       hipErrorInvalidValue},
-      {"no location", [&] { return set(place.at(2), unit, at_location(0)); }, hipErrorInvalidValue},
-      {"no entry", [&] { return set(place.at(2), unit, open_to(0), 0); }, hipErrorInvalidValue},
-      {"no bytes", [&] { return set(place.at(2), 0, open_to(0)); }, hipErrorInvalidValue},
-      {"null", [&] { return set(nullptr, unit, open_to(0)); }, hipErrorInvalidValue},
-      {"no entries at all", [&] { return hipMemSetAccess(place.at(2), unit, nullptr, 1); },
-       hipErrorInvalidValue},
+       [&] { return set(place.at(2), unit, open_to(0, no_such<hipMemAccessFlags>(2))); }},
+      {"no location", [&] { return set(place.at(2), unit, at_location(0)); }},
+      {"no entry", [&] { return set(place.at(2), unit, open_to(0), 0); }},
+      {"no bytes", [&] { return set(place.at(2), 0, open_to(0)); }},
+      {"null", [&] { return set(nullptr, unit, open_to(0)); }},
+      {"no entries at all", [&] { return hipMemSetAccess(place.at(2), unit, nullptr, 1); }},
       {"the last mapping alone", [&] { return set(place.at(2), unit, open_to(0)); }, hipSuccess},
       {"both mappings", [&] { return set(place.at(0), 3 * unit, open_to(0)); }, hipSuccess},
       {"none", [&] { return set(place.at(0), 3 * unit, open_to(0, hipMemAccessFlagsProtNone)); },
@@ -92,10 +86,10 @@ TEST_CASE("access: is told of every mapped byte") {
   check_rules({
       {"the first byte", [&] { return get(one.at()); }, hipSuccess},
       {"a byte inside", [&] { return get(one.at(0, 4097)); }, hipSuccess},
-      {"where nothing is", [&] { return get(one.at(1)); }, hipErrorInvalidValue},
-      {"no such device", [&] { return get(one.at(), no_device); }, hipErrorInvalidValue},
-      {"no location", [&] { return get(one.at(), 0, 0); }, hipErrorInvalidValue},
-      {"null", [&] { return get(nullptr); }, hipErrorInvalidValue},
+      {"where nothing is", [&] { return get(one.at(1)); }},
+      {"no such device", [&] { return get(one.at(), no_device); }},
+      {"no location", [&] { return get(one.at(), 0, 0); }},
+      {"null", [&] { return get(nullptr); }},
   });
 }
 
@@ -166,22 +160,22 @@ HIPVMM_CHILD("copies to memory it may only read") {
   mapped one{1};
   one.open(0, hipMemAccessFlagsProtRead);
   const unsigned char bytes[16] = {};
-  check_rules({{"copy", [&] { return copy_and_wait(one.at(), bytes); }, hipErrorInvalidValue}});
+  check_rules({{"copy", [&] { return copy_and_wait(one.at(), bytes); }}});
 }
 
 HIPVMM_CHILD("copies to memory nobody opened") {
   mapped one{1};
   const unsigned char bytes[16] = {};
-  check_rules({{"copy", [&] { return copy_and_wait(one.at(), bytes); }, hipErrorInvalidValue}});
+  check_rules({{"copy", [&] { return copy_and_wait(one.at(), bytes); }}});
 }
 
 HIPVMM_CHILD("copies from memory nobody opened") {
   mapped one{1};
   unsigned char bytes[16] = {};
-  check_rules({{"copy", [&] { return copy_and_wait(bytes, one.at()); }, hipErrorInvalidValue}});
+  check_rules({{"copy", [&] { return copy_and_wait(bytes, one.at()); }}});
 }
 
 HIPVMM_CHILD("fills memory nobody opened") {
   mapped one{1};
-  check_rules({{"fill", [&] { return hipMemset(one.at(), 1, 16); }, hipErrorInvalidValue}});
+  check_rules({{"fill", [&] { return hipMemset(one.at(), 1, 16); }}});
 }

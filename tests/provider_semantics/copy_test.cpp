@@ -23,20 +23,15 @@ TEST_CASE("copy: its arguments") {
       {"by the addresses", [&] { return copy(host.data(), device.get(), hipMemcpyDefault); },
        hipSuccess},
       {"no bytes", [&] { return copy(nullptr, nullptr, hipMemcpyDefault, 0); }, hipSuccess},
-      {"to null", [&] { return copy(nullptr, host.data(), hipMemcpyHostToDevice); },
-       hipErrorInvalidValue},
-      {"from null", [&] { return copy(device.get(), nullptr, hipMemcpyDefault); },
-       hipErrorInvalidValue},
+      {"to null", [&] { return copy(nullptr, host.data(), hipMemcpyHostToDevice); }},
+      {"from null", [&] { return copy(device.get(), nullptr, hipMemcpyDefault); }},
       {"no such kind", [&] { return copy(device.get(), host.data(), 77); },
        hipErrorInvalidMemcpyDirection},
       {"host to host by name of the device",
-       [&] { return copy(host.data(), host.data() + 32, hipMemcpyHostToDevice, 16); },
-       hipErrorInvalidValue},
+       [&] { return copy(host.data(), host.data() + 32, hipMemcpyHostToDevice, 16); }},
       {"device to host by name of the device",
-       [&] { return copy(host.data(), device.get(), hipMemcpyDeviceToDevice); },
-       hipErrorInvalidValue},
-      {"past the end", [&] { return copy(device.get(), device.get() + 2048, 3, 4096 << 10); },
-       hipErrorInvalidValue},
+       [&] { return copy(host.data(), device.get(), hipMemcpyDeviceToDevice); }},
+      {"past the end", [&] { return copy(device.get(), device.get() + 2048, 3, 4096 << 10); }},
   });
 }
 
@@ -44,11 +39,9 @@ TEST_CASE("copy: to and from reserved addresses is refused") {
   const addresses nothing{1};
   std::array<std::byte, 64> host{};
   check_rules({
-      {"to", [&] { return hipMemcpy(nothing.at(0), host.data(), 64, hipMemcpyHostToDevice); },
-       hipErrorInvalidValue},
-      {"from", [&] { return hipMemcpy(host.data(), nothing.at(0), 64, hipMemcpyDeviceToHost); },
-       hipErrorInvalidValue},
-      {"fill", [&] { return hipMemset(nothing.at(0), 1, 64); }, hipErrorInvalidValue},
+      {"to", [&] { return hipMemcpy(nothing.at(0), host.data(), 64, hipMemcpyHostToDevice); }},
+      {"from", [&] { return hipMemcpy(host.data(), nothing.at(0), 64, hipMemcpyDeviceToHost); }},
+      {"fill", [&] { return hipMemset(nothing.at(0), 1, 64); }},
   });
 }
 
@@ -67,9 +60,10 @@ TEST_CASE("copy: past the last mapping is refused") {
   std::array<std::byte, 64> sent{};
   check_rules({
       {"copy",
-       [&] { return hipMemcpy(one.at(0, granule() - 32), sent.data(), 64, hipMemcpyHostToDevice); },
-       hipErrorInvalidValue},
-      {"fill", [&] { return hipMemset(one.at(0, granule() - 32), 1, 64); }, hipErrorInvalidValue},
+       [&] {
+         return hipMemcpy(one.at(0, granule() - 32), sent.data(), 64, hipMemcpyHostToDevice);
+       }},
+      {"fill", [&] { return hipMemset(one.at(0, granule() - 32), 1, 64); }},
   });
 }
 
@@ -93,13 +87,10 @@ TEST_CASE("fill: its arguments") {
       {"two bytes each", [&] { return hipMemsetD16(device.get(), 7, 100); }, hipSuccess},
       {"four bytes each", [&] { return hipMemsetD32(device.get(), 7, 100); }, hipSuccess},
       {"nothing", [] { return hipMemset(nullptr, 7, 0); }, hipSuccess},
-      {"null", [] { return hipMemset(nullptr, 7, 100); }, hipErrorInvalidValue},
-      {"two bytes, off by one", [&] { return hipMemsetD16(device.get() + 1, 7, 100); },
-       hipErrorInvalidValue},
-      {"four bytes, off by two", [&] { return hipMemsetD32(device.get() + 2, 7, 100); },
-       hipErrorInvalidValue},
-      {"pageable memory", [&] { return hipMemset(host.data(), 7, 64); }, hipErrorInvalidValue},
-      {"past the end", [&] { return hipMemset(device.get(), 7, 4096 << 10); },
-       hipErrorInvalidValue},
+      {"null", [] { return hipMemset(nullptr, 7, 100); }},
+      {"two bytes, off by one", [&] { return hipMemsetD16(device.get() + 1, 7, 100); }},
+      {"four bytes, off by two", [&] { return hipMemsetD32(device.get() + 2, 7, 100); }},
+      {"pageable memory", [&] { return hipMemset(host.data(), 7, 64); }},
+      {"past the end", [&] { return hipMemset(device.get(), 7, 4096 << 10); }},
   });
 }

@@ -60,20 +60,19 @@ TEST_CASE("device properties: their arguments") {
   int number = 0;
   check_rules({
       {"properties", [&] { return hipGetDeviceProperties(&properties, 0); }, hipSuccess},
-      {"properties without a result", [] { return hipGetDeviceProperties(nullptr, 0); },
-       hipErrorInvalidValue},
+      {"properties without a result", [] { return hipGetDeviceProperties(nullptr, 0); }},
       {"properties of no such device",
        [&] { return hipGetDeviceProperties(&properties, no_device); }, hipErrorInvalidDevice},
       {"properties of device -1", [&] { return hipGetDeviceProperties(&properties, -1); },
        hipErrorInvalidDevice},
       {"capability without a major number",
-       [&] { return hipDeviceComputeCapability(nullptr, &number, 0); }, hipErrorInvalidValue},
+       [&] { return hipDeviceComputeCapability(nullptr, &number, 0); }},
       {"capability without a minor number",
-       [&] { return hipDeviceComputeCapability(&number, nullptr, 0); }, hipErrorInvalidValue},
+       [&] { return hipDeviceComputeCapability(&number, nullptr, 0); }},
       {"capability of no such device",
        [&] { return hipDeviceComputeCapability(&number, &number, no_device); },
        hipErrorInvalidDevice},
-      {"UUID without a result", [] { return hipDeviceGetUuid(nullptr, 0); }, hipErrorInvalidValue},
+      {"UUID without a result", [] { return hipDeviceGetUuid(nullptr, 0); }},
       {"UUID of no such device", [&] { return hipDeviceGetUuid(&uuid, no_device); },
        hipErrorInvalidDevice},
   });
@@ -138,21 +137,17 @@ TEST_CASE("PCI address: its arguments") {
   const std::string address = pci_address_of(0);
   int device = 0;
   check_rules({
-      {"without a result", [] { return hipDeviceGetPCIBusId(nullptr, pci_address_bytes, 0); },
-       hipErrorInvalidValue},
-      {"no room", [&] { return hipDeviceGetPCIBusId(text.data(), 0, 0); }, hipErrorInvalidValue},
-      {"less than no room", [&] { return hipDeviceGetPCIBusId(text.data(), -1, 0); },
-       hipErrorInvalidValue},
+      {"without a result", [] { return hipDeviceGetPCIBusId(nullptr, pci_address_bytes, 0); }},
+      {"no room", [&] { return hipDeviceGetPCIBusId(text.data(), 0, 0); }},
+      {"less than no room", [&] { return hipDeviceGetPCIBusId(text.data(), -1, 0); }},
       {"no room for the end",
-       [&] { return hipDeviceGetPCIBusId(text.data(), pci_address_bytes - 1, 0); },
-       hipErrorInvalidValue},
+       [&] { return hipDeviceGetPCIBusId(text.data(), pci_address_bytes - 1, 0); }},
       {"of no such device",
        [&] { return hipDeviceGetPCIBusId(text.data(), pci_address_bytes, no_device); },
        hipErrorInvalidDevice},
       {"device by it, without a result",
-       [&] { return hipDeviceGetByPCIBusId(nullptr, address.c_str()); }, hipErrorInvalidValue},
-      {"device by none", [&] { return hipDeviceGetByPCIBusId(&device, nullptr); },
-       hipErrorInvalidValue},
+       [&] { return hipDeviceGetByPCIBusId(nullptr, address.c_str()); }},
+      {"device by none", [&] { return hipDeviceGetByPCIBusId(&device, nullptr); }},
   });
 }
 

@@ -46,14 +46,14 @@ TEST_CASE("graph memory: what a launch left is freed by the program, in either w
   graph.instantiate();
   const auto launch = [&] { return hipGraphLaunch(graph.exec(), stream.get()); };
   check_rules({
-      {"before a launch", [&] { return hipFreeAsync(block, stream.get()); }, hipErrorInvalidValue},
+      {"before a launch", [&] { return hipFreeAsync(block, stream.get()); }},
       {"launch", launch, hipSuccess},
       {"launch while it is held", launch, hipErrorInvalidValue},
       {"hipFreeAsync", [&] { return hipFreeAsync(block, stream.get()); }, hipSuccess},
-      {"again", [&] { return hipFreeAsync(block, stream.get()); }, hipErrorInvalidValue},
+      {"again", [&] { return hipFreeAsync(block, stream.get()); }},
       {"launch anew", launch, hipSuccess},
       {"hipFree", [&] { return hipFree(block); }, hipSuccess},
-      {"hipFree again", [&] { return hipFree(block); }, hipErrorInvalidValue},
+      {"hipFree again", [&] { return hipFree(block); }},
       {"launch at last", launch, hipSuccess},
   });
   REQUIRE(hipStreamSynchronize(stream.get()) == hipSuccess);
@@ -108,12 +108,11 @@ TEST_CASE("graph memory: in a capture only memory of graphs is freed, and once")
   REQUIRE(hipStreamSynchronize(stream.get()) == hipSuccess);
   begin_capture(stream.get());
   check_rules({
-      {"a pool's", [&] { return hipFreeAsync(of_pool, stream.get()); }, hipErrorInvalidValue},
-      {"hipMalloc's", [&] { return hipFreeAsync(plain.get(), stream.get()); },
-       hipErrorInvalidValue},
+      {"a pool's", [&] { return hipFreeAsync(of_pool, stream.get()); }},
+      {"hipMalloc's", [&] { return hipFreeAsync(plain.get(), stream.get()); }},
       {"allocate", [&] { return hipMallocAsync(&block, 4096, stream.get()); }, hipSuccess},
       {"its own", [&] { return hipFreeAsync(block, stream.get()); }, hipSuccess},
-      {"its own again", [&] { return hipFreeAsync(block, stream.get()); }, hipErrorInvalidValue},
+      {"its own again", [&] { return hipFreeAsync(block, stream.get()); }},
       {"the end", [&] { return end_capture(stream.get()); }, hipSuccess},
       {"the pool's outside", [&] { return hipFreeAsync(of_pool, stream.get()); }, hipSuccess},
   });
@@ -127,8 +126,8 @@ TEST_CASE("pool memory: hipFreeAsync frees no other kind of memory") {
   void* pinned = nullptr;
   REQUIRE(hipHostMalloc(&pinned, 4096, 0) == hipSuccess);
   check_rules({
-      {"mapped", [&] { return hipFreeAsync(chunk.at(), stream.get()); }, hipErrorInvalidValue},
-      {"pinned", [&] { return hipFreeAsync(pinned, stream.get()); }, hipErrorInvalidValue},
+      {"mapped", [&] { return hipFreeAsync(chunk.at(), stream.get()); }},
+      {"pinned", [&] { return hipFreeAsync(pinned, stream.get()); }},
   });
   CHECK(hipHostFree(pinned) == hipSuccess);
 }

@@ -47,9 +47,9 @@ TEST_CASE("managed memory: its arguments") {
   check_rules({
       {"for all", [] { return allocate(managed_bytes, hipMemAttachGlobal); }, hipSuccess},
       {"for the host", [] { return allocate(managed_bytes, hipMemAttachHost); }, hipSuccess},
-      {"for both", [] { return allocate(managed_bytes, 3); }, hipErrorInvalidValue},
-      {"for nobody", [] { return allocate(managed_bytes, 0); }, hipErrorInvalidValue},
-      {"no bytes", [] { return allocate(0, hipMemAttachGlobal); }, hipErrorInvalidValue},
+      {"for both", [] { return allocate(managed_bytes, 3); }},
+      {"for nobody", [] { return allocate(managed_bytes, 0); }},
+      {"no bytes", [] { return allocate(0, hipMemAttachGlobal); }},
   });
 }
 
@@ -72,16 +72,14 @@ TEST_CASE("managed memory: advice and its arguments") {
        hipSuccess},
       {"coarse grain", [&] { return advise(at, hipMemAdviseSetCoarseGrain, 0); },
        answer::not_imitated(hipSuccess, hipErrorNotSupported)},
-      {"unknown advice", [&] { return advise(at, 50, 0); }, hipErrorInvalidValue},
+      {"unknown advice", [&] { return advise(at, 50, 0); }},
       {"no such device", [&] { return advise(at, hipMemAdviseSetAccessedBy, no_device); },
        hipErrorInvalidDevice},
-      {"memory of hipMalloc", [&] { return advise(plain.get(), hipMemAdviseSetReadMostly, 0, 64); },
-       hipErrorInvalidValue},
-      {"past the end", [&] { return advise(at, hipMemAdviseSetReadMostly, 0, 2 * managed_bytes); },
-       hipErrorInvalidValue},
-      {"null", [] { return advise(nullptr, hipMemAdviseSetReadMostly, 0); }, hipErrorInvalidValue},
-      {"no bytes", [&] { return advise(at, hipMemAdviseSetReadMostly, 0, 0); },
-       hipErrorInvalidValue},
+      {"memory of hipMalloc",
+       [&] { return advise(plain.get(), hipMemAdviseSetReadMostly, 0, 64); }},
+      {"past the end", [&] { return advise(at, hipMemAdviseSetReadMostly, 0, 2 * managed_bytes); }},
+      {"null", [] { return advise(nullptr, hipMemAdviseSetReadMostly, 0); }},
+      {"no bytes", [&] { return advise(at, hipMemAdviseSetReadMostly, 0, 0); }},
   });
 }
 
@@ -114,9 +112,8 @@ TEST_CASE("managed memory: questions and their arguments") {
   check_rules({
       {"coherency", [&] { return ask(hipMemRangeAttributeCoherencyMode); },
        answer::not_imitated(hipSuccess, hipErrorNotSupported)},
-      {"unknown", [&] { return ask(77); }, hipErrorInvalidValue},
-      {"an answer of two bytes", [&] { return ask(hipMemRangeAttributeReadMostly, 2); },
-       hipErrorInvalidValue},
+      {"unknown", [&] { return ask(77); }},
+      {"an answer of two bytes", [&] { return ask(hipMemRangeAttributeReadMostly, 2); }},
       {"several",
        [&] {
          return hipMemRangeGetAttributes(answers, sizes, wanted, 1, memory.get(), managed_bytes);
@@ -125,8 +122,7 @@ TEST_CASE("managed memory: questions and their arguments") {
       {"of none",
        [&] {
          return hipMemRangeGetAttributes(answers, sizes, wanted, 0, memory.get(), managed_bytes);
-       },
-       hipErrorInvalidValue},
+       }},
   });
 }
 
@@ -141,8 +137,8 @@ TEST_CASE("managed memory: prefetches and their arguments") {
       {"to the host", [&] { return prefetch(memory.get(), hipCpuDeviceId); }, hipSuccess},
       {"to no such device", [&] { return prefetch(memory.get(), no_device); },
        hipErrorInvalidDevice},
-      {"of memory of hipMalloc", [&] { return prefetch(plain.get(), 0); }, hipErrorInvalidValue},
-      {"of null", [&] { return prefetch(nullptr, 0); }, hipErrorInvalidValue},
+      {"of memory of hipMalloc", [&] { return prefetch(plain.get(), 0); }},
+      {"of null", [&] { return prefetch(nullptr, 0); }},
   });
   REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
 }
@@ -167,15 +163,12 @@ TEST_CASE("managed memory: is attached to a stream") {
       {"to all", [&] { return attach(stream.get(), memory.get(), hipMemAttachGlobal); },
        hipSuccess},
       {"to the null stream alone",
-       [&] { return attach(nullptr, memory.get(), hipMemAttachSingle); }, hipErrorInvalidValue},
-      {"by unknown flags", [&] { return attach(stream.get(), memory.get(), 3); },
-       hipErrorInvalidValue},
-      {"part of it", [&] { return attach(stream.get(), memory.get(), hipMemAttachGlobal, 4096); },
-       hipErrorInvalidValue},
-      {"memory of hipMalloc", [&] { return attach(stream.get(), plain.get(), hipMemAttachGlobal); },
-       hipErrorInvalidValue},
-      {"null", [&] { return attach(stream.get(), nullptr, hipMemAttachGlobal); },
-       hipErrorInvalidValue},
+       [&] { return attach(nullptr, memory.get(), hipMemAttachSingle); }},
+      {"by unknown flags", [&] { return attach(stream.get(), memory.get(), 3); }},
+      {"part of it", [&] { return attach(stream.get(), memory.get(), hipMemAttachGlobal, 4096); }},
+      {"memory of hipMalloc",
+       [&] { return attach(stream.get(), plain.get(), hipMemAttachGlobal); }},
+      {"null", [&] { return attach(stream.get(), nullptr, hipMemAttachGlobal); }},
   });
   REQUIRE(hipStreamSynchronize(stream.get()) == hipSuccess);
 }

@@ -68,12 +68,11 @@ TEST_CASE("hipFree: takes what hipMalloc gave, once") {
   int local = 0;
   check_rules({
       {"null", [] { return hipFree(nullptr); }, hipSuccess},
-      {"an address inside", [&] { return hipFree(static_cast<std::byte*>(start) + 256); },
-       hipErrorInvalidValue},
-      {"a mapping", [&] { return hipFree(chunks.at()); }, hipErrorInvalidValue},
-      {"host memory", [&] { return hipFree(&local); }, hipErrorInvalidValue},
+      {"an address inside", [&] { return hipFree(static_cast<std::byte*>(start) + 256); }},
+      {"a mapping", [&] { return hipFree(chunks.at()); }},
+      {"host memory", [&] { return hipFree(&local); }},
       {"it", [&] { return hipFree(start); }, hipSuccess},
-      {"again", [&] { return hipFree(start); }, hipErrorInvalidValue},
+      {"again", [&] { return hipFree(start); }},
   });
 }
 
@@ -87,19 +86,16 @@ TEST_CASE("pinned memory: its arguments") {
        [] { return allocate_pinned(hipHostMallocPortable | hipHostMallocMapped); }, hipSuccess},
       {"coherent", [] { return allocate_pinned(hipHostMallocCoherent); }, hipSuccess},
       {"coherent and not",
-       [] { return allocate_pinned(hipHostMallocCoherent | hipHostMallocNonCoherent); },
-       hipErrorInvalidValue},
-      {"unknown flags", [] { return allocate_pinned(0x1000); }, hipErrorInvalidValue},
+       [] { return allocate_pinned(hipHostMallocCoherent | hipHostMallocNonCoherent); }},
+      {"unknown flags", [] { return allocate_pinned(0x1000); }},
       {"free null", [] { return hipHostFree(nullptr); }, hipSuccess},
-      {"free inside", [&] { return hipHostFree(one.get() + 256); }, hipErrorInvalidValue},
-      {"free pageable memory", [&] { return hipHostFree(&local); }, hipErrorInvalidValue},
+      {"free inside", [&] { return hipHostFree(one.get() + 256); }},
+      {"free pageable memory", [&] { return hipHostFree(&local); }},
       {"its device address", [&] { return hipHostGetDevicePointer(&found, one.get(), 0); },
        hipSuccess},
       {"inside", [&] { return hipHostGetDevicePointer(&found, one.get() + 8, 0); }, hipSuccess},
-      {"of pageable memory", [&] { return hipHostGetDevicePointer(&found, &local, 0); },
-       hipErrorInvalidValue},
-      {"with flags", [&] { return hipHostGetDevicePointer(&found, one.get(), 1); },
-       hipErrorInvalidValue},
+      {"of pageable memory", [&] { return hipHostGetDevicePointer(&found, &local, 0); }},
+      {"with flags", [&] { return hipHostGetDevicePointer(&found, one.get(), 1); }},
   });
 }
 
@@ -131,7 +127,7 @@ TEST_CASE("pointer: belongs to an allocation or a mapping") {
       {"pinned", [&] { return attributes_of(host.get() + 100); }, hipSuccess},
       {"reserved only", [&] { return attributes_of(one.at(1)); }, hipSuccess},
       {"pageable", [&] { return attributes_of(&local); }, hipSuccess},
-      {"null", [] { return attributes_of(nullptr); }, hipErrorInvalidValue},
+      {"null", [] { return attributes_of(nullptr); }},
   });
   CHECK(type_of(plain.get()) == hipMemoryTypeDevice);
   CHECK(type_of(one.at()) == hipMemoryTypeDevice);
@@ -195,8 +191,7 @@ TEST_CASE("device: one that does not exist is refused") {
        [&] { return hipDeviceGetAttribute(&value, hipDeviceAttributeIntegrated, no_device); },
        hipErrorInvalidDevice},
       {"no such attribute",
-       [&] { return hipDeviceGetAttribute(&value, no_such<hipDeviceAttribute_t>(9000), 0); },
-       hipErrorInvalidValue},
+       [&] { return hipDeviceGetAttribute(&value, no_such<hipDeviceAttribute_t>(9000), 0); }},
       {"peer", [&] { return hipDeviceCanAccessPeer(&value, 0, no_device); }, hipErrorInvalidDevice},
   });
 }

@@ -69,15 +69,13 @@ TEST_CASE("shared chunk: its arguments") {
   REQUIRE(::pipe(pipe.data()) == 0);
   check_rules({
       {"export", [&] { return export_chunk(shared); }, hipSuccess},
-      {"export with flags", [&] { return export_chunk(shared, posix, 1); }, hipErrorInvalidValue},
-      {"export as nothing", [&] { return export_chunk(shared, 0); }, hipErrorInvalidValue},
-      {"export one that is not shareable", [&] { return export_chunk(alone); },
-       hipErrorInvalidValue},
-      {"export null", [&] { return hipMemExportToShareableHandle(&descriptor, nullptr, posix, 0); },
-       hipErrorInvalidValue},
+      {"export with flags", [&] { return export_chunk(shared, posix, 1); }},
+      {"export as nothing", [&] { return export_chunk(shared, 0); }},
+      {"export one that is not shareable", [&] { return export_chunk(alone); }},
+      {"export null",
+       [&] { return hipMemExportToShareableHandle(&descriptor, nullptr, posix, 0); }},
       {"import by value", [&] { return import_chunk(value_of(descriptor)); }, hipSuccess},
-      {"import as nothing", [&] { return import_chunk(value_of(descriptor), 0); },
-       hipErrorInvalidValue},
+      {"import as nothing", [&] { return import_chunk(value_of(descriptor), 0); }},
       {"import a pipe",
        [&] { return import_chunk(value_of(pipe[0])); },
        {hipErrorInvalidValue, hipErrorUnknown}},
@@ -89,7 +87,7 @@ TEST_CASE("shared chunk: its arguments") {
   if (host_profile() != "cuda-13") {
     check_rules({
         {"import by a pointer to it", [&] { return import_chunk(&descriptor); }, hipSuccess},
-        {"import null", [] { return import_chunk(nullptr); }, hipErrorInvalidValue},
+        {"import null", [] { return import_chunk(nullptr); }},
     });
   }
   ::close(descriptor);
@@ -149,14 +147,12 @@ TEST_CASE("shared hipMalloc memory: its arguments") {
        [&] {
          hipIpcMemHandle_t other{};
          return hipIpcGetMemHandle(&other, one.at());
-       },
-       hipErrorInvalidValue},
+       }},
       {"of null",
        [&] {
          hipIpcMemHandle_t other{};
          return hipIpcGetMemHandle(&other, nullptr);
-       },
-       hipErrorInvalidValue},
+       }},
       {"from its middle",
        [&] {
          hipIpcMemHandle_t other{};
@@ -166,10 +162,8 @@ TEST_CASE("shared hipMalloc memory: its arguments") {
       {"in the process that gave it",
        [&] { return hipIpcOpenMemHandle(&opened, handle, hipIpcMemLazyEnablePeerAccess); },
        hipErrorInvalidContext},
-      {"with other flags", [&] { return hipIpcOpenMemHandle(&opened, handle, 6); },
-       hipErrorInvalidValue},
-      {"close what was not opened", [&] { return hipIpcCloseMemHandle(plain.get()); },
-       hipErrorInvalidValue},
+      {"with other flags", [&] { return hipIpcOpenMemHandle(&opened, handle, 6); }},
+      {"close what was not opened", [&] { return hipIpcCloseMemHandle(plain.get()); }},
   });
 }
 

@@ -37,11 +37,11 @@ class answer {
   hipError_t cuda_;
 };
 
-/// One row of a table: a call in words, the call, and its answer.
+/// One row of a table: a call in words, the call, and its answer where that is another.
 struct rule {
   std::string says;
   std::function<hipError_t()> call;
-  answer gives;
+  answer gives = hipErrorInvalidValue;
 };
 
 /// Checks each row by itself, so that one run shows every difference.

@@ -47,25 +47,24 @@ TEST_CASE("granularity: asks for pinned memory of a device") {
   check_rules({
       {"minimum", [] { return granularity(pinned_on(0), 0); }, hipSuccess},
       {"recommended", [] { return granularity(pinned_on(0), 1); }, hipSuccess},
-      {"another option", [] { return granularity(pinned_on(0), 7); }, hipErrorInvalidValue},
-      {"another type", [] { return granularity(of_type(0x7F), 0); }, hipErrorInvalidValue},
-      {"no location", [] { return granularity(chunk_at_location(0), 0); }, hipErrorInvalidValue},
-      {"no such device", [] { return granularity(pinned_on(no_device), 0); }, hipErrorInvalidValue},
+      {"another option", [] { return granularity(pinned_on(0), 7); }},
+      {"another type", [] { return granularity(of_type(0x7F), 0); }},
+      {"no location", [] { return granularity(chunk_at_location(0), 0); }},
+      {"no such device", [] { return granularity(pinned_on(no_device), 0); }},
   });
 }
 
 TEST_CASE("reservation: its arguments") {
   check_rules({
       {"one granule", [] { return reserve(granule()); }, hipSuccess},
-      {"no bytes", [] { return reserve(0); }, hipErrorInvalidValue},
-      {"part of a granule", [] { return reserve(granule() / 2); }, hipErrorInvalidValue},
-      {"an odd number of bytes", [] { return reserve(granule() + 1); }, hipErrorInvalidValue},
-      {"an alignment of 3", [] { return reserve(granule(), 3); }, hipErrorInvalidValue},
+      {"no bytes", [] { return reserve(0); }},
+      {"part of a granule", [] { return reserve(granule() / 2); }},
+      {"an odd number of bytes", [] { return reserve(granule() + 1); }},
+      {"an alignment of 3", [] { return reserve(granule(), 3); }},
       {"an alignment of 64 granules", [] { return reserve(granule(), 64 * granule()); },
        hipSuccess},
-      {"flags", [] { return reserve(granule(), 0, 1); }, hipErrorInvalidValue},
-      {"no result", [] { return hipMemAddressReserve(nullptr, granule(), 0, nullptr, 0); },
-       hipErrorInvalidValue},
+      {"flags", [] { return reserve(granule(), 0, 1); }},
+      {"no result", [] { return hipMemAddressReserve(nullptr, granule(), 0, nullptr, 0); }},
   });
 }
 
@@ -111,15 +110,12 @@ TEST_CASE("reservation: is freed exactly, with nothing mapped in it") {
   const addresses two{2};
   const mapped used{1};
   check_rules({
-      {"half of it", [&] { return hipMemAddressFree(two.at(0), granule()); }, hipErrorInvalidValue},
-      {"more than it", [&] { return hipMemAddressFree(two.at(0), 3 * granule()); },
-       hipErrorInvalidValue},
-      {"from its middle", [&] { return hipMemAddressFree(two.at(1), granule()); },
-       hipErrorInvalidValue},
-      {"while mapped", [&] { return hipMemAddressFree(used.at(), granule()); },
-       hipErrorInvalidValue},
-      {"null", [] { return hipMemAddressFree(nullptr, granule()); }, hipErrorInvalidValue},
-      {"no bytes", [&] { return hipMemAddressFree(two.at(0), 0); }, hipErrorInvalidValue},
+      {"half of it", [&] { return hipMemAddressFree(two.at(0), granule()); }},
+      {"more than it", [&] { return hipMemAddressFree(two.at(0), 3 * granule()); }},
+      {"from its middle", [&] { return hipMemAddressFree(two.at(1), granule()); }},
+      {"while mapped", [&] { return hipMemAddressFree(used.at(), granule()); }},
+      {"null", [] { return hipMemAddressFree(nullptr, granule()); }},
+      {"no bytes", [&] { return hipMemAddressFree(two.at(0), 0); }},
   });
 }
 
@@ -127,14 +123,12 @@ TEST_CASE("chunk: its arguments") {
   check_rules({
       {"one granule", [] { return create(granule(), pinned_on(0)); }, hipSuccess},
       {"shareable", [] { return create(granule(), pinned_on(0, posix)); }, hipSuccess},
-      {"no bytes", [] { return create(0, pinned_on(0)); }, hipErrorInvalidValue},
-      {"part of a granule", [] { return create(granule() / 2, pinned_on(0)); },
-       hipErrorInvalidValue},
-      {"an odd number of bytes", [] { return create(granule() + 1, pinned_on(0)); },
-       hipErrorInvalidValue},
-      {"flags", [] { return create(granule(), pinned_on(0), 1); }, hipErrorInvalidValue},
-      {"another type", [] { return create(granule(), of_type(0x7F)); }, hipErrorInvalidValue},
-      {"no location", [] { return create(granule(), chunk_at_location(0)); }, hipErrorInvalidValue},
+      {"no bytes", [] { return create(0, pinned_on(0)); }},
+      {"part of a granule", [] { return create(granule() / 2, pinned_on(0)); }},
+      {"an odd number of bytes", [] { return create(granule() + 1, pinned_on(0)); }},
+      {"flags", [] { return create(granule(), pinned_on(0), 1); }},
+      {"another type", [] { return create(granule(), of_type(0x7F)); }},
+      {"no location", [] { return create(granule(), chunk_at_location(0)); }},
       {"no such device", [] { return create(granule(), pinned_on(no_device)); },
        hipErrorInvalidDevice},
       {"device -1", [] { return create(granule(), pinned_on(-1)); }, hipErrorInvalidDevice},
@@ -146,8 +140,7 @@ TEST_CASE("chunk: its arguments") {
        [] {
          hipMemGenericAllocationHandle_t handle = nullptr;
          return hipMemCreate(&handle, granule(), nullptr, 0);
-       },
-       hipErrorInvalidValue},
+       }},
   });
 }
 
@@ -167,24 +160,22 @@ TEST_CASE("mapping: takes a chunk from its beginning, in free addresses of one r
   check_rules({
       {"a whole chunk", [&] { return map(place.at(0), 2 * unit, 0, two); }, hipSuccess},
       {"in the middle", [&] { return map(place.at(1), unit, 0, one); }, hipSuccess},
-      {"at an offset", [&] { return map(place.at(0), unit, unit, two); }, hipErrorInvalidValue},
+      {"at an offset", [&] { return map(place.at(0), unit, unit, two); }},
       {"its beginning only",
        [&] { return map(place.at(0), unit, 0, two); },
        {hipSuccess, hipErrorNotSupported}},
       {"more than the chunk",
        [&] { return map(place.at(0), 2 * unit, 0, one); },
        {hipErrorInvalidValue, hipErrorNotSupported}},
-      {"off a granule", [&] { return map(place.at(0, 4096), unit, 0, one); }, hipErrorInvalidValue},
+      {"off a granule", [&] { return map(place.at(0, 4096), unit, 0, one); }},
       {"part of a granule",
        [&] { return map(place.at(0), unit / 2, 0, one); },
        {hipErrorInvalidValue, hipErrorNotSupported}},
-      {"over a mapping", [&] { return map(used.at(), unit, 0, one); }, hipErrorInvalidValue},
-      {"past the reservation", [&] { return map(place.at(3), 2 * unit, 0, two); },
-       hipErrorInvalidValue},
-      {"flags", [&] { return map(place.at(0), unit, 0, one, 1); }, hipErrorInvalidValue},
-      {"no chunk", [&] { return hipMemMap(place.at(0), unit, 0, nullptr, 0); },
-       hipErrorInvalidValue},
-      {"at null", [&] { return hipMemMap(nullptr, unit, 0, one.get(), 0); }, hipErrorInvalidValue},
+      {"over a mapping", [&] { return map(used.at(), unit, 0, one); }},
+      {"past the reservation", [&] { return map(place.at(3), 2 * unit, 0, two); }},
+      {"flags", [&] { return map(place.at(0), unit, 0, one, 1); }},
+      {"no chunk", [&] { return hipMemMap(place.at(0), unit, 0, nullptr, 0); }},
+      {"at null", [&] { return hipMemMap(nullptr, unit, 0, one.get(), 0); }},
   });
 }
 
@@ -195,12 +186,11 @@ TEST_CASE("unmapping: takes whole mappings") {
   REQUIRE(hipMemMap(place.at(0), 2 * granule(), 0, two.get(), 0) == hipSuccess);
   REQUIRE(hipMemMap(place.at(2), granule(), 0, one.get(), 0) == hipSuccess);
   check_rules({
-      {"half of one", [&] { return hipMemUnmap(place.at(0), granule()); }, hipErrorInvalidValue},
-      {"its other half", [&] { return hipMemUnmap(place.at(1), granule()); }, hipErrorInvalidValue},
-      {"one and a half", [&] { return hipMemUnmap(place.at(1), 2 * granule()); },
-       hipErrorInvalidValue},
-      {"null", [] { return hipMemUnmap(nullptr, granule()); }, hipErrorInvalidValue},
-      {"no bytes", [&] { return hipMemUnmap(place.at(0), 0); }, hipErrorInvalidValue},
+      {"half of one", [&] { return hipMemUnmap(place.at(0), granule()); }},
+      {"its other half", [&] { return hipMemUnmap(place.at(1), granule()); }},
+      {"one and a half", [&] { return hipMemUnmap(place.at(1), 2 * granule()); }},
+      {"null", [] { return hipMemUnmap(nullptr, granule()); }},
+      {"no bytes", [&] { return hipMemUnmap(place.at(0), 0); }},
       {"two neighbours", [&] { return hipMemUnmap(place.at(0), 3 * granule()); }, hipSuccess},
       {"where nothing is any more",
        [&] { return hipMemUnmap(place.at(0), 3 * granule()); },
@@ -266,9 +256,9 @@ TEST_CASE("chunk: its handle is found at every mapped byte, with a reference") {
   check_rules({
       {"its first byte", [&] { return retain(one.at()); }, hipSuccess},
       {"a byte inside", [&] { return retain(one.at(0, 12345)); }, hipSuccess},
-      {"where nothing is mapped", [&] { return retain(one.at(1)); }, hipErrorInvalidValue},
-      {"memory of hipMalloc", [&] { return retain(plain.get()); }, hipErrorInvalidValue},
-      {"null", [&] { return retain(nullptr); }, hipErrorInvalidValue},
+      {"where nothing is mapped", [&] { return retain(one.at(1)); }},
+      {"memory of hipMalloc", [&] { return retain(plain.get()); }},
+      {"null", [&] { return retain(nullptr); }},
   });
   hipMemGenericAllocationHandle_t handle = nullptr;
   REQUIRE(hipMemRetainAllocationHandle(&handle, one.at()) == hipSuccess);
@@ -289,9 +279,8 @@ TEST_CASE("chunk: tells what it was made with") {
 TEST_CASE("chunk: null handles are refused") {
   hipMemAllocationProp found{};
   check_rules({
-      {"release", [] { return hipMemRelease(nullptr); }, hipErrorInvalidValue},
-      {"properties", [&] { return hipMemGetAllocationPropertiesFromHandle(&found, nullptr); },
-       hipErrorInvalidValue},
+      {"release", [] { return hipMemRelease(nullptr); }},
+      {"properties", [&] { return hipMemGetAllocationPropertiesFromHandle(&found, nullptr); }},
   });
 }
 
@@ -299,6 +288,6 @@ TEST_CASE("arrays: are not mapped") {
   hipArrayMapInfo map{};
   check_rules({
       {"one", [&] { return hipMemMapArrayAsync(&map, 1, nullptr); }, hipErrorNotSupported},
-      {"none", [&] { return hipMemMapArrayAsync(&map, 0, nullptr); }, hipErrorInvalidValue},
+      {"none", [&] { return hipMemMapArrayAsync(&map, 0, nullptr); }},
   });
 }

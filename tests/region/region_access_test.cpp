@@ -37,8 +37,7 @@ struct three_chunks {
   }
 };
 
-TEST_CASE_FIXTURE(three_chunks, "region: the owner has read_write from the start, others nothing" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(three_chunks, "region: the owner has read_write from the start, others nothing") {
   CHECK(region.access(first_device) == access_right::read_write);
   CHECK(holds(region, 16, first_device, access_right::read_write));
   CHECK(region.access(device_ref{1}) == access_right::none);
@@ -61,8 +60,7 @@ TEST_CASE_FIXTURE(three_chunks, "region: grant reaches every later chunk") {
   CHECK(holds(region, 16, first_device, access_right::read_write));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: a device that was granted reads what the owner wrote" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(three_chunks, "region: a device that was granted reads what the owner wrote") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   write_tags(region, 0, 3, 1, stream);
   region.grant(peer, access_right::read);
@@ -101,8 +99,7 @@ TEST_CASE_FIXTURE(three_chunks, "region: a right survives decommit and commit") 
   CHECK(holds(region, 1, peer, access_right::read));
 }
 
-TEST_CASE_FIXTURE(three_chunks, "region: a device without a link throws and changes nothing" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(three_chunks, "region: a device without a link throws and changes nothing") {
   HIPVMM_REQUIRE_DEVICE(stranger, stranger_to(first_device), "device that cannot reach the first");
   CHECK_THROWS_AS(region.grant(stranger), unsupported);
   CHECK(region.access(stranger) == access_right::none);

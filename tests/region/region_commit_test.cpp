@@ -85,8 +85,7 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: commit makes one chunk for each gap
   CHECK(region.chunk_count() == 5);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: commit across the edges of chunks adds what misses" *
-                                        needs_virtual_memory) {
+TEST_CASE_FIXTURE(sixteen_granules, "region: commit across the edges of chunks adds what misses") {
   region.commit(2 * unit, 4 * unit);
   region.commit(0, 3 * unit);
   region.commit(5 * unit, 3 * unit);
@@ -159,8 +158,7 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: decommit releases chunks wholly in 
   CHECK(region.chunk_count() == 2);
 }
 
-TEST_CASE_FIXTURE(sixteen_granules, "region: decommit leaves chunks that reach outside the range" *
-                                        needs_virtual_memory) {
+TEST_CASE_FIXTURE(sixteen_granules, "region: decommit leaves chunks that reach outside the range") {
   region.commit(0, 4 * unit);
   region.commit(4 * unit, unit);
   region.commit(5 * unit, 4 * unit);
@@ -181,8 +179,7 @@ TEST_CASE_FIXTURE(sixteen_granules, "region: decommit of what is not backed rele
 }
 
 TEST_CASE_FIXTURE(sixteen_granules,
-                  "region: decommitted bytes have no access until committed again" *
-                      needs_virtual_memory) {
+                  "region: decommitted bytes have no access until committed again") {
   region.commit(0, 2 * unit);
   CHECK(get_access(region.base(), first_device) == access_right::read_write);
   region.decommit(0, 2 * unit);

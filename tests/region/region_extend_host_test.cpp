@@ -28,8 +28,7 @@ address_reservation blocker_behind(const region& region) {
   return address_reservation{region.granularity(), 0, end};
 }
 
-TEST_CASE("region: extend copies no byte and takes no more memory than it commits" *
-          needs_virtual_memory) {
+TEST_CASE("region: extend copies no byte and takes no more memory than it commits") {
   const std::size_t unit = granule();
   region region{first_device, 8 * unit};
   region.commit(0, 8 * unit);
@@ -44,8 +43,7 @@ TEST_CASE("region: extend copies no byte and takes no more memory than it commit
   CHECK(hipvmm_host_peak_device_bytes(0) <= before + 4 * unit + 1);
 }
 
-TEST_CASE("region: extend in place that fails gives the addresses behind back" *
-          needs_virtual_memory) {
+TEST_CASE("region: extend in place that fails gives the addresses behind back") {
   HIPVMM_SKIP_UNDER(no_tail_access);
   if (capability_of(first_device).needs(quirk::one_reservation)) {
     MESSAGE("skipped: copies cannot span two reservations, so the region moves");
@@ -85,8 +83,7 @@ TEST_CASE("region: extend that moves gives the old addresses back") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("region: extend that moves waits for work that uses the old base" *
-          needs_virtual_memory) {
+TEST_CASE("region: extend that moves waits for work that uses the old base") {
   const std::size_t unit = granule();
   const stream stream;
   const pinned_memory result{unit};
@@ -111,8 +108,7 @@ TEST_CASE("region: extend that moves waits for work that uses the old base" *
   CHECK(std::vector(result.get(), result.get() + unit) == byte_vector(unit, 0x42));
 }
 
-TEST_CASE("region: extend on a full device throws and leaves the region where it was" *
-          needs_virtual_memory) {
+TEST_CASE("region: extend on a full device throws and leaves the region where it was") {
   const std::size_t unit = granule();
   const stream stream;
   region region{first_device, 4 * unit};
@@ -129,8 +125,7 @@ TEST_CASE("region: extend on a full device throws and leaves the region where it
 }
 
 // 24 granules of addresses, 16 of them the region's: no larger reservation beside it is to be had.
-HIPVMM_TEST_CASE_IN("region: extend without addresses for it throws and changes nothing" *
-                        needs_virtual_memory,
+HIPVMM_TEST_CASE_IN("region: extend without addresses for it throws and changes nothing",
                     {"HIPVMM_HOST_ADDRESS_SPACE=48MiB", "HIPVMM_HOST_GRANULARITY=2MiB"}) {
   const std::size_t unit = granule();
   const stream stream;

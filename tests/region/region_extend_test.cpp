@@ -44,8 +44,7 @@ struct small_region {
   }
 };
 
-TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps contents and chunks" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps contents and chunks") {
   const auto blocker = block_addresses_behind();
   CHECK(region.extend(16 * unit, 0));
   CHECK(region.base() != old_base);
@@ -55,8 +54,7 @@ TEST_CASE_FIXTURE(small_region, "region: extend that must move keeps contents an
   check_contents();
 }
 
-TEST_CASE_FIXTURE(small_region, "region: extend that must move leaves nothing at the old base" *
-                                    needs_virtual_memory) {
+TEST_CASE_FIXTURE(small_region, "region: extend that must move leaves nothing at the old base") {
   const auto blocker = block_addresses_behind();
   REQUIRE(region.extend(16 * unit, 0));
   CHECK_THROWS_AS(static_cast<void>(get_access(old_base, first_device)), hip_error);
@@ -127,8 +125,7 @@ TEST_CASE_FIXTURE(small_region, "region: extend can follow extend") {
   }
 }
 
-TEST_CASE("region: extend leaves all bytes within reach of one copy and one fill" *
-          needs_virtual_memory) {
+TEST_CASE("region: extend leaves all bytes within reach of one copy and one fill") {
   const std::size_t unit = granule();
   std::optional<region> found = region_with_room(4 * unit, 12 * unit);
   if (!found) {

@@ -133,8 +133,7 @@ TEST_CASE("region: the end of a move that fails leaves both addresses") {
       });
 }
 
-TEST_CASE("region: grant that fails amid a move leaves every right as it was" *
-          needs_virtual_memory) {
+TEST_CASE("region: grant that fails amid a move leaves every right as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"grant amid a move"}.run(
       make_moving,
@@ -161,8 +160,7 @@ TEST_CASE("region: grant that fails leaves every right as it was") {
       });
 }
 
-TEST_CASE("region: grant that fails sets the rights back where it failed too" *
-          needs_virtual_memory) {
+TEST_CASE("region: grant that fails sets the rights back where it failed too") {
   HIPVMM_SKIP_UNDER(no_tail_access);
   region region{first_device, 8 * granule()};
   for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * granule(), granule());
@@ -173,8 +171,7 @@ TEST_CASE("region: grant that fails sets the rights back where it failed too" *
   CHECK(calls.count() == 4);
 }
 
-TEST_CASE("region: decommit that fails gives up a chunk that cannot be mapped again" *
-          needs_virtual_memory) {
+TEST_CASE("region: decommit that fails gives up a chunk that cannot be mapped again") {
   const hipvmm_host_counters before = live_objects();
   {
     region region{first_device, 8 * granule()};
@@ -204,8 +201,7 @@ TEST_CASE("region: revoke that fails leaves every right as it was") {
       });
 }
 
-TEST_CASE("region: extend that fails leaves the region where and as it was" *
-          needs_virtual_memory) {
+TEST_CASE("region: extend that fails leaves the region where and as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"extend"}.run(
       make_gapped,
@@ -244,8 +240,7 @@ TEST_CASE("region: trim without a fault releases all that it can") {
   CHECK(whole->region.committed_bytes() == whole->unit);
 }
 
-TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps the chunk" *
-          needs_virtual_memory) {
+TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps the chunk") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   const gapped_ptr whole = make_gapped();
   chunk_cache::shared().trim();

@@ -41,8 +41,7 @@ TEST_CASE("region: uses exactly the device memory that is committed") {
   CHECK(hipvmm_host_device_bytes(0) == before);
 }
 
-TEST_CASE("region: where HIP refuses a mapping behind another, all get access from the first on" *
-          needs_virtual_memory) {
+TEST_CASE("region: where HIP refuses a mapping behind another, all get access from the first on") {
   HIPVMM_SKIP_UNDER(no_tail_access);  // is known there, and not tried
   region region{first_device, 16 * granule()};
   region.commit(granule(), granule());
@@ -58,8 +57,7 @@ TEST_CASE("region: where HIP refuses a mapping behind another, all get access fr
         access_right::read_write);
 }
 
-TEST_CASE("region: where HIP refuses a grant behind another mapping, all get it from the first" *
-          needs_virtual_memory) {
+TEST_CASE("region: where HIP refuses a grant behind another mapping, all get it from the first") {
   HIPVMM_SKIP_UNDER(no_tail_access);  // is known there, and not tried
   region region{first_device, 16 * granule()};
   region.commit(0, granule());
@@ -79,8 +77,7 @@ TEST_CASE("region: access that HIP refuses to a first mapping is an error") {
   CHECK_THROWS_AS(region.commit(2 * granule(), granule()), hip_error);
 }
 
-TEST_CASE("region: destruction unmaps, releases and frees in that order and reports nothing" *
-          needs_virtual_memory) {
+TEST_CASE("region: destruction unmaps, releases and frees in that order and reports nothing") {
   const hipvmm_host_counters before = live_objects();
   const error_recorder reported;
   {
@@ -139,8 +136,7 @@ TEST_CASE("region: commit waits for nothing") {
   stream.synchronize();
 }
 
-TEST_CASE("region: a full device throws out_of_memory that tells what was held" *
-          needs_virtual_memory) {
+TEST_CASE("region: a full device throws out_of_memory that tells what was held") {
   region region{first_device, 4 * GiB};
   region.commit(0, 3 * granule());
   const hipvmm_host_counters before = live_objects();
@@ -157,8 +153,7 @@ TEST_CASE("region: a full device throws out_of_memory that tells what was held" 
   CHECK(region.committed_bytes() == 3 * granule());
 }
 
-TEST_CASE("region: a device that fills up in the middle of a commit leaves none of it" *
-          needs_virtual_memory) {
+TEST_CASE("region: a device that fills up in the middle of a commit leaves none of it") {
   region region{first_device, 2 * GiB};
   region.commit(64 * granule(), granule());
   const hipvmm_host_counters before = live_objects();
@@ -168,8 +163,7 @@ TEST_CASE("region: a device that fills up in the middle of a commit leaves none 
   CHECK(region.committed_from(64 * granule()) == granule());
 }
 
-TEST_CASE("region: decommitted chunks return to the cache and are mapped again from it" *
-          needs_virtual_memory) {
+TEST_CASE("region: decommitted chunks return to the cache and are mapped again from it") {
   chunk_cache cache{GiB};
   region_options options;
   options.cache = &cache;
@@ -208,8 +202,7 @@ TEST_CASE("region: shareable chunks cost a descriptor each, others none") {
 }
 
 // The space is a little less than a power of two, so that no half fits exactly and all is used.
-HIPVMM_TEST_CASE_IN("region: where addresses are scarce, halves are reserved down to one granule" *
-                        needs_virtual_memory,
+HIPVMM_TEST_CASE_IN("region: where addresses are scarce, halves are reserved down to one granule",
                     {"HIPVMM_HOST_ADDRESS_SPACE=62MiB", "HIPVMM_HOST_GRANULARITY=2MiB"}) {
   const std::size_t space = 64 * MiB;
   region first{first_device, GiB};

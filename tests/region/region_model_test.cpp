@@ -204,8 +204,7 @@ TEST_CASE("region: random commits, decommits and moves agree with a model") {
   run(keeps_nothing, granules);
 }
 
-TEST_CASE("region: random commits and decommits agree with a model where chunks are recycled" *
-          needs_virtual_memory) {
+TEST_CASE("region: random commits and decommits agree with a model where chunks are recycled") {
   chunk_cache keeps_some{16 * granule()};
   run(keeps_some, 3);  // few sizes, so that what is kept is wanted again for certain
   CHECK(keeps_some.statistics().hits > 0);

@@ -43,8 +43,7 @@ struct tagged_chunks {
     return;                                                     \
   }
 
-TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk that moves takes its bytes and is counted once" *
-                                     needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk that moves takes its bytes and is counted once") {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   CHECK(region.committed_bytes() == 4 * unit);
@@ -56,8 +55,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk that moves takes its bytes and
   CHECK(shows(9, 1, 1));
 }
 
-TEST_CASE_FIXTURE(tagged_chunks, "region: until a move ends both addresses show the same bytes" *
-                                     needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: until a move ends both addresses show the same bytes") {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   CHECK(shows(0, 0, 1));
@@ -70,8 +68,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: until a move ends both addresses show 
   CHECK(shows(9, 1, 3));
 }
 
-TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk may move again before its first move ends" *
-                                     needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk may move again before its first move ends") {
   REQUIRE_MOVES(region);
   region.move_chunk(5 * unit, 8 * unit);
   region.move_chunk(8 * unit, 9 * unit);
@@ -88,8 +85,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: a chunk may move again before its firs
 }
 
 TEST_CASE_FIXTURE(tagged_chunks,
-                  "region: what a chunk left behind is used anew when the move ends" *
-                      needs_virtual_memory) {
+                  "region: what a chunk left behind is used anew when the move ends") {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   region.end_move(0);
@@ -100,8 +96,7 @@ TEST_CASE_FIXTURE(tagged_chunks,
 }
 
 TEST_CASE_FIXTURE(tagged_chunks,
-                  "region: moves to and from where there is no place or chunk throw" *
-                      needs_virtual_memory) {
+                  "region: moves to and from where there is no place or chunk throw") {
   REQUIRE_MOVES(region);
   for (const std::size_t from : {1U, 3U, 16U, 40U})
     CHECK_THROWS_AS(region.move_chunk(from * unit, 8 * unit), std::invalid_argument);
@@ -116,8 +111,7 @@ TEST_CASE_FIXTURE(tagged_chunks,
   check_tags(region, 0, 3, 1, stream);
 }
 
-TEST_CASE_FIXTURE(tagged_chunks, "region: what would disturb a move that has not ended throws" *
-                                     needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: what would disturb a move that has not ended throws") {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   CHECK_THROWS_AS(region.commit(0, unit), std::invalid_argument);
@@ -137,8 +131,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: what would disturb a move that has not
 }
 
 TEST_CASE_FIXTURE(tagged_chunks,
-                  "region: beside a move that has not ended everything else goes on" *
-                      needs_virtual_memory) {
+                  "region: beside a move that has not ended everything else goes on") {
   REQUIRE_MOVES(region);
   region.move_chunk(0, 8 * unit);
   region.commit(10 * unit, 2 * unit);
@@ -148,8 +141,7 @@ TEST_CASE_FIXTURE(tagged_chunks,
   CHECK(region.committed_bytes() == 4 * unit);
 }
 
-TEST_CASE_FIXTURE(tagged_chunks, "region: nothing is prepared beside a move that has not ended" *
-                                     needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: nothing is prepared beside a move that has not ended") {
   REQUIRE_MOVES(region);
   region.prepare(unit, prefetch_level::mapped);
   // To where the chunk ahead is, or would be.
@@ -162,8 +154,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: nothing is prepared beside a move that
   CHECK(region.committed_from(5 * unit) == 4 * unit);
 }
 
-TEST_CASE_FIXTURE(tagged_chunks, "region: rights reach both addresses of a chunk that moves" *
-                                     needs_virtual_memory) {
+TEST_CASE_FIXTURE(tagged_chunks, "region: rights reach both addresses of a chunk that moves") {
   REQUIRE_MOVES(region);
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const auto check_right = [&](access_right right) {
@@ -181,8 +172,7 @@ TEST_CASE_FIXTURE(tagged_chunks, "region: rights reach both addresses of a chunk
   check_right(access_right::read_write);
 }
 
-TEST_CASE("region: one that ends or is retired amid a move gives everything back" *
-          needs_virtual_memory) {
+TEST_CASE("region: one that ends or is retired amid a move gives everything back") {
   chunk_cache keeps_all{64 * granule()};
   region_options options;
   options.cache = &keeps_all;

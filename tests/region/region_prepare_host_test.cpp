@@ -17,6 +17,7 @@
 #include "support/held_worker.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/region/prefetch_levels.hpp"
 #include "support/region/region_contents.hpp"
@@ -30,15 +31,6 @@ using detail::wait_for_background_tasks;
 
 /// Lets the background thread start, whose first HIP call is none of what a case counts or fails.
 void start_worker() { const held_worker started; }
-
-/// Slows calls of one HIP function down while it lives.
-class slow_calls {
- public:
-  explicit slow_calls(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
-  ~slow_calls() { hipvmm_host_set_faults(nullptr); }
-  slow_calls(const slow_calls&) = delete;
-  slow_calls& operator=(const slow_calls&) = delete;
-};
 
 TEST_CASE("region: a commit that finds its chunk mapped makes no HIP call") {
   const std::size_t unit = granule();
@@ -70,7 +62,7 @@ TEST_CASE("region: operations wait for a preparation that has begun") {
     region.prepare(2 * unit, prefetch_level::mapped);
     while (maps.count() == 0) std::this_thread::yield();
   };
-  const slow_calls slow{"hipMemMap delay=5ms"};
+  const planned_faults slow{"hipMemMap delay=5ms"};
   {
     region region{first_device, 16 * unit};
     begin(region);

@@ -21,6 +21,7 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/region_contents.hpp"
@@ -82,15 +83,6 @@ class intruder {
  private:
   physical_chunk chunk_{first_device, granule()};
   void* at_;
-};
-
-/// A plan of faults that ends with this object.
-class planned {
- public:
-  explicit planned(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
-  ~planned() { hipvmm_host_set_faults(nullptr); }
-  planned(const planned&) = delete;
-  planned& operator=(const planned&) = delete;
 };
 
 HIPVMM_TEST_CASE_IN(
@@ -238,7 +230,7 @@ HIPVMM_TEST_CASE_IN("region: commit that fails while maps are verified changes n
 }
 
 TEST_CASE("region: where maps cancel, what commit backs is found by the work behind it") {
-  const planned faults{"visible_after=5ms"};
+  const planned_faults faults{"visible_after=5ms"};
   const assumed_capability found{"visible_at_once=no,visibility_delay=5ms"};
   row_of_three subject;
   subject.check_contents(3);
@@ -254,7 +246,7 @@ TEST_CASE("region: where maps cancel, what commit backs is found by the work beh
 }
 
 TEST_CASE("region: where maps cancel, work behind a move finds the bytes") {
-  const planned faults{"visible_after=5ms"};
+  const planned_faults faults{"visible_after=5ms"};
   const assumed_capability found{"visible_at_once=no,visibility_delay=5ms"};
   row_of_three subject;
   const address_reservation blocker{subject.unit, 0,
@@ -264,7 +256,7 @@ TEST_CASE("region: where maps cancel, work behind a move finds the bytes") {
 }
 
 TEST_CASE("region: where maps cancel, a chunk that is replaced keeps its bytes") {
-  const planned faults{"visible_after=5ms"};
+  const planned_faults faults{"visible_after=5ms"};
   const assumed_capability found{"visible_at_once=no,visibility_delay=5ms"};
   const stream stream;
   region region{first_device, 32 * granule()};
@@ -301,7 +293,7 @@ TEST_CASE("region: where maps cancel, grants do not wait") {
 TEST_CASE("region: where maps cancel, a chunk that moves is found by the work behind it") {
   const assumed_capability found{"visible_at_once=no,visibility_delay=2ms"};
   row_of_three subject;
-  const planned invisible{"visible_after=2ms"};
+  const planned_faults invisible{"visible_after=2ms"};
   subject.region.move_chunk(0, 4 * subject.unit);
   const auto tag = pattern(tag_bytes, 1000);
   CHECK(read_bytes(subject.stream, advance(subject.base, 4 * subject.unit), tag_bytes) == tag);

@@ -28,8 +28,7 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim releases the chunks behind"
   check_tags(region, 0, 2, 1, stream);
 }
 
-TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the granule that holds the last byte" *
-                                           needs_virtual_memory) {
+TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps the granule that holds the last byte") {
   for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
   CHECK(region.trim(unit + 1, stream) == 2 * unit);
   CHECK(region.committed_from(0) == 2 * unit);
@@ -61,8 +60,7 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim keeps a chunk that reaches 
 }
 
 TEST_CASE_FIXTURE(thirty_two_granules,
-                  "region: trim replaces a chunk that reaches far across when told to" *
-                      needs_virtual_memory) {
+                  "region: trim replaces a chunk that reaches far across when told to") {
   region.commit(0, 16 * unit);
   write_tags(region, 0, 16, 1, stream);
   void* const base = region.base();

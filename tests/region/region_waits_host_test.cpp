@@ -29,8 +29,7 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-HIPVMM_TEST_CASE_IN("region: addresses are renewed behind all work of devices with access" *
-                        needs_virtual_memory,
+HIPVMM_TEST_CASE_IN("region: addresses are renewed behind all work of devices with access",
                     under("rocm-7.2", "returns_memory=no,returns_with_addresses=yes")) {
   constexpr device_ref peer{1};
   const std::size_t unit = granule();
@@ -76,8 +75,7 @@ TEST_CASE("region: extend that moves waits for work of a peer") {
   CHECK(region.base() != base);
 }
 
-TEST_CASE("region: trim in a stream of a peer with access waits for nothing" *
-          needs_virtual_memory) {
+TEST_CASE("region: trim in a stream of a peer with access waits for nothing") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   constexpr device_ref peer{1};
   const std::size_t unit = granule();
@@ -116,8 +114,7 @@ TEST_CASE("region: where a copy cannot be waited for its device is") {
   CHECK(region.committed_bytes() == 4 * unit);
 }
 
-TEST_CASE("region: a chunk moves to retired addresses behind the work that uses them" *
-          needs_virtual_memory) {
+TEST_CASE("region: a chunk moves to retired addresses behind the work that uses them") {
   const std::size_t unit = granule();
   region_options options;
   options.when_empty = empty_policy::keeps_addresses;
@@ -142,8 +139,7 @@ TEST_CASE("region: a chunk moves to retired addresses behind the work that uses 
   CHECK_NOTHROW(region.end_move(0));
 }
 
-TEST_CASE("region: where mappings are seen late, those from before decide nothing" *
-          needs_virtual_memory) {
+TEST_CASE("region: where mappings are seen late, those from before decide nothing") {
   using namespace std::chrono_literals;
   const assumed_capability found{"visible_at_once=no,visibility_delay=30ms"};
   const std::size_t unit = granule();
@@ -154,8 +150,7 @@ TEST_CASE("region: where mappings are seen late, those from before decide nothin
   CHECK(std::chrono::steady_clock::now() - begin >= 30ms);
 }
 
-HIPVMM_TEST_CASE_IN("region: where HIP forgets addresses late their end waits for the device" *
-                        needs_virtual_memory,
+HIPVMM_TEST_CASE_IN("region: where HIP forgets addresses late their end waits for the device",
                     under("rocm-6.4", "virtual_memory=yes")) {
   const std::size_t unit = granule();
   const calls_of waits{device_waiting_functions};

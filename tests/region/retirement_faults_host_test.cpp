@@ -85,8 +85,7 @@ constexpr auto make_trimmed = [] {
 };
 
 // By name, for the thread's calls come between those of the caller.
-TEST_CASE("retirement: trim of a region in use that fails leaves the region as it was" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: trim of a region in use that fails leaves the region as it was") {
   for (const std::string call :
        {"hipStreamIsCapturing", "hipStreamQuery", "hipEventCreateWithFlags", "hipEventRecord"}) {
     CAPTURE(call);
@@ -105,8 +104,7 @@ TEST_CASE("retirement: trim of a region in use that fails leaves the region as i
 }
 
 // The faults strike in the caller or in the thread that releases.
-TEST_CASE("retirement: growth into bytes that wait that fails leaves the region as it was" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: growth into bytes that wait that fails leaves the region as it was") {
   fault_sweep{"commit", after_failure::capacity}.run(
       make_trimmed,
       [](const used_ptr& subject) {
@@ -117,8 +115,7 @@ TEST_CASE("retirement: growth into bytes that wait that fails leaves the region 
       [](const used_ptr& subject) { subject->check_backed(2); });
 }
 
-TEST_CASE("retirement: what fails in the thread is reported and released all the same" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: what fails in the thread is reported and released all the same") {
   for (const std::string call : {"hipEventQuery", "hipMemUnmap", "hipEventDestroy"}) {
     CAPTURE(call);
     const hipvmm_host_counters before = live_objects();
@@ -218,8 +215,7 @@ TEST_CASE("retirement: of a region fails in no call that its caller sees") {
       });
 }
 
-TEST_CASE("retirement: a refusal that is over does not count against waits for other devices" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a refusal that is over does not count against waits for other devices") {
   using namespace std::chrono_literals;
   HIPVMM_SKIP_UNDER(unmap_waits);
   const waits_by_synchronize waits;

@@ -18,6 +18,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "core/background_task.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
@@ -53,8 +54,7 @@ void wait_until_waiting(std::size_t count) {
   while (retired_memory().waiting != count) std::this_thread::yield();
 }
 
-TEST_CASE("retirement: trim of a region in use waits for nothing and comes back behind it" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: trim of a region in use waits for nothing and comes back behind it") {
   region_in_use subject;
   const calls_of waits{waiting_functions};
   const call_counter unmaps{"hipMemUnmap"};
@@ -94,8 +94,7 @@ TEST_CASE("retirement: an idle stream has it back at once") {
   CHECK(retired_memory().returned == before.returned);
 }
 
-TEST_CASE("retirement: a stream of a device without access is waited for in the call" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a stream of a device without access is waited for in the call") {
   region_in_use subject;
   subject.stream.release();
   static_cast<stream_ref>(subject.stream).synchronize();
@@ -142,8 +141,7 @@ TEST_CASE("retirement: no device holds up what another device used") {
   first.stream.release();  // the end of a region may wait for its device
 }
 
-TEST_CASE("retirement: a wait for one device returns nothing that others use as well" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a wait for one device returns nothing that others use as well") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   region_in_use first;
   region_in_use second;
@@ -173,8 +171,7 @@ TEST_CASE("retirement: a region whose trim waits prepares nothing") {
   CHECK(retired_memory().waiting == 1);
 }
 
-TEST_CASE("retirement: a region that is retired waits for nothing, its trims before neither" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a region that is retired waits for nothing, its trims before neither") {
   const hipvmm_host_counters before = live_objects();
   {
     region_in_use subject;
@@ -191,8 +188,7 @@ TEST_CASE("retirement: a region that is retired waits for nothing, its trims bef
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("retirement: the addresses of a region that was emptied stay until its trim is over" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: the addresses of a region that was emptied stay until its trim is over") {
   const std::uint64_t before = live_objects().reservations;
   region_in_use subject;
   subject.region.trim(0, subject.stream);
@@ -205,8 +201,7 @@ TEST_CASE("retirement: the addresses of a region that was emptied stay until its
   CHECK(live_objects().reservations == before);
 }
 
-TEST_CASE("retirement: growth into bytes that wait comes behind the work that uses them" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: growth into bytes that wait comes behind the work that uses them") {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
   std::thread growing{[&] {
@@ -230,8 +225,7 @@ TEST_CASE("retirement: growth elsewhere waits for nothing") {
   CHECK(retired_memory().waiting == 1);
 }
 
-TEST_CASE("retirement: growth behind chunks that wait gets access where HIP looks at them too" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: growth behind chunks that wait gets access where HIP looks at them too") {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
   std::thread growing{[&] {
@@ -243,8 +237,7 @@ TEST_CASE("retirement: growth behind chunks that wait gets access where HIP look
         access_right::read_write);
 }
 
-TEST_CASE("retirement: rights change beside chunks that wait, and hold for those that follow" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: rights change beside chunks that wait, and hold for those that follow") {
   // There a grant waits for work under way.
   HIPVMM_SKIP_UNDER(unmap_waits);
   region_in_use subject;
@@ -258,8 +251,7 @@ TEST_CASE("retirement: rights change beside chunks that wait, and hold for those
         access_right::read);
 }
 
-TEST_CASE("retirement: a region that moves leaves its old addresses to chunks that wait" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a region that moves leaves its old addresses to chunks that wait") {
   HIPVMM_SKIP_UNDER(unmap_waits);
   const std::uint64_t before = live_objects().reservations;
   region_in_use subject;
@@ -325,8 +317,7 @@ TEST_CASE("retirement: out_of_memory tells how much is on its way") {
   CHECK(message().find(format_bytes(most) + " more are retired") != std::string::npos);
 }
 
-TEST_CASE("retirement: no other device's memory is waited for where a device is full" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: no other device's memory is waited for where a device is full") {
   region_in_use subject;
   subject.region.retire();
   region region{second_device, 4 * GiB};
@@ -344,8 +335,7 @@ HIPVMM_TEST_CASE_IN("retirement: addresses that only wait are waited for where t
   }
 }
 
-TEST_CASE("retirement: a cache may end before the chunks that would go to it" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a cache may end before the chunks that would go to it") {
   const hipvmm_host_counters before = live_objects();
   {
     auto cache = std::make_unique<chunk_cache>(GiB);
@@ -380,9 +370,7 @@ TEST_CASE("retirement: trim in a stream that is captured throws, and the capture
   CHECK(stream.ref().is_capturing());
   CHECK_THROWS_AS(region.trim(0, stream), std::invalid_argument);
   CHECK(region.committed_bytes() == granule());
-  hipGraph_t graph = nullptr;
-  CHECK(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  end_capture(stream.get());
   CHECK_FALSE(stream.ref().is_capturing());
 }
 
@@ -393,13 +381,10 @@ TEST_CASE("retirement: a trim that waits leaves captures that begin alone") {
   REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
   subject.stream.release();
   drain_retired_memory();
-  hipGraph_t graph = nullptr;
-  CHECK(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  end_capture(captured.get());
 }
 
-TEST_CASE("retirement: the end of the last mapping is reached through a capture too" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: the end of the last mapping is reached through a capture too") {
   const error_recorder reported;
   region_in_use subject;
   const stream captured;
@@ -407,17 +392,13 @@ TEST_CASE("retirement: the end of the last mapping is reached through a capture 
   subject.region.retire();
   subject.stream.release();
   drain_retired_memory();
-  hipGraph_t graph = nullptr;
-  static_cast<void>(hipStreamEndCapture(captured.get(), &graph));
-  if (graph != nullptr) static_cast<void>(hipGraphDestroy(graph));
-  static_cast<void>(hipGetLastError());
+  static_cast<void>(end_capture_if_kept(captured.get()));
   CHECK(reported.count() == 0);
 }
 
 void drain_and_say_nothing(const char*, int, const char*) noexcept { drain_retired_memory(); }
 
-TEST_CASE("retirement: an error handler that drains does not wait for itself" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: an error handler that drains does not wait for itself") {
   region_in_use subject;
   subject.region.trim(0, subject.stream);
   const error_handler previous = set_error_handler(drain_and_say_nothing);
@@ -433,8 +414,7 @@ void ask_what_waits(const char*, int, const char*) noexcept {
   waiting_when_told = retired_memory().waiting;
 }
 
-TEST_CASE("retirement: the chunks of a cache that is gone are released under no lock" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: the chunks of a cache that is gone are released under no lock") {
   auto cache = std::make_unique<chunk_cache>(GiB);
   region_options options;
   options.cache = cache.get();

@@ -58,8 +58,7 @@ TEST_CASE("retirement: the end of a region waits for a device without access tha
   CHECK(retired_memory().waiting == 0);
 }
 
-TEST_CASE("retirement: a trim in a stream of a device that copies waits for nothing" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a trim in a stream of a device that copies waits for nothing") {
   drain_retired_memory();
   region_being_copied subject;
   subject.region.trim(subject.unit, subject.reader);
@@ -68,8 +67,7 @@ TEST_CASE("retirement: a trim in a stream of a device that copies waits for noth
   subject.check_copy();
 }
 
-TEST_CASE("retirement: a region that moves waits for a device without access that copies" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a region that moves waits for a device without access that copies") {
   region_being_copied subject;
   const address_reservation blocker{subject.unit, 0,
                                     advance(subject.region.base(), subject.region.max_bytes())};

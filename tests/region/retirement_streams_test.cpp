@@ -64,8 +64,7 @@ void check_stream_being_destroyed() {
   subject.retire_and_check();
 }
 
-TEST_CASE("retirement: a stream that another thread is destroying is waited for" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a stream that another thread is destroying is waited for") {
   check_stream_being_destroyed();
 }
 HIPVMM_CHILD("a stream is destroyed by another thread") { check_stream_being_destroyed(); }
@@ -84,8 +83,7 @@ void check_stream_ending_beside_wait() {
   waiting.join();
 }
 
-TEST_CASE("retirement: a stream that ends beside an earlier wait for its device is waited for" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a stream that ends beside an earlier wait for its device is waited for") {
   check_stream_ending_beside_wait();
 }
 HIPVMM_CHILD("a stream ends beside a wait for its device") { check_stream_ending_beside_wait(); }
@@ -97,8 +95,7 @@ void check_captured_stream_being_destroyed() {
   subject.retire_and_check();
 }
 
-TEST_CASE("retirement: a captured stream that another thread is destroying is waited for" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a captured stream that another thread is destroying is waited for") {
   check_captured_stream_being_destroyed();
 }
 HIPVMM_CHILD("a captured stream is destroyed by another thread") {

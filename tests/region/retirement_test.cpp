@@ -45,8 +45,7 @@ TEST_CASE("retirement: of a region that holds nothing, and of none, nothing wait
   CHECK(retired_memory().returned == before.returned);
 }
 
-TEST_CASE("retirement: a trim in a stream of another device with access releases" *
-          needs_virtual_memory) {
+TEST_CASE("retirement: a trim in a stream of another device with access releases") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream stream{peer};
   region region{first_device, 8 * granule()};

@@ -15,6 +15,7 @@
 #include "core/capture_mode.hpp"
 #include "runtime/stream.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
@@ -62,9 +63,7 @@ HIPVMM_TEST_CASE_IN("wait_for_device: by hipFree on NVIDIA's runtime before the 
     const detail::relaxed_captures relaxed;
     detail::wait_for_device(first_device);
   }}.join();
-  hipGraph_t graph = nullptr;
-  REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  end_capture(captured.get());
 }
 
 TEST_CASE("stream: its end waits for its work where waits for the device would overlook it") {

@@ -13,6 +13,7 @@
 #include "core/background_thread.hpp"
 #include "core/capture_mode.hpp"
 #include "runtime/stream.hpp"
+#include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
@@ -120,10 +121,7 @@ TEST_CASE("is_captured: the null stream counts while a blocking stream is captur
   bool captured = false;
   CHECK_NOTHROW(captured = detail::is_captured(stream_ref::legacy_default()));
   CHECK(captured);
-  hipGraph_t graph = nullptr;
-  static_cast<void>(hipStreamEndCapture(blocking.get(), &graph));
-  if (graph != nullptr) CHECK(hipGraphDestroy(graph) == hipSuccess);
-  static_cast<void>(hipGetLastError());
+  static_cast<void>(end_capture_if_kept(blocking.get()));
 }
 
 TEST_CASE("background_thread: may call what a capture of another thread forbids") {
@@ -136,9 +134,7 @@ TEST_CASE("background_thread: may call what a capture of another thread forbids"
   REQUIRE(thread.start());
   thread.stop();
   CHECK(answer == hipSuccess);
-  hipGraph_t graph = nullptr;
-  CHECK(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  end_capture(captured.get());
   CHECK(hipFree(memory) == hipSuccess);
 }
 

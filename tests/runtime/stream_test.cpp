@@ -9,6 +9,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/event.hpp>
+#include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
@@ -129,9 +130,7 @@ TEST_CASE("stream: tells whether it is captured, and the capture goes on") {
   CHECK_FALSE(stream.ref().is_capturing());
   REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeGlobal) == hipSuccess);
   CHECK(stream.ref().is_capturing());
-  hipGraph_t graph = nullptr;
-  REQUIRE(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  end_capture(stream.get());
   CHECK_FALSE(stream.ref().is_capturing());
 }
 

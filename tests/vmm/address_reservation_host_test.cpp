@@ -4,8 +4,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <string>
-
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"

@@ -17,6 +17,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "core/background_task.hpp"
 #include "region/retirement.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/held_worker.hpp"
@@ -207,9 +208,7 @@ TEST_CASE("chunk_cache: what expires while a stream is captured costs no capture
   for (physical_chunk& chunk : chunks) cache.recycle(std::move(chunk));
   detail::wait_for_background_tasks();
   CHECK(cache.statistics().expired == 20);
-  hipGraph_t graph = nullptr;
-  REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  end_capture(captured.get());
 }
 
 TEST_CASE("chunk_cache: an acquisition waits for the thread that trims rather than fail") {

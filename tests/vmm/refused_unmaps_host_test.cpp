@@ -8,7 +8,6 @@
 #include <chrono>
 #include <exception>
 #include <future>
-#include <memory>
 #include <string>
 #include <thread>
 

@@ -37,6 +37,9 @@ class nothing_left {
   hipvmm_host_counters before_;
 };
 
+/// A test case within nothing_left.
+#define TIDY_CASE(name) TEST_CASE_FIXTURE(::hipvmm::test::nothing_left, name)
+
 /// A row of a table of argument rules: what is wrong with the call, what it gave, what it must
 /// give.
 struct refusal {
@@ -209,6 +212,12 @@ class stream {
  private:
   hipStream_t stream_ = nullptr;
 };
+
+/// What many cases begin with.
+struct with_stream : nothing_left {
+  const stream work;
+};
+#define WORK_CASE(name) TEST_CASE_FIXTURE(::hipvmm::test::with_stream, name)
 
 class event {
  public:

@@ -13,6 +13,7 @@
 #include <hipvmm/region/retirement.hpp>
 #include "container/vector/vectors.hpp"
 #include "core/background_task.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/held_worker.hpp"
@@ -136,9 +137,7 @@ TEST_CASE("growable_device_vector: memory made ahead does not disturb a capture"
     REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeGlobal) == hipSuccess);
   }
   wait_for_background_tasks();
-  hipGraph_t graph = nullptr;
-  CHECK(hipStreamEndCapture(stream.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  end_capture(stream.get());
   CHECK(vector.statistics().ahead_bytes == 16 * MiB);
 }
 

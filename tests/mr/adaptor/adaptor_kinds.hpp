@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <memory>
 #include <sstream>
-#include <tuple>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>

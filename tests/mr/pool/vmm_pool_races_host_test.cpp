@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -19,6 +18,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/pool_limit.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
@@ -158,9 +158,7 @@ TEST_CASE("vmm_pool_resource: a fence that falls into a capture is made anew") {
     beside.join();
     hipvmm_host_set_faults(nullptr);
     CHECK(captured.ref().is_capturing());
-    hipGraph_t graph = nullptr;
-    REQUIRE(hipStreamEndCapture(captured.get(), &graph) == hipSuccess);
-    CHECK(hipGraphDestroy(graph) == hipSuccess);
+    test::end_capture(captured.get());
     before.release();
     captured.synchronize();
     for (std::size_t bytes = 9 * MiB; bytes < 12 * MiB; bytes += 1 * MiB)

@@ -21,6 +21,7 @@
 #include "mr/pool/pool_limit.hpp"
 #include "mr/pool/random_program.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
@@ -177,9 +178,7 @@ TEST_CASE("vmm_pool_resource: a thread's default stream gives nothing back while
     REQUIRE(reported.count() == 1);
     CHECK(reported.errors()[0].message.find("being captured") != std::string::npos);
   }
-  hipGraph_t graph = nullptr;
-  REQUIRE(hipStreamEndCapture(own.get(), &graph) == hipSuccess);
-  CHECK(hipGraphDestroy(graph) == hipSuccess);
+  test::end_capture(own.get());
   CHECK(pool.statistics().used_current == 1 * MiB);
   pool.deallocate(own, one, 1 * MiB);
   CHECK(pool.statistics().used_current == 0);

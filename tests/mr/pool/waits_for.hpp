@@ -10,19 +10,11 @@
 #include <hipvmm/runtime/device.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/happens.hpp"
+#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test {
 
 inline constexpr device_ref lonely_device{2};  // reaches no other and is reached by none
-
-/// A plan of faults that ends with this object.
-class planned_faults {
- public:
-  explicit planned_faults(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
-  ~planned_faults() { hipvmm_host_set_faults(nullptr); }
-  planned_faults(const planned_faults&) = delete;
-  planned_faults& operator=(const planned_faults&) = delete;
-};
 
 /// No wait for a device succeeds.
 inline constexpr const char* no_waits =

@@ -31,15 +31,6 @@ bool frees_are_not_kept() {
   return true;
 }
 
-/// A plan of faults that ends with this object.
-class planned {
- public:
-  explicit planned(const char* plan) { REQUIRE(hipvmm_host_set_faults(plan) == nullptr); }
-  ~planned() { hipvmm_host_set_faults(nullptr); }
-  planned(const planned&) = delete;
-  planned& operator=(const planned&) = delete;
-};
-
 /// Whether `call` waits, by one of `functions`, until `busy` is released; releases it.
 template <std::size_t Size, typename Call>
 bool waits_by(const std::array<const char*, Size>& functions, blocked_stream& busy, Call call) {
@@ -149,7 +140,7 @@ TEST_CASE("hip_async_resource: memory for which HIP refuses every wait is not fr
   fill_async(used, block, 1, MiB);
   resource.deallocate(used, block, MiB);
   {
-    const planned faults{
+    const planned_faults faults{
         "hipEventSynchronize error=hipErrorUnknown; hipDeviceSynchronize error=hipErrorUnknown; "
         "hipFree error=hipErrorUnknown; hipMallocFromPoolAsync error=hipErrorOutOfMemory"};
     const call_counter frees{"hipFreeAsync"};

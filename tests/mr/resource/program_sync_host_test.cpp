@@ -18,6 +18,7 @@
 #include "core/capture_mode.hpp"
 #include "mr/pool/waits_for.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
@@ -84,9 +85,7 @@ TEST_CASE("hip_resource, callback_resource: memory without a stream costs no cap
       CHECK(reported.count() == 0);
     }
     for (const stream* each : {&captured, &elsewhere}) {
-      hipGraph_t graph = nullptr;
-      CHECK(hipStreamEndCapture(each->get(), &graph) == hipSuccess);
-      CHECK(hipGraphDestroy(graph) == hipSuccess);
+      end_capture(each->get());
     }
   }
 }

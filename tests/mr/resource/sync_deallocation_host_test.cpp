@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <array>
 #include <cstdint>
 #include <ostream>
+#include <string>
 
 #include <hipvmm/provider/host_control.h>
 
@@ -124,6 +127,17 @@ class planned_fault {
     hipvmm_host_fail_call(nullptr, 0, 0);
     return struck();
   }
+};
+
+/// A plan of faults (HIPVMM_HOST_FAULTS) that ends with this object.
+class planned_faults {
+ public:
+  explicit planned_faults(const std::string& plan) {
+    REQUIRE(hipvmm_host_set_faults(plan.c_str()) == nullptr);
+  }
+  ~planned_faults() { hipvmm_host_set_faults(nullptr); }
+  planned_faults(const planned_faults&) = delete;
+  planned_faults& operator=(const planned_faults&) = delete;
 };
 
 }  // namespace hipvmm::test

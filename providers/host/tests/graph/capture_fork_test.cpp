@@ -6,8 +6,7 @@
 
 using namespace hipvmm::test;
 
-TEST_CASE("capture: a stream that waits for a captured event joins the capture") {
-  const nothing_left check;
+TIDY_CASE("capture: a stream that waits for a captured event joins the capture") {
   const stream origin;
   const stream forked;
   const event out;
@@ -27,8 +26,7 @@ TEST_CASE("capture: a stream that waits for a captured event joins the capture")
   CHECK(graph.edges() == std::vector<edge>{{0, 1}, {0, 2}, {2, 3}, {1, 3}});
 }
 
-TEST_CASE("capture: an event stands for the work recorded before it, not after it") {
-  const nothing_left check;
+TIDY_CASE("capture: an event stands for the work recorded before it, not after it") {
   const stream origin;
   const stream forked;
   const event out;
@@ -44,8 +42,7 @@ TEST_CASE("capture: an event stands for the work recorded before it, not after i
   CHECK(graph.edges() == std::vector<std::pair<int, int>>{{0, 1}, {0, 2}});
 }
 
-TEST_CASE("capture: it reaches streams of other devices") {
-  const nothing_left check;
+TIDY_CASE("capture: it reaches streams of other devices") {
   const stream origin;
   const stream forked{hipStreamNonBlocking, 1};
   const event out;
@@ -55,8 +52,7 @@ TEST_CASE("capture: it reaches streams of other devices") {
   const recorded_graph graph{end_capture(origin.get())};
 }
 
-TEST_CASE("capture: a stream that joined and recorded nothing need not come back") {
-  const nothing_left check;
+TIDY_CASE("capture: a stream that joined and recorded nothing need not come back") {
   const stream origin;
   const stream forked;
   const event out;
@@ -68,8 +64,7 @@ TEST_CASE("capture: a stream that joined and recorded nothing need not come back
   CHECK(graph.nodes().size() == 2);
 }
 
-TEST_CASE("capture: work of a stream that did not come back is an error that ends it") {
-  const nothing_left check;
+TIDY_CASE("capture: work of a stream that did not come back is an error that ends it") {
   for (const bool came_back_before : {false, true}) {
     CAPTURE(came_back_before);
     const stream origin;
@@ -88,8 +83,7 @@ TEST_CASE("capture: work of a stream that did not come back is an error that end
   }
 }
 
-TEST_CASE("capture: work of a stream that was destroyed is missed too") {
-  const nothing_left check;
+TIDY_CASE("capture: work of a stream that was destroyed is missed too") {
   const stream origin;
   const event out;
   begin_capture(origin.get());
@@ -102,8 +96,7 @@ TEST_CASE("capture: work of a stream that was destroyed is missed too") {
   end_capture_with(hipErrorStreamCaptureUnjoined, origin.get());
 }
 
-TEST_CASE("capture: only its origin ends it, and nothing else begins one in its streams") {
-  const nothing_left check;
+TIDY_CASE("capture: only its origin ends it, and nothing else begins one in its streams") {
   const stream origin;
   const stream forked;
   const event out;
@@ -115,18 +108,14 @@ TEST_CASE("capture: only its origin ends it, and nothing else begins one in its 
   const recorded_graph recorded{end_capture(origin.get())};
 }
 
-TEST_CASE("capture: an event that was never recorded holds nothing back") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: an event that was never recorded holds nothing back") {
   const event never;
   begin_capture(work.get());
   CHECK(hipStreamWaitEvent(work.get(), never.get(), 0) == hipSuccess);
   const recorded_graph graph{end_capture(work.get())};
 }
 
-TEST_CASE("capture: the null stream cannot join") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: the null stream cannot join") {
   const event mark;
   begin_capture(work.get());
   REQUIRE(hipEventRecord(mark.get(), work.get()) == hipSuccess);
@@ -134,9 +123,7 @@ TEST_CASE("capture: the null stream cannot join") {
   end_capture_with(hipErrorStreamCaptureInvalidated, work.get());
 }
 
-TEST_CASE("capture: an event recorded in it is of no use after it, until recorded again") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: an event recorded in it is of no use after it, until recorded again") {
   const event mark;
   begin_capture(work.get());
   REQUIRE(hipEventRecord(mark.get(), work.get()) == hipSuccess);

@@ -103,9 +103,7 @@ void check_each(const std::vector<forbidden>& calls, const stream& work,
 
 }  // namespace
 
-TEST_CASE("capture: calls that may wait are refused, and cost the capture") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: calls that may wait are refused, and cost the capture") {
   scene of;
   for (const auto mode : {hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal}) {
     CAPTURE(mode);
@@ -113,9 +111,7 @@ TEST_CASE("capture: calls that may wait are refused, and cost the capture") {
   }
 }
 
-TEST_CASE("capture: memory cannot be unregistered meanwhile") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: memory cannot be unregistered meanwhile") {
   std::vector<std::byte> bytes(64);
   REQUIRE(hipHostRegister(bytes.data(), 64, 0) == hipSuccess);
   begin_capture(work.get());
@@ -124,8 +120,7 @@ TEST_CASE("capture: memory cannot be unregistered meanwhile") {
   CHECK(hipHostUnregister(bytes.data()) == hipSuccess);
 }
 
-TEST_CASE("capture: who may not wait depends on the modes of the capture and of the thread") {
-  const nothing_left check;
+TIDY_CASE("capture: who may not wait depends on the modes of the capture and of the thread") {
   constexpr auto global = hipStreamCaptureModeGlobal;
   constexpr auto local = hipStreamCaptureModeThreadLocal;
   constexpr auto relaxed = hipStreamCaptureModeRelaxed;
@@ -184,8 +179,7 @@ TEST_CASE("capture: a thread starts in global mode, and an exchange gives the mo
   CHECK(mode == hipStreamCaptureModeRelaxed);
 }
 
-TEST_CASE("capture: what is captured cannot be waited for, in any mode") {
-  const nothing_left check;
+TIDY_CASE("capture: what is captured cannot be waited for, in any mode") {
   const thread_mode relaxed{hipStreamCaptureModeRelaxed};
   const stream work;
   const event mark;
@@ -216,8 +210,7 @@ TEST_CASE("capture: what is captured cannot be waited for, in any mode") {
       work, hipStreamCaptureModeRelaxed);
 }
 
-TEST_CASE("capture: no device can be waited for until it has ended, lost or not") {
-  const nothing_left check;
+TIDY_CASE("capture: no device can be waited for until it has ended, lost or not") {
   const thread_mode relaxed{hipStreamCaptureModeRelaxed};
   const stream work;
   for (const int device : {0, 1}) {
@@ -233,8 +226,7 @@ TEST_CASE("capture: no device can be waited for until it has ended, lost or not"
   }
 }
 
-TEST_CASE("capture: no device can be waited for until the stream of a lost one is destroyed") {
-  const nothing_left check;
+TIDY_CASE("capture: no device can be waited for until the stream of a lost one is destroyed") {
   {
     const stream work;
     begin_capture(work.get());
@@ -244,8 +236,7 @@ TEST_CASE("capture: no device can be waited for until the stream of a lost one i
   CHECK(hipDeviceSynchronize() == hipSuccess);
 }
 
-TEST_CASE("capture: of a blocking stream shuts the null stream of its device, in any mode") {
-  const nothing_left check;
+TIDY_CASE("capture: of a blocking stream shuts the null stream of its device, in any mode") {
   const thread_mode relaxed{hipStreamCaptureModeRelaxed};
   const stream work{hipStreamDefault};
   const event mark;
@@ -275,8 +266,7 @@ TEST_CASE("capture: of a blocking stream shuts the null stream of its device, in
       work, hipStreamCaptureModeRelaxed);
 }
 
-TEST_CASE("capture: the null stream of another device, or beside a non-blocking stream, is free") {
-  const nothing_left check;
+TIDY_CASE("capture: the null stream of another device, or beside a non-blocking stream, is free") {
   for (const auto& [flags, device] : {std::pair{hipStreamDefault, 1}, {hipStreamNonBlocking, 0}}) {
     const stream work{static_cast<unsigned>(flags)};
     REQUIRE(hipSetDevice(device) == hipSuccess);
@@ -288,8 +278,7 @@ TEST_CASE("capture: the null stream of another device, or beside a non-blocking 
   CHECK(hipDeviceSynchronize() == hipSuccess);
 }
 
-TEST_CASE("capture: asking about the null stream while it is shut is refused and costs nothing") {
-  const nothing_left check;
+TIDY_CASE("capture: asking about the null stream while it is shut is refused and costs nothing") {
   const stream work{hipStreamDefault};
   hipStreamCaptureStatus status{};
   unsigned long long id = 0;
@@ -304,9 +293,7 @@ TEST_CASE("capture: asking about the null stream while it is shut is refused and
   CHECK(status_of(nullptr) == hipStreamCaptureStatusNone);
 }
 
-TEST_CASE("capture: work that graphs have no node for is refused, and costs the capture") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: work that graphs have no node for is refused, and costs the capture") {
   const recorded_graph empty{empty_graph()};
   const instance nothing{empty.get()};
   void* managed = nullptr;
@@ -329,8 +316,7 @@ TEST_CASE("capture: work that graphs have no node for is refused, and costs the 
   CHECK(hipFree(managed) == hipSuccess);
 }
 
-TEST_CASE("capture: one that is invalidated refuses everything in its streams, and nothing else") {
-  const nothing_left check;
+TIDY_CASE("capture: one that is invalidated refuses everything in its streams, and nothing else") {
   const stream work{hipStreamDefault};
   const stream forked;
   const event mark;

@@ -16,9 +16,7 @@ constexpr hipStreamCaptureMode modes[] = {
 
 }  // namespace
 
-TEST_CASE("capture: arguments outside the rules are refused and end no capture") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: arguments outside the rules are refused and end no capture") {
   const stream other;
   hipGraph_t graph = nullptr;
   hipStreamCaptureStatus status{};
@@ -40,8 +38,7 @@ TEST_CASE("capture: arguments outside the rules are refused and end no capture")
   const recorded_graph recorded{end_capture(work.get())};
 }
 
-TEST_CASE("capture: work is recorded and does not run before the graph is launched") {
-  const nothing_left check;
+TIDY_CASE("capture: work is recorded and does not run before the graph is launched") {
   for (const hipStreamCaptureMode mode : modes) {
     const stream work;
     bool ran = false;
@@ -57,9 +54,7 @@ TEST_CASE("capture: work is recorded and does not run before the graph is launch
   }
 }
 
-TEST_CASE("capture: only work submitted between its begin and its end is recorded") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: only work submitted between its begin and its end is recorded") {
   bool before = false;
   bool after = false;
   held_streams held;
@@ -75,9 +70,7 @@ TEST_CASE("capture: only work submitted between its begin and its end is recorde
   CHECK(after);
 }
 
-TEST_CASE("capture: a stream can be captured again, into another graph") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: a stream can be captured again, into another graph") {
   begin_capture(work.get());
   add_node(work.get());
   const recorded_graph first{end_capture(work.get())};
@@ -87,8 +80,7 @@ TEST_CASE("capture: a stream can be captured again, into another graph") {
   CHECK(second.nodes().empty());
 }
 
-TEST_CASE("capture: other streams go on as ever") {
-  const nothing_left check;
+TIDY_CASE("capture: other streams go on as ever") {
   const stream work{hipStreamDefault};
   const stream other{hipStreamDefault};
   const thread_mode relaxed{hipStreamCaptureModeRelaxed};
@@ -101,8 +93,7 @@ TEST_CASE("capture: other streams go on as ever") {
   CHECK(graph.nodes().empty());
 }
 
-TEST_CASE("capture: the stream of a thread can be captured, and its end ends the capture") {
-  const nothing_left check;
+TIDY_CASE("capture: the stream of a thread can be captured, and its end ends the capture") {
   std::thread{[] {
     hipGraph_t graph = nullptr;
     static_cast<void>(hipStreamBeginCapture(hipStreamPerThread, hipStreamCaptureModeGlobal));
@@ -114,9 +105,7 @@ TEST_CASE("capture: the stream of a thread can be captured, and its end ends the
   CHECK(hipDeviceSynchronize() == hipSuccess);
 }
 
-TEST_CASE("capture: information names the capture, its graph and what comes next after") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: information names the capture, its graph and what comes next after") {
   unsigned long long ids[2] = {};
   for (unsigned long long& id : ids) {
     begin_capture(work.get());
@@ -140,9 +129,7 @@ TEST_CASE("capture: information names the capture, its graph and what comes next
   CHECK(ids[0] != ids[1]);
 }
 
-TEST_CASE("capture: information about a stream that is not captured is empty") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: information about a stream that is not captured is empty") {
   hipStreamCaptureStatus status = hipStreamCaptureStatusActive;
   unsigned long long id = 99;
   hipGraph_t graph = as_handle<hipGraph_t>(1);
@@ -157,9 +144,7 @@ TEST_CASE("capture: information about a stream that is not captured is empty") {
   CHECK(last_count == 0);
 }
 
-TEST_CASE("capture: only the thread that began it ends it, unless it is relaxed") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("capture: only the thread that began it ends it, unless it is relaxed") {
   for (const hipStreamCaptureMode mode : modes) {
     CAPTURE(mode);
     hipGraph_t graph = nullptr;
@@ -172,8 +157,7 @@ TEST_CASE("capture: only the thread that began it ends it, unless it is relaxed"
   }
 }
 
-TEST_CASE("capture: a stream that is destroyed ends the capture that began in it") {
-  const nothing_left check;
+TIDY_CASE("capture: a stream that is destroyed ends the capture that began in it") {
   const stream forked;
   const event mark;
   {
@@ -186,8 +170,7 @@ TEST_CASE("capture: a stream that is destroyed ends the capture that began in it
   CHECK(hipDeviceSynchronize() == hipSuccess);
 }
 
-TEST_CASE("capture: virtual memory may be changed meanwhile, and is changed at once") {
-  const nothing_left check;
+TIDY_CASE("capture: virtual memory may be changed meanwhile, and is changed at once") {
   const stream work{hipStreamDefault};
   begin_capture(work.get());
   {
@@ -203,8 +186,7 @@ TEST_CASE("capture: virtual memory may be changed meanwhile, and is changed at o
   CHECK(graph.nodes().empty());
 }
 
-TEST_CASE("capture: many threads may each capture a stream of their own") {
-  const nothing_left check;
+TIDY_CASE("capture: many threads may each capture a stream of their own") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([] {

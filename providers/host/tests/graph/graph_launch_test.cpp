@@ -22,8 +22,7 @@ hipGraph_t counting_graph(hipStream_t stream, int& counter) {
 
 }  // namespace
 
-TEST_CASE("graph: a launch runs nodes after those they depend on") {
-  const nothing_left check;
+TIDY_CASE("graph: a launch runs nodes after those they depend on") {
   const stream origin;
   const stream forked;
   const event out;
@@ -49,9 +48,7 @@ TEST_CASE("graph: a launch runs nodes after those they depend on") {
   CHECK(seen.back() == 3);
 }
 
-TEST_CASE("graph: a launch takes its place in the stream") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: a launch takes its place in the stream") {
   std::vector<int> seen;
   numbered entries[] = {{&seen, 0}, {&seen, 1}, {&seen, 2}};
   begin_capture(work.get());
@@ -69,9 +66,7 @@ TEST_CASE("graph: a launch takes its place in the stream") {
   CHECK(seen == std::vector{0, 1, 2});
 }
 
-TEST_CASE("graph: any stream may run it, the null stream and those of other devices too") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: any stream may run it, the null stream and those of other devices too") {
   const stream of_1{hipStreamNonBlocking, 1};
   int runs = 0;
   const recorded_graph graph{counting_graph(work.get(), runs)};
@@ -83,9 +78,7 @@ TEST_CASE("graph: any stream may run it, the null stream and those of other devi
   CHECK(runs == 4);
 }
 
-TEST_CASE("graph: copies and fills move bytes at every launch") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: copies and fills move bytes at every launch") {
   const allocation device{4096};
   const pinned source{4096};
   const pinned target{4096};
@@ -106,8 +99,7 @@ TEST_CASE("graph: copies and fills move bytes at every launch") {
   }
 }
 
-TEST_CASE("graph: pageable memory is read and written by the launch, whatever its size") {
-  const nothing_left check;
+TIDY_CASE("graph: pageable memory is read and written by the launch, whatever its size") {
   for (const std::size_t bytes : {std::size_t{64}, std::size_t{1} << 20U}) {
     const stream work;
     const allocation device{bytes};
@@ -128,8 +120,7 @@ TEST_CASE("graph: pageable memory is read and written by the launch, whatever it
   }
 }
 
-TEST_CASE("graph: launches of one instance run one after the other, whatever their streams") {
-  const nothing_left check;
+TIDY_CASE("graph: launches of one instance run one after the other, whatever their streams") {
   const stream first;
   const stream second;
   int runs = 0;
@@ -145,8 +136,7 @@ TEST_CASE("graph: launches of one instance run one after the other, whatever the
   CHECK(runs == 2);
 }
 
-TEST_CASE("graph: another instance does not wait for the first") {
-  const nothing_left check;
+TIDY_CASE("graph: another instance does not wait for the first") {
   const stream first;
   const stream second;
   int runs = 0;
@@ -162,9 +152,7 @@ TEST_CASE("graph: another instance does not wait for the first") {
   CHECK(runs == 2);
 }
 
-TEST_CASE("graph: it and its instance may be destroyed while they run") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: it and its instance may be destroyed while they run") {
   int runs = 0;
   {
     const held_streams held;
@@ -178,9 +166,7 @@ TEST_CASE("graph: it and its instance may be destroyed while they run") {
   CHECK(runs == 1);
 }
 
-TEST_CASE("graph: an instance outlives its graph and the stream that recorded it") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: an instance outlives its graph and the stream that recorded it") {
   int runs = 0;
   std::optional<stream> recorder{std::in_place};
   recorded_graph graph{counting_graph(recorder->get(), runs)};
@@ -192,9 +178,7 @@ TEST_CASE("graph: an instance outlives its graph and the stream that recorded it
   CHECK(runs == 1);
 }
 
-TEST_CASE("graph: a node whose memory is gone fails, and those after it run") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: a node whose memory is gone fails, and those after it run") {
   int runs = 0;
   mapped mapping{granule};
   begin_capture(work.get());
@@ -208,8 +192,7 @@ TEST_CASE("graph: a node whose memory is gone fails, and those after it run") {
   CHECK(runs == 1);
 }
 
-TEST_CASE("graph: threads may launch one instance at the same time") {
-  const nothing_left check;
+TIDY_CASE("graph: threads may launch one instance at the same time") {
   const stream recorder;
   int runs = 0;
   const recorded_graph graph{counting_graph(recorder.get(), runs)};

@@ -46,9 +46,7 @@ hipError_t read(const std::byte* memory, hipStream_t stream) {
 
 }  // namespace
 
-TEST_CASE("graph: memory that it allocates and frees is there for every launch, and goes back") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: memory that it allocates and frees is there for every launch, and goes back") {
   const pool from;
   const pinned target{graph_bytes};
   for (const bool named_pool : {false, true}) {
@@ -74,9 +72,7 @@ TEST_CASE("graph: memory that it allocates and frees is there for every launch, 
   CHECK(from.count(hipMemPoolAttrReservedMemHigh) == 0);
 }
 
-TEST_CASE("graph: the device is charged from the launch until the free has run, once") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: the device is charged from the launch until the free has run, once") {
   begin_capture(work.get());
   free_in(allocate(work.get()), work.get());
   const recorded_graph graph{end_capture(work.get())};
@@ -91,9 +87,7 @@ TEST_CASE("graph: the device is charged from the launch until the free has run, 
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
 
-TEST_CASE("graph: memory that it does not free belongs to the program after the launch") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: memory that it does not free belongs to the program after the launch") {
   enum class way { in_stream, at_once };
   for (const way freed : {way::in_stream, way::at_once}) {
     const allocating_graph made{work.get()};
@@ -118,9 +112,7 @@ TEST_CASE("graph: memory that it does not free belongs to the program after the 
   }
 }
 
-TEST_CASE("graph: an instance that frees on launch frees what its last launch left") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: an instance that frees on launch frees what its last launch left") {
   const allocating_graph made{work.get()};
   const instance runs{made.graph->get(), auto_free};
   for (int i = 0; i < 3; ++i) {
@@ -134,9 +126,7 @@ TEST_CASE("graph: an instance that frees on launch frees what its last launch le
   CHECK(work.wait() == hipSuccess);
 }
 
-TEST_CASE("graph: memory stays usable when graph and instance are gone, until it is freed") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: memory stays usable when graph and instance are gone, until it is freed") {
   std::byte* memory = nullptr;
   {
     const allocating_graph made{work.get()};
@@ -152,9 +142,7 @@ TEST_CASE("graph: memory stays usable when graph and instance are gone, until it
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
 
-TEST_CASE("graph: another graph may free its memory") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: another graph may free its memory") {
   const allocating_graph made{work.get()};
   const instance allocates{made.graph->get()};
   CHECK(allocates.launch(work.get()) == hipSuccess);
@@ -174,9 +162,7 @@ TEST_CASE("graph: another graph may free its memory") {
   CHECK(work.wait() == hipSuccess);
 }
 
-TEST_CASE("graph: in a capture only memory of graphs is freed, and once") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: in a capture only memory of graphs is freed, and once") {
   const stream outside;
   const allocation device{64};
   std::byte* const block = allocate(work.get());
@@ -201,9 +187,7 @@ TEST_CASE("graph: in a capture only memory of graphs is freed, and once") {
   CHECK(work.wait() == hipSuccess);
 }
 
-TEST_CASE("graph: work that is not captured finds nothing in memory that is only recorded") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: work that is not captured finds nothing in memory that is only recorded") {
   const stream outside;
   const thread_mode relaxed{hipStreamCaptureModeRelaxed};
   begin_capture(work.get());
@@ -213,9 +197,7 @@ TEST_CASE("graph: work that is not captured finds nothing in memory that is only
   const recorded_graph graph{end_capture(work.get())};
 }
 
-TEST_CASE("graph: with memory it has one instance at a time, in whatever order they run") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: with memory it has one instance at a time, in whatever order they run") {
   const stream other;
   begin_capture(work.get());
   std::byte* const memory = allocate(work.get());
@@ -237,9 +219,7 @@ TEST_CASE("graph: with memory it has one instance at a time, in whatever order t
   CHECK(other.wait() == hipSuccess);
 }
 
-TEST_CASE("graph: a launch that the device has no room for changes nothing") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: a launch that the device has no room for changes nothing") {
   begin_capture(work.get());
   std::byte* const small = allocate(work.get());
   std::byte* const large = allocate(work.get(), device_budget);
@@ -253,9 +233,7 @@ TEST_CASE("graph: a launch that the device has no room for changes nothing") {
   CHECK(runs.launch(work.get()) == hipErrorOutOfMemory);
 }
 
-TEST_CASE("graph: memory of a capture that failed is forgotten") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: memory of a capture that failed is forgotten") {
   begin_capture(work.get());
   std::byte* const memory = allocate(work.get());
   REQUIRE(hipStreamQuery(work.get()) == hipErrorStreamCaptureUnsupported);
@@ -265,9 +243,7 @@ TEST_CASE("graph: memory of a capture that failed is forgotten") {
   CHECK(attributes.device == hipInvalidDeviceId);
 }
 
-TEST_CASE("graph: devices have the rights to its memory that they have to the pool's") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: devices have the rights to its memory that they have to the pool's") {
   const stream of_1{hipStreamNonBlocking, 1};
   const event out;
   const pool shared;
@@ -283,9 +259,7 @@ TEST_CASE("graph: devices have the rights to its memory that they have to the po
   end_capture_with(hipErrorStreamCaptureUnjoined, work.get());
 }
 
-TEST_CASE("graph: hipFree of its memory waits for the work of all devices") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: hipFree of its memory waits for the work of all devices") {
   const stream of_1{hipStreamNonBlocking, 1};
   const allocating_graph made{work.get()};
   const instance runs{made.graph->get()};
@@ -298,9 +272,7 @@ TEST_CASE("graph: hipFree of its memory waits for the work of all devices") {
   CHECK(ran);
 }
 
-TEST_CASE("graph: threads may launch one instance with memory at the same time") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: threads may launch one instance with memory at the same time") {
   const pinned target{graph_bytes};
   begin_capture(work.get());
   std::byte* const memory = allocate(work.get());

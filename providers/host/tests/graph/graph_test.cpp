@@ -18,9 +18,7 @@ int type_of(hipGraphNode_t node) {
 
 }  // namespace
 
-TEST_CASE("graph: arguments outside the rules are refused") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: arguments outside the rules are refused") {
   hipGraph_t made = nullptr;
   hipGraphExec_t exec = nullptr;
   hipGraphNode_t node = nullptr;
@@ -51,8 +49,7 @@ TEST_CASE("graph: arguments outside the rules are refused") {
   CHECK(hipGraphDestroy(made) == hipErrorInvalidValue);
 }
 
-TEST_CASE("graph: counters follow graphs and executable graphs") {
-  const nothing_left check;
+TIDY_CASE("graph: counters follow graphs and executable graphs") {
   const hipvmm_host_counters before = live_objects();
   const stream work;
   begin_capture(work.get());
@@ -64,9 +61,7 @@ TEST_CASE("graph: counters follow graphs and executable graphs") {
   CHECK(live_objects().graph_execs == before.graph_execs + 2);
 }
 
-TEST_CASE("graph: nodes, roots and edges fill the room there is, and null the rest") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: nodes, roots and edges fill the room there is, and null the rest") {
   begin_capture(work.get());
   for (int i = 0; i < 3; ++i) add_node(work.get());
   const recorded_graph graph{end_capture(work.get())};
@@ -99,9 +94,7 @@ TEST_CASE("graph: nodes, roots and edges fill the room there is, and null the re
   CHECK(ends == std::vector<hipGraphNode_t>{all[1], all[2], nullptr});
 }
 
-TEST_CASE("graph: every kind of work has a node of its type") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: every kind of work has a node of its type") {
   const event mark;
   const allocation device{64};
   const pinned host{64};
@@ -123,9 +116,7 @@ TEST_CASE("graph: every kind of work has a node of its type") {
                                   hipvmm::hip_compat::graph_node_type_mem_free});
 }
 
-TEST_CASE("graph: work of no bytes is not recorded") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: work of no bytes is not recorded") {
   void* block = &block;
   begin_capture(work.get());
   CHECK(hipMemcpyAsync(nullptr, nullptr, 0, hipMemcpyDefault, work.get()) == hipSuccess);
@@ -136,9 +127,7 @@ TEST_CASE("graph: work of no bytes is not recorded") {
   CHECK(graph.nodes().empty());
 }
 
-TEST_CASE("graph: nodes are unknown once their graph is destroyed") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: nodes are unknown once their graph is destroyed") {
   begin_capture(work.get());
   add_node(work.get());
   recorded_graph graph{end_capture(work.get())};
@@ -149,9 +138,7 @@ TEST_CASE("graph: nodes are unknown once their graph is destroyed") {
   CHECK(hipGraphNodeGetType(node, &type) == hipErrorInvalidValue);
 }
 
-TEST_CASE("graph: while it is recorded it may be looked at, not destroyed or instantiated") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("graph: while it is recorded it may be looked at, not destroyed or instantiated") {
   begin_capture(work.get());
   add_node(work.get());
   hipStreamCaptureStatus status{};

@@ -18,8 +18,7 @@ void let_threads_run() {
 
 }  // namespace
 
-TEST_CASE("control: counters follow every kind of object") {
-  const nothing_left check;
+TIDY_CASE("control: counters follow every kind of object") {
   const hipvmm_host_counters before = live_objects();
   {
     const mapped mapping{granule};
@@ -34,8 +33,7 @@ TEST_CASE("control: counters follow every kind of object") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("control: the peak is the most that was in use at one time since its reset") {
-  const nothing_left check;
+TIDY_CASE("control: the peak is the most that was in use at one time since its reset") {
   hipvmm_host_reset_peak_device_bytes(0);
   hipvmm_host_reset_peak_device_bytes(1);
   {
@@ -57,8 +55,7 @@ TEST_CASE("control: a device that does not exist uses nothing") {
   CHECK(hipvmm_host_peak_device_bytes(3) == 0);
 }
 
-TEST_CASE("control: the planned call fails once and does nothing") {
-  const nothing_left check;
+TIDY_CASE("control: the planned call fails once and does nothing") {
   const planned_fault plan{"hipMalloc", 2, hipErrorOutOfMemory};
   void* first = nullptr;
   void* second = &first;
@@ -74,8 +71,7 @@ TEST_CASE("control: the planned call fails once and does nothing") {
   CHECK(hipFree(second) == hipSuccess);
 }
 
-TEST_CASE("control: a plan for any function strikes whichever comes nth") {
-  const nothing_left check;
+TIDY_CASE("control: a plan for any function strikes whichever comes nth") {
   int count = 0;
   const planned_fault plan{nullptr, 3, hipErrorUnknown};
   CHECK(hipGetDeviceCount(&count) == hipSuccess);
@@ -110,9 +106,7 @@ TEST_CASE("control: calls are counted by name, failed ones too, and in all") {
   CHECK(hipvmm_host_call_count("hipNoSuchFunction") == 0);
 }
 
-TEST_CASE("control: no stream starts an operation while streams are held, and holding nests") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("control: no stream starts an operation while streams are held, and holding nests") {
   const auto nothing = [](void*) {};
   REQUIRE(hipLaunchHostFunc(work.get(), nothing, nullptr) == hipSuccess);
   REQUIRE(work.wait() == hipSuccess);  // its worker runs now
@@ -128,8 +122,7 @@ TEST_CASE("control: no stream starts an operation while streams are held, and ho
   CHECK(work.wait() == hipSuccess);
 }
 
-TEST_CASE("control: releasing more often than holding changes nothing") {
-  const nothing_left check;
+TIDY_CASE("control: releasing more often than holding changes nothing") {
   hipvmm_host_release_streams();
   const stream work;
   const held_streams held;

@@ -3,7 +3,6 @@
 #include <hip/hip_runtime_api.h>
 
 #include <array>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

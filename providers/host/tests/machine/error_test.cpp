@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <string>
 #include <thread>
 
 #include "providers/host/tests/fixtures.hpp"

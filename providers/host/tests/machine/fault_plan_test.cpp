@@ -94,8 +94,7 @@ TEST_CASE("fault_plan: a rule that is not understood is quoted with what it acce
   CHECK(hipMalloc(&pointer, 64) == hipErrorOutOfMemory);  // the plan from before stayed
 }
 
-TEST_CASE("fault_plan: a rule without a condition strikes every call of its function alone") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: a rule without a condition strikes every call of its function alone") {
   const fault_rules plan{" hipMalloc error=hipErrorOutOfMemory ; "};
   void* pointer = nullptr;
   for (int i = 0; i < 3; ++i) CHECK(hipMalloc(&pointer, 64) == hipErrorOutOfMemory);
@@ -107,8 +106,7 @@ TEST_CASE("fault_plan: the nth call fails once") {
   CHECK(failures_of(8) == std::vector<bool>{false, false, true, false, false, false, false, false});
 }
 
-TEST_CASE("fault_plan: a call that a rule fails does nothing") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: a call that a rule fails does nothing") {
   const fault_rules plan{"hipMemCreate error=hipErrorUnknown"};
   const hipMemAllocationProp properties = chunk_on(0);
   const auto before = as_handle<hipMemGenericAllocationHandle_t>(77);
@@ -163,8 +161,7 @@ TEST_CASE("fault_plan: fail_call and the rules do not replace each other") {
   hipvmm_host_fail_call(nullptr, 0, 0);
 }
 
-TEST_CASE("fault_plan: a memory limit stops chunks, hipMalloc and pools, and hides nothing") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: a memory limit stops chunks, hipMalloc and pools, and hides nothing") {
   size_t free_before = 0;
   size_t total_before = 0;
   REQUIRE(hipMemGetInfo(&free_before, &total_before) == hipSuccess);
@@ -189,8 +186,7 @@ TEST_CASE("fault_plan: a memory limit stops chunks, hipMalloc and pools, and hid
   CHECK(total_after == total_before);
 }
 
-TEST_CASE("fault_plan: a descriptor limit stops chunks and imports, not hipMalloc") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: a descriptor limit stops chunks and imports, not hipMalloc") {
   const fault_rules plan{"descriptors=2"};
   const memory first{granule, 0, posix};
   int exported = -1;
@@ -209,8 +205,7 @@ TEST_CASE("fault_plan: a descriptor limit stops chunks and imports, not hipMallo
   const memory third{granule};
 }
 
-TEST_CASE("fault_plan: a chunk that only its mapping keeps still counts") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: a chunk that only its mapping keeps still counts") {
   const mapped kept{granule};
   const fault_rules plan{"descriptors=1"};
   const hipMemAllocationProp properties = chunk_on(0);
@@ -218,8 +213,7 @@ TEST_CASE("fault_plan: a chunk that only its mapping keeps still counts") {
   CHECK(hipMemCreate(&handle, granule, &properties, 0) == hipErrorOutOfMemory);
 }
 
-TEST_CASE("fault_plan: a new mapping that is not visible yet reads as zeros and loses writes") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: a new mapping that is not visible yet reads as zeros and loses writes") {
   const memory chunk{granule};
   const reservation old_addresses{granule};
   const reservation new_addresses{granule};
@@ -246,16 +240,14 @@ TEST_CASE("fault_plan: a new mapping that is not visible yet reads as zeros and 
   CHECK(hipMemUnmap(old_addresses.at(), granule) == hipSuccess);
 }
 
-TEST_CASE("fault_plan: mappings become visible by themselves when the time is over") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: mappings become visible by themselves when the time is over") {
   const fault_rules plan{"visible_after=1ns; hipMemSetAccess delay=1us"};
   const mapped memory{granule};
   REQUIRE(hipMemset(memory.at(), 5, granule) == hipSuccess);
   CHECK(equal(read_back(memory.at(), granule).data(), bytes_of(granule, 5)));
 }
 
-TEST_CASE("fault_plan: an incoherent alias misses what is written at the first address") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: an incoherent alias misses what is written at the first address") {
   const fault_rules plan{"aliases=incoherent"};
   const memory chunk{granule};
   const reservation first{granule};
@@ -289,8 +281,7 @@ TEST_CASE("fault_plan: an incoherent alias misses what is written at the first a
   REQUIRE(hipMemUnmap(second.at(), granule) == hipSuccess);
 }
 
-TEST_CASE("fault_plan: an incoherent alias knows zeros of memory that nobody has written") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: an incoherent alias knows zeros of memory that nobody has written") {
   const fault_rules plan{"aliases=incoherent"};
   // Its bytes come before those of the fresh chunk in the device's file.
   const mapped written{granule};
@@ -306,8 +297,7 @@ TEST_CASE("fault_plan: an incoherent alias knows zeros of memory that nobody has
     REQUIRE(hipMemUnmap(both.at(at), granule) == hipSuccess);
 }
 
-TEST_CASE("fault_plan: incoherent aliases are coherent when the plan ends") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: incoherent aliases are coherent when the plan ends") {
   const memory shared{granule};
   const reservation both{2 * granule};
   const hipMemAccessDesc own = access_of(0);
@@ -324,8 +314,7 @@ TEST_CASE("fault_plan: incoherent aliases are coherent when the plan ends") {
     REQUIRE(hipMemUnmap(both.at(at), granule) == hipSuccess);
 }
 
-TEST_CASE("fault_plan: another process is killed at a point of this one's calls") {
-  const nothing_left check;
+TIDY_CASE("fault_plan: another process is killed at a point of this one's calls") {
   const pid_t peer = fork();
   REQUIRE(peer >= 0);
   if (peer == 0) {

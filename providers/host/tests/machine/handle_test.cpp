@@ -79,8 +79,7 @@ void check_no_event(hipEvent_t handle, const event& good = event{}) {
 
 }  // namespace
 
-TEST_CASE("handle: a chunk handle that was never given out is refused") {
-  const nothing_left check;
+TIDY_CASE("handle: a chunk handle that was never given out is refused") {
   long somewhere = 0;
   check_no_chunk(nullptr);
   check_no_chunk(as_handle<hipMemGenericAllocationHandle_t>(0xDEADBEEF));
@@ -88,15 +87,13 @@ TEST_CASE("handle: a chunk handle that was never given out is refused") {
       as_handle<hipMemGenericAllocationHandle_t>(reinterpret_cast<std::uintptr_t>(&somewhere)));
 }
 
-TEST_CASE("handle: a chunk handle is refused after its last release") {
-  const nothing_left check;
+TIDY_CASE("handle: a chunk handle is refused after its last release") {
   const auto handle = new_chunk();
   REQUIRE(hipMemRelease(handle) == hipSuccess);
   check_no_chunk(handle);
 }
 
-TEST_CASE("handle: a chunk handle is never given out again") {
-  const nothing_left check;
+TIDY_CASE("handle: a chunk handle is never given out again") {
   std::set<hipMemGenericAllocationHandle_t> seen;
   for (int i = 0; i < 100; ++i) {
     const auto handle = new_chunk();
@@ -105,37 +102,32 @@ TEST_CASE("handle: a chunk handle is never given out again") {
   }
 }
 
-TEST_CASE("handle: a stream handle that was never given out is refused") {
-  const nothing_left check;
+TIDY_CASE("handle: a stream handle that was never given out is refused") {
   long somewhere = 0;
   check_no_stream(as_handle<hipStream_t>(0xDEADBEEF));
   check_no_stream(as_handle<hipStream_t>(reinterpret_cast<std::uintptr_t>(&somewhere)));
 }
 
-TEST_CASE("handle: a stream handle is refused once it is destroyed") {
-  const nothing_left check;
+TIDY_CASE("handle: a stream handle is refused once it is destroyed") {
   hipStream_t handle = nullptr;
   REQUIRE(hipStreamCreate(&handle) == hipSuccess);
   REQUIRE(hipStreamDestroy(handle) == hipSuccess);
   check_no_stream(handle);
 }
 
-TEST_CASE("handle: the null and per-thread streams cannot be destroyed") {
-  const nothing_left check;
+TIDY_CASE("handle: the null and per-thread streams cannot be destroyed") {
   CHECK(hipStreamDestroy(nullptr) == hipErrorInvalidHandle);
   CHECK(hipStreamDestroy(hipStreamPerThread) == hipErrorInvalidHandle);
 }
 
-TEST_CASE("handle: an event handle that was never given out is refused") {
-  const nothing_left check;
+TIDY_CASE("handle: an event handle that was never given out is refused") {
   long somewhere = 0;
   check_no_event(nullptr);
   check_no_event(as_handle<hipEvent_t>(0xDEADBEEF));
   check_no_event(as_handle<hipEvent_t>(reinterpret_cast<std::uintptr_t>(&somewhere)));
 }
 
-TEST_CASE("handle: an event handle is refused once it is destroyed") {
-  const nothing_left check;
+TIDY_CASE("handle: an event handle is refused once it is destroyed") {
   const event good;
   hipEvent_t handle = nullptr;
   REQUIRE(hipEventCreate(&handle) == hipSuccess);
@@ -143,8 +135,7 @@ TEST_CASE("handle: an event handle is refused once it is destroyed") {
   check_no_event(handle, good);
 }
 
-TEST_CASE("handle: one kind of object does not pass for another") {
-  const nothing_left check;
+TIDY_CASE("handle: one kind of object does not pass for another") {
   const memory chunk{granule};
   const stream work;
   const event mark;

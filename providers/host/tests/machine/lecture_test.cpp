@@ -17,8 +17,7 @@ constexpr std::size_t lecture_bytes = 10'000 * sizeof(int);
 
 }  // namespace
 
-TEST_CASE("lecture: only a copy to page-locked memory is under way while the host goes on") {
-  const nothing_left check;
+TIDY_CASE("lecture: only a copy to page-locked memory is under way while the host goes on") {
   const allocation device{lecture_bytes};
   const pinned locked{lecture_bytes};
   std::vector<std::byte> pageable(lecture_bytes);
@@ -37,9 +36,7 @@ TEST_CASE("lecture: only a copy to page-locked memory is under way while the hos
   CHECK(equal(locked.at(), bytes_of(lecture_bytes, 3)));
 }
 
-TEST_CASE("lecture: hipMalloc in a loop takes memory from the device each time") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("lecture: hipMalloc in a loop takes memory from the device each time") {
   for (int i = 0; i < 100; ++i) {
     void* pointer = nullptr;
     REQUIRE(hipMalloc(&pointer, lecture_bytes) == hipSuccess);
@@ -52,9 +49,7 @@ TEST_CASE("lecture: hipMalloc in a loop takes memory from the device each time")
   CHECK(hipStreamSynchronize(nullptr) == hipSuccess);
 }
 
-TEST_CASE("lecture: hipMallocAsync in a loop takes memory once and waits for nothing") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("lecture: hipMallocAsync in a loop takes memory once and waits for nothing") {
   std::set<void*> places;
   {
     const held_streams held;

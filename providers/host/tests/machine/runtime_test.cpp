@@ -35,8 +35,7 @@ HIPVMM_TEST_CASE_IN("runtime: calls made while the process ends still work", {})
   CHECK(hipStreamCreate(&at_exit.stream) == hipSuccess);
 }
 
-TEST_CASE("runtime: a child after fork starts afresh and does not know inherited handles") {
-  const nothing_left check;
+TIDY_CASE("runtime: a child after fork starts afresh and does not know inherited handles") {
   const mapped mapping{granule};
   const stream work;
   REQUIRE(hipMemsetAsync(mapping.at(), 1, granule, work.get()) == hipSuccess);

@@ -97,8 +97,7 @@ hipError_t copy_during(std::byte* target, const char* changing_function, Change 
 
 }  // namespace
 
-TEST_CASE("address map: memory is mapped, opened and unmapped while a copy is under way") {
-  const nothing_left check;
+TIDY_CASE("address map: memory is mapped, opened and unmapped while a copy is under way") {
   const mapped target{granule};
   frozen_page page;
   hipError_t copied = hipErrorUnknown;
@@ -118,22 +117,19 @@ TEST_CASE("address map: memory is mapped, opened and unmapped while a copy is un
   CHECK(copied == hipSuccess);
 }
 
-TEST_CASE("address map: unmapping waits for the bytes that a copy is touching") {
-  const nothing_left check;
+TIDY_CASE("address map: unmapping waits for the bytes that a copy is touching") {
   mapped target{granule};
   CHECK(copy_during(target.at(), "hipMemUnmap", [&] { target.unmap(); }) == hipSuccess);
 }
 
-TEST_CASE("address map: taking a right away waits for the bytes that a copy is touching") {
-  const nothing_left check;
+TIDY_CASE("address map: taking a right away waits for the bytes that a copy is touching") {
   const mapped target{granule};
   CHECK(copy_during(target.at(), "hipMemSetAccess",
                     [&] { target.give(0, hipMemAccessFlagsProtNone); }) == hipSuccess);
   CHECK(access_at(target.at(), 0) == hipMemAccessFlagsProtNone);
 }
 
-TEST_CASE("address map: copies beside unmapping either succeed or are told the address is gone") {
-  const nothing_left check;
+TIDY_CASE("address map: copies beside unmapping either succeed or are told the address is gone") {
   const reservation addresses{granule};
   const pinned host{granule};
   const hipMemAccessDesc wanted = access_of(0);
@@ -167,8 +163,7 @@ TEST_CASE("address map: copies beside unmapping either succeed or are told the a
   copier.join();
 }
 
-TEST_CASE("address map: threads reserve, map and free side by side") {
-  const nothing_left check;
+TIDY_CASE("address map: threads reserve, map and free side by side") {
   std::array<std::thread, 4> threads;
   for (std::thread& each : threads) {
     each = std::thread{[] {
@@ -187,8 +182,7 @@ HIPVMM_TEST_CASE_IN("address map: no more addresses are reserved than the enviro
   const reservation rest{2 * granule};
 }
 
-TEST_CASE("address map: freed addresses count as free again") {
-  const nothing_left check;
+TIDY_CASE("address map: freed addresses count as free again") {
   constexpr std::size_t much = std::size_t{256} << 30U;
   for (int i = 0; i < 600; ++i) {  // more than 128 TiB in all
     const reservation addresses{much};

@@ -42,8 +42,7 @@ std::size_t pages_in_device_files() {
 
 }  // namespace
 
-TEST_CASE("chunk: its pages go back to the operating system with it") {
-  const nothing_left check;
+TIDY_CASE("chunk: its pages go back to the operating system with it") {
   const std::size_t before = pages_in_device_files();
   {
     const mapped mapping{granule};
@@ -53,8 +52,7 @@ TEST_CASE("chunk: its pages go back to the operating system with it") {
   CHECK(pages_in_device_files() == before);
 }
 
-TEST_CASE("chunk: untouched bytes cost nothing") {
-  const nothing_left check;
+TIDY_CASE("chunk: untouched bytes cost nothing") {
   for (const auto type : {hipMemHandleTypeNone, hipMemHandleTypePosixFileDescriptor}) {
     const memory chunk{32 * granule, 0, type};
     const reservation addresses{32 * granule};
@@ -70,8 +68,7 @@ TEST_CASE("chunk: untouched bytes cost nothing") {
   }
 }
 
-TEST_CASE("chunk: memory of a new chunk is zero, whoever had the pages before") {
-  const nothing_left check;
+TIDY_CASE("chunk: memory of a new chunk is zero, whoever had the pages before") {
   for (int round = 0; round < 3; ++round) {
     const mapped mapping{granule};
     CHECK(equal(mapping.at(), bytes_of(granule, 0)));
@@ -79,8 +76,7 @@ TEST_CASE("chunk: memory of a new chunk is zero, whoever had the pages before") 
   }
 }
 
-TEST_CASE("chunk: two mappings show the same bytes") {
-  const nothing_left check;
+TIDY_CASE("chunk: two mappings show the same bytes") {
   const memory chunk{granule};
   const reservation addresses{2 * granule};
   const hipMemAccessDesc wanted = access_of(0);
@@ -94,8 +90,7 @@ TEST_CASE("chunk: two mappings show the same bytes") {
   CHECK(hipMemUnmap(addresses.at(), 2 * granule) == hipSuccess);
 }
 
-TEST_CASE("chunk: bytes move with the chunk from one address to another") {
-  const nothing_left check;
+TIDY_CASE("chunk: bytes move with the chunk from one address to another") {
   const memory chunk{granule};
   const reservation addresses{2 * granule};
   const hipMemAccessDesc wanted = access_of(0);

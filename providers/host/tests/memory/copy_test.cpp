@@ -12,8 +12,7 @@
 
 using namespace hipvmm::test;
 
-TEST_CASE("copy: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("copy: arguments outside the rules are refused") {
   const mapped mapping{granule};
   const allocation device{4096};
   const pinned host{4096};
@@ -49,15 +48,13 @@ TEST_CASE("copy: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("copy: no bytes are always copied, from nowhere to nowhere") {
-  const nothing_left check;
+TIDY_CASE("copy: no bytes are always copied, from nowhere to nowhere") {
   CHECK(hipMemcpy(nullptr, nullptr, 0, hipMemcpyDefault) == hipSuccess);
   CHECK(hipMemcpyAsync(nullptr, nullptr, 0, hipMemcpyDefault, nullptr) == hipSuccess);
   CHECK(hipMemcpyPeer(nullptr, 0, nullptr, 1, 0) == hipSuccess);
 }
 
-TEST_CASE("copy: every function carries every byte to its place") {
-  const nothing_left check;
+TIDY_CASE("copy: every function carries every byte to its place") {
   constexpr std::size_t bytes = 3 * granule / 2 + 12345;  // several slices and a rest
   const mapped first{2 * granule};
   const mapped second{2 * granule};
@@ -134,8 +131,7 @@ TEST_CASE("copy: every function carries every byte to its place") {
   }
 }
 
-TEST_CASE("copy: overlapping ranges are copied as if through a third place") {
-  const nothing_left check;
+TIDY_CASE("copy: overlapping ranges are copied as if through a third place") {
   constexpr std::size_t bytes = 3 * granule / 2;
   const mapped mapping{2 * granule};
   const std::vector<std::byte> pattern = counted_bytes(bytes);
@@ -149,8 +145,7 @@ TEST_CASE("copy: overlapping ranges are copied as if through a third place") {
   }
 }
 
-TEST_CASE("copy: a range may run over neighbouring mappings, in both directions") {
-  const nothing_left check;
+TIDY_CASE("copy: a range may run over neighbouring mappings, in both directions") {
   const reservation addresses{3 * granule};
   const hipMemAccessDesc wanted = access_of(0);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -166,8 +161,7 @@ TEST_CASE("copy: a range may run over neighbouring mappings, in both directions"
   CHECK(hipMemUnmap(addresses.at(), 3 * granule) == hipSuccess);
 }
 
-TEST_CASE("copy: a range that runs into memory without access is refused whole") {
-  const nothing_left check;
+TIDY_CASE("copy: a range that runs into memory without access is refused whole") {
   const reservation addresses{2 * granule};
   const hipMemAccessDesc wanted = access_of(0);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -182,8 +176,7 @@ TEST_CASE("copy: a range that runs into memory without access is refused whole")
   CHECK(hipMemUnmap(addresses.at(), 2 * granule) == hipSuccess);
 }
 
-TEST_CASE("copy: a range that runs from a mapping into an allocation is refused") {
-  const nothing_left check;
+TIDY_CASE("copy: a range that runs from a mapping into an allocation is refused") {
   void* both = nullptr;
   REQUIRE(hipMemAddressReserve(&both, 2 * granule, 0, nullptr, 0) == hipSuccess);
   REQUIRE(hipMemAddressFree(both, 2 * granule) == hipSuccess);
@@ -210,8 +203,7 @@ TEST_CASE("copy: a range that runs from a mapping into an allocation is refused"
   CHECK(hipMemAddressFree(start, granule) == hipSuccess);
 }
 
-TEST_CASE("copy: mapped memory needs a right of the stream's device for what is done with it") {
-  const nothing_left check;
+TIDY_CASE("copy: mapped memory needs a right of the stream's device for what is done with it") {
   const mapped mapping{granule, {}};
   const allocation other{64};
   struct row {
@@ -236,8 +228,7 @@ TEST_CASE("copy: mapped memory needs a right of the stream's device for what is 
   }
 }
 
-TEST_CASE("copy: it is the stream's device that counts, not the current one") {
-  const nothing_left check;
+TIDY_CASE("copy: it is the stream's device that counts, not the current one") {
   const mapped mapping{granule, {1}};
   const allocation other{64};
   const stream work{hipStreamNonBlocking, 1};
@@ -246,8 +237,7 @@ TEST_CASE("copy: it is the stream's device that counts, not the current one") {
   CHECK(hipMemcpyDtoD(mapping.at(), other.at(), 64) == hipErrorInvalidValue);
 }
 
-TEST_CASE("copy: hipMalloc memory of any device is copied, for the runtime stages it") {
-  const nothing_left check;
+TIDY_CASE("copy: hipMalloc memory of any device is copied, for the runtime stages it") {
   const allocation here{64, 0};
   const allocation there{64, 2};
   REQUIRE(fill_and_wait(here.at(), 7, 64) == hipSuccess);
@@ -257,8 +247,7 @@ TEST_CASE("copy: hipMalloc memory of any device is copied, for the runtime stage
   CHECK(back == bytes_of(64, 7));
 }
 
-TEST_CASE("copy: a peer copy asks each side's own device") {
-  const nothing_left check;
+TIDY_CASE("copy: a peer copy asks each side's own device") {
   const mapped on_0{granule, {0}, 0};
   const mapped on_2{granule, {2}, 2};
   const allocation malloc_1{64, 1};
@@ -274,8 +263,7 @@ TEST_CASE("copy: a peer copy asks each side's own device") {
   });
 }
 
-TEST_CASE("copy: pinned memory passes as host and as device memory") {
-  const nothing_left check;
+TIDY_CASE("copy: pinned memory passes as host and as device memory") {
   const pinned host{64};
   const allocation device{64};
   CHECK(hipMemcpy(device.at(), host.at(), 64, hipMemcpyHostToDevice) == hipSuccess);
@@ -284,8 +272,7 @@ TEST_CASE("copy: pinned memory passes as host and as device memory") {
   CHECK(hipMemcpy(host.at(), host.at(32), 32, hipMemcpyHostToHost) == hipSuccess);
 }
 
-TEST_CASE("copy: pageable memory has been read when a small asynchronous copy returns") {
-  const nothing_left check;
+TIDY_CASE("copy: pageable memory has been read when a small asynchronous copy returns") {
   const mapped mapping{granule};
   const stream work;
   std::vector<std::byte> source = bytes_of(std::size_t{64} << 10U, 3);
@@ -300,8 +287,7 @@ TEST_CASE("copy: pageable memory has been read when a small asynchronous copy re
   CHECK(equal(mapping.at(), bytes_of(source.size(), 3)));
 }
 
-TEST_CASE("copy: pageable memory has been read when a large asynchronous copy returns") {
-  const nothing_left check;
+TIDY_CASE("copy: pageable memory has been read when a large asynchronous copy returns") {
   const mapped mapping{granule};
   const stream work;
   bool ran = false;
@@ -314,8 +300,7 @@ TEST_CASE("copy: pageable memory has been read when a large asynchronous copy re
   CHECK(equal(mapping.at(), bytes_of(granule, 3)));
 }
 
-TEST_CASE("copy: pageable memory has been written when an asynchronous copy returns") {
-  const nothing_left check;
+TIDY_CASE("copy: pageable memory has been written when an asynchronous copy returns") {
   const mapped mapping{granule};
   const stream work;
   REQUIRE(hipMemsetAsync(mapping.at(), 6, 64, work.get()) == hipSuccess);
@@ -325,8 +310,7 @@ TEST_CASE("copy: pageable memory has been written when an asynchronous copy retu
   CHECK(back == bytes_of(64, 6));
 }
 
-TEST_CASE("copy: between pinned and device memory the call does not wait") {
-  const nothing_left check;
+TIDY_CASE("copy: between pinned and device memory the call does not wait") {
   const mapped mapping{granule};
   const pinned host{granule};
   const stream work;
@@ -342,8 +326,7 @@ TEST_CASE("copy: between pinned and device memory the call does not wait") {
   CHECK(equal(mapping.at(), bytes_of(granule, 8)));
 }
 
-TEST_CASE("hipMemcpyWithStream: waits for its stream and for no other") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpyWithStream: waits for its stream and for no other") {
   const allocation device{64};
   const stream work;
   const stream other;
@@ -356,8 +339,7 @@ TEST_CASE("hipMemcpyWithStream: waits for its stream and for no other") {
   CHECK(hipStreamQuery(other.get()) == hipErrorNotReady);
 }
 
-TEST_CASE("hipMemcpyWithStream: between pinned and device memory is done when it returns") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpyWithStream: between pinned and device memory is done when it returns") {
   const allocation device{mib};
   const pinned host{mib};
   const stream work;
@@ -368,8 +350,7 @@ TEST_CASE("hipMemcpyWithStream: between pinned and device memory is done when it
   CHECK(equal(host.at(), bytes_of(mib, 4)));
 }
 
-TEST_CASE("hipMemcpyWithStream: a captured stream records it") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpyWithStream: a captured stream records it") {
   const allocation device{64};
   const pinned host{64};
   const stream work;
@@ -381,8 +362,7 @@ TEST_CASE("hipMemcpyWithStream: a captured stream records it") {
   CHECK(graph.nodes().size() == 1);
 }
 
-TEST_CASE("hipMemcpyAsync: bytes of the host have reached the host when it returns") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpyAsync: bytes of the host have reached the host when it returns") {
   const pinned from{64};
   const pinned to{64};
   const stream work;
@@ -395,8 +375,7 @@ TEST_CASE("hipMemcpyAsync: bytes of the host have reached the host when it retur
   CHECK(*to.at() == std::byte{3});
 }
 
-TEST_CASE("hipMemcpy: a copy inside a device returns before it has run") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpy: a copy inside a device returns before it has run") {
   const allocation from{64};
   const allocation to{64};
   REQUIRE(fill_and_wait(from.at(), 7, 64) == hipSuccess);
@@ -411,8 +390,7 @@ TEST_CASE("hipMemcpy: a copy inside a device returns before it has run") {
   CHECK(*to.at() == std::byte{7});
 }
 
-TEST_CASE("hipMemcpyPeer: returns at once, and orders the work of both devices around it") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpyPeer: returns at once, and orders the work of both devices around it") {
   const allocation of_0{64};
   const allocation of_1{64, 1};
   const stream blocking_1{hipStreamDefault, 1};
@@ -438,8 +416,7 @@ TEST_CASE("hipMemcpyPeer: returns at once, and orders the work of both devices a
   CHECK(seen == std::byte{5});
 }
 
-TEST_CASE("copy: hipMemcpyDeviceToDeviceNoCU is a copy inside devices") {
-  const nothing_left check;
+TIDY_CASE("copy: hipMemcpyDeviceToDeviceNoCU is a copy inside devices") {
   const allocation device{128};
   std::byte plain{};
   const auto no_cu = not_an_enumerator<hipMemcpyKind>(hipvmm::hip_compat::device_to_device_no_cu);

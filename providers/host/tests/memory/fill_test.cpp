@@ -55,8 +55,7 @@ void check_fills_in_turn(std::byte* target) {
 
 }  // namespace
 
-TEST_CASE("fill: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("fill: arguments outside the rules are refused") {
   const mapped mapping{granule};
   const allocation device{64};
   const reservation unmapped{granule};
@@ -74,14 +73,12 @@ TEST_CASE("fill: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("fill: nothing is always filled") {
-  const nothing_left check;
+TIDY_CASE("fill: nothing is always filled") {
   CHECK(hipMemset(nullptr, 1, 0) == hipSuccess);
   CHECK(hipMemsetD32Async(nullptr, 1, 0, nullptr) == hipSuccess);
 }
 
-TEST_CASE("fill: every function writes its element, count times, and nothing beyond") {
-  const nothing_left check;
+TIDY_CASE("fill: every function writes its element, count times, and nothing beyond") {
   constexpr std::size_t count = (std::size_t{1} << 20U) + 3;  // more than a slice of any width
   const mapped mapping{4 * granule};
   const stream work;
@@ -109,8 +106,7 @@ TEST_CASE("fill: every function writes its element, count times, and nothing bey
   is(4 * count, std::uint32_t{0x12345678});
 }
 
-TEST_CASE("fill: mapped memory needs the right to write of the stream's device") {
-  const nothing_left check;
+TIDY_CASE("fill: mapped memory needs the right to write of the stream's device") {
   const mapped mapping{granule, {0}};
   const stream of_1{hipStreamNonBlocking, 1};
   CHECK(hipMemsetAsync(mapping.at(), 1, 64, of_1.get()) == hipErrorInvalidValue);
@@ -123,8 +119,7 @@ TEST_CASE("fill: mapped memory needs the right to write of the stream's device")
   CHECK(of_1.wait() == hipSuccess);
 }
 
-TEST_CASE("fill: hipMalloc memory of another device needs peer access") {
-  const nothing_left check;
+TIDY_CASE("fill: hipMalloc memory of another device needs peer access") {
   const allocation of_1{64, 1};
   CHECK(hipMemset(of_1.at(), 1, 64) == hipErrorInvalidValue);
   REQUIRE(hipDeviceEnablePeerAccess(1, 0) == hipSuccess);
@@ -133,28 +128,24 @@ TEST_CASE("fill: hipMalloc memory of another device needs peer access") {
   CHECK(hipMemset(of_1.at(), 1, 64) == hipErrorInvalidValue);
 }
 
-TEST_CASE("fill: pinned memory is open to every device") {
-  const nothing_left check;
+TIDY_CASE("fill: pinned memory is open to every device") {
   const pinned host{64};
   REQUIRE(hipSetDevice(2) == hipSuccess);
   CHECK(hipMemset(host.at(), 3, 64) == hipSuccess);
   CHECK(filled(host.at(), 64, std::uint8_t{3}));
 }
 
-TEST_CASE("fill: device memory is not filled until the null stream has come to it") {
-  const nothing_left check;
+TIDY_CASE("fill: device memory is not filled until the null stream has come to it") {
   const allocation device{4096};
   check_fills_in_turn(device.at());
 }
 
-TEST_CASE("fill: mapped memory is not filled until the null stream has come to it") {
-  const nothing_left check;
+TIDY_CASE("fill: mapped memory is not filled until the null stream has come to it") {
   const mapped mapping{granule};
   check_fills_in_turn(mapping.at());
 }
 
-TEST_CASE("fill: memory that the host shares is filled when the call returns") {
-  const nothing_left check;
+TIDY_CASE("fill: memory that the host shares is filled when the call returns") {
   const pinned host{64};
   const managed unified{64};
   std::vector<std::byte> own(64);

@@ -56,8 +56,7 @@ class registered {
 
 }  // namespace
 
-TEST_CASE("hipHostRegister: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: arguments outside the rules are refused") {
   const pages some{2 * page};
   const pages none{page, PROT_NONE};
   const allocation device{page};
@@ -82,8 +81,7 @@ TEST_CASE("hipHostRegister: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipHostRegister: the flags of every release are taken and told") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: the flags of every release are taken and told") {
   const pages some{page};
   for (const unsigned flags : {0U, 1U, 2U, 3U, 4U, 8U, 0x80000000U, 0x80000003U}) {
     CAPTURE(flags);
@@ -94,8 +92,7 @@ TEST_CASE("hipHostRegister: the flags of every release are taken and told") {
   }
 }
 
-TEST_CASE("hipHostRegister: memory that is pinned already is refused, its neighbours are not") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: memory that is pinned already is refused, its neighbours are not") {
   const pages some{4 * page};
   const pinned host{page};
   const registered middle{some.at(1000), 2000};
@@ -109,8 +106,7 @@ TEST_CASE("hipHostRegister: memory that is pinned already is refused, its neighb
   CHECK(live_objects().registrations == 3);
 }
 
-TEST_CASE("hipHostUnregister: what is not the start of a registration is refused") {
-  const nothing_left check;
+TIDY_CASE("hipHostUnregister: what is not the start of a registration is refused") {
   const pages some{page};
   const pinned host{page};
   const registered here{some.at(8), 8};
@@ -122,8 +118,7 @@ TEST_CASE("hipHostUnregister: what is not the start of a registration is refused
   });
 }
 
-TEST_CASE("hipHostUnregister: the second time is refused, and the address on devices is gone") {
-  const nothing_left check;
+TIDY_CASE("hipHostUnregister: the second time is refused, and the address on devices is gone") {
   const pages some{page};
   void* on_device = nullptr;
   {
@@ -135,8 +130,7 @@ TEST_CASE("hipHostUnregister: the second time is refused, and the address on dev
   CHECK(hipHostGetDevicePointer(&on_device, some.at(5), 0) == hipErrorInvalidValue);
 }
 
-TEST_CASE("hipHostUnregister: waits for the work of every device") {
-  const nothing_left check;
+TIDY_CASE("hipHostUnregister: waits for the work of every device") {
   const stream work{hipStreamNonBlocking, 2};
   const pages some{page};
   REQUIRE(hipHostRegister(some.at(), page, 0) == hipSuccess);
@@ -147,8 +141,7 @@ TEST_CASE("hipHostUnregister: waits for the work of every device") {
   CHECK(ran);
 }
 
-TEST_CASE("hipHostRegister: every device may fill and copy the memory") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: every device may fill and copy the memory") {
   const pages some{page};
   const registered here{some.at(), page};
   for (int device = 0; device < 3; ++device) {
@@ -158,8 +151,7 @@ TEST_CASE("hipHostRegister: every device may fill and copy the memory") {
   }
 }
 
-TEST_CASE("hipHostRegister: an asynchronous copy to registered memory does not wait") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: an asynchronous copy to registered memory does not wait") {
   const pages some{page};
   const registered here{some.at(), page};
   const allocation device{page};
@@ -174,8 +166,7 @@ TEST_CASE("hipHostRegister: an asynchronous copy to registered memory does not w
   CHECK(equal(some.at(), bytes_of(page, 7)));
 }
 
-TEST_CASE("hipHostRegister: memory that the host may only read is not written by devices") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: memory that the host may only read is not written by devices") {
   const pages some{page, PROT_READ};
   const registered here{some.at(), page};
   const allocation device{page};
@@ -184,16 +175,14 @@ TEST_CASE("hipHostRegister: memory that the host may only read is not written by
   CHECK(hipMemcpy(some.at(), device.at(), page, hipMemcpyDeviceToHost) == hipErrorInvalidValue);
 }
 
-TEST_CASE("hipHostRegister: a copy that leaves the registered bytes is refused") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: a copy that leaves the registered bytes is refused") {
   const pages some{2 * page};
   const registered here{some.at(), page};
   const allocation device{2 * page};
   CHECK(hipMemcpy(device.at(), some.at(), page + 1, hipMemcpyHostToDevice) == hipErrorInvalidValue);
 }
 
-TEST_CASE("hipPointerGetAttributes: registered memory is host memory with an address on devices") {
-  const nothing_left check;
+TIDY_CASE("hipPointerGetAttributes: registered memory is host memory with an address on devices") {
   const pages some{page};
   const registered here{some.at(), page, hipHostRegisterMapped};
   hipPointerAttribute_t attributes{};
@@ -205,8 +194,7 @@ TEST_CASE("hipPointerGetAttributes: registered memory is host memory with an add
   CHECK(attributes.allocationFlags == hipHostRegisterMapped);
 }
 
-TEST_CASE("hipMemAdvise: registered memory takes advice and forgets it with the registration") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: registered memory takes advice and forgets it with the registration") {
   const pages some{page};
   {
     const registered here{some.at(10), 1024};
@@ -221,8 +209,7 @@ TEST_CASE("hipMemAdvise: registered memory takes advice and forgets it with the 
   CHECK(attribute(hipMemRangeAttributePreferredLocation, some.at(10), 1024) == hipInvalidDeviceId);
 }
 
-TEST_CASE("hipHostRegister: memory unmapped behind HIP's back makes way for new memory") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: memory unmapped behind HIP's back makes way for new memory") {
   pages some{2 * granule};
   const auto start = reinterpret_cast<std::uintptr_t>(some.at());
   const std::size_t to_boundary = (granule - start % granule) % granule;
@@ -237,8 +224,7 @@ TEST_CASE("hipHostRegister: memory unmapped behind HIP's back makes way for new 
   CHECK(hipMemAddressFree(reserved, granule) == hipSuccess);
 }
 
-TEST_CASE("hipHostRegister: of threads that register the same memory one succeeds") {
-  const nothing_left check;
+TIDY_CASE("hipHostRegister: of threads that register the same memory one succeeds") {
   const pages some{page};
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> succeeded{0};
@@ -257,8 +243,7 @@ TEST_CASE("hipHostRegister: of threads that register the same memory one succeed
   }
 }
 
-TEST_CASE("hipHostGetFlags: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipHostGetFlags: arguments outside the rules are refused") {
   const pinned host{page};
   const allocation device{page};
   const managed unified{page};
@@ -273,8 +258,7 @@ TEST_CASE("hipHostGetFlags: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipHostGetFlags: the flags of hipHostMalloc are told as they were given") {
-  const nothing_left check;
+TIDY_CASE("hipHostGetFlags: the flags of hipHostMalloc are told as they were given") {
   constexpr std::array<unsigned, 5> all{
       hipHostMallocDefault, hipHostMallocPortable, hipHostMallocMapped | hipHostMallocWriteCombined,
       hipHostMallocNumaUser | hipHostMallocCoherent, hipHostMallocNonCoherent};

@@ -69,8 +69,7 @@ class opened {
 
 }  // namespace
 
-TEST_CASE("hipIpcGetMemHandle: what is not the start of hipMalloc memory is refused") {
-  const nothing_left check;
+TIDY_CASE("hipIpcGetMemHandle: what is not the start of hipMalloc memory is refused") {
   const allocation device{2 * page};
   const mapped chunk{granule};
   const managed unified{page};
@@ -88,8 +87,7 @@ TEST_CASE("hipIpcGetMemHandle: what is not the start of hipMalloc memory is refu
   });
 }
 
-TEST_CASE("hipIpcOpenMemHandle: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipIpcOpenMemHandle: arguments outside the rules are refused") {
   const allocation device{page};
   const hipIpcMemHandle_t handle = handle_of(device);
   void* pointer = nullptr;
@@ -103,8 +101,7 @@ TEST_CASE("hipIpcOpenMemHandle: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipIpcCloseMemHandle: memory that was not opened is refused") {
-  const nothing_left check;
+TIDY_CASE("hipIpcCloseMemHandle: memory that was not opened is refused") {
   const allocation device{page};
   int pageable = 0;
   check_refusals({
@@ -134,8 +131,7 @@ HIPVMM_CHILD("opens memory and answers through it") {
   end_capture_with(hipErrorStreamCaptureInvalidated, captured.get());
 }
 
-TEST_CASE("hipIpcOpenMemHandle: another process reads and writes the memory") {
-  const nothing_left check;
+TIDY_CASE("hipIpcOpenMemHandle: another process reads and writes the memory") {
   const allocation before{page, 1};
   const allocation shared{shared_bytes, 1};
   const allocation after{page, 1};
@@ -157,8 +153,7 @@ HIPVMM_CHILD("opens memory that is not there any more") {
         hipErrorInvalidDevicePointer);
 }
 
-TEST_CASE("hipIpcOpenMemHandle: a handle whose file is another one is refused") {
-  const nothing_left check;
+TIDY_CASE("hipIpcOpenMemHandle: a handle whose file is another one is refused") {
   const allocation device{page};
   hipIpcMemHandle_t handle = handle_of(device);
   const int other = memfd_create("other", MFD_CLOEXEC);

@@ -3,15 +3,11 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <array>
-
 #include "managed_fixture.hpp"
 
 using namespace hipvmm::test;
 
-TEST_CASE("managed reference: hipMallocManaged gives host and device one pointer") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("managed reference: hipMallocManaged gives host and device one pointer") {
   for (const unsigned flags : {hipMemAttachGlobal, hipMemAttachHost}) {
     const managed both{page, flags};
     *both.at(1) = std::byte{1};
@@ -22,8 +18,7 @@ TEST_CASE("managed reference: hipMallocManaged gives host and device one pointer
   }
 }
 
-TEST_CASE("managed reference: hipMallocManaged attaches globally unless told otherwise") {
-  const nothing_left check;
+TIDY_CASE("managed reference: hipMallocManaged attaches globally unless told otherwise") {
   void* pointer = nullptr;
   REQUIRE(hipMallocManaged(&pointer, page) == hipSuccess);
   hipPointerAttribute_t attributes{};
@@ -32,8 +27,7 @@ TEST_CASE("managed reference: hipMallocManaged attaches globally unless told oth
   CHECK(hipFree(pointer) == hipSuccess);
 }
 
-TEST_CASE("managed reference: hipStreamAttachMemAsync takes the whole allocation by default") {
-  const nothing_left check;
+TIDY_CASE("managed reference: hipStreamAttachMemAsync takes the whole allocation by default") {
   const managed both{2 * page};
   const stream work;
   CHECK(hipStreamAttachMemAsync(work.get(), both.at()) == hipSuccess);

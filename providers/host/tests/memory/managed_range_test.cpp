@@ -89,8 +89,7 @@ void change(model_page& page_model, int action, int place) {
 
 }  // namespace
 
-TEST_CASE("hipMemRangeGetAttribute: fresh memory has no advice") {
-  const nothing_left check;
+TIDY_CASE("hipMemRangeGetAttribute: fresh memory has no advice") {
   const managed some{2 * page};
   CHECK(attribute(hipMemRangeAttributeReadMostly, some.at(), 2 * page) == 0);
   CHECK(attribute(hipMemRangeAttributePreferredLocation, some.at(), 2 * page) == none);
@@ -100,15 +99,13 @@ TEST_CASE("hipMemRangeGetAttribute: fresh memory has no advice") {
   CHECK(accessed_by(some.at(), 2 * page) == places{none, none, none, none});
 }
 
-TEST_CASE("hipMemRangeGetAttribute: mapped memory is coarse-grained") {
-  const nothing_left check;
+TIDY_CASE("hipMemRangeGetAttribute: mapped memory is coarse-grained") {
   const mapped chunk{granule};
   CHECK(attribute(hipMemRangeAttributeCoherencyMode, chunk.at(), granule) ==
         hipMemRangeCoherencyModeCoarseGrain);
 }
 
-TEST_CASE("hipMemRangeGetAttribute: memory of every other kind has a coherency") {
-  const nothing_left check;
+TIDY_CASE("hipMemRangeGetAttribute: memory of every other kind has a coherency") {
   const allocation device{page};
   const pinned host{page};
   void* apart = nullptr;
@@ -130,8 +127,7 @@ TEST_CASE("hipMemRangeGetAttribute: memory of every other kind has a coherency")
   });
 }
 
-TEST_CASE("hipMemAdvise: each advice is reported for every place and undone") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: each advice is reported for every place and undone") {
   const managed some{page};
   for (const int place : {0, 1, 2, cpu}) {
     CAPTURE(place);
@@ -146,8 +142,7 @@ TEST_CASE("hipMemAdvise: each advice is reported for every place and undone") {
   }
 }
 
-TEST_CASE("hipMemAdvise: one advice leaves the others alone") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: one advice leaves the others alone") {
   const managed some{page};
   advise(some.at(), page, hipMemAdviseSetReadMostly);
   advise(some.at(), page, hipMemAdviseSetAccessedBy, 1);
@@ -157,8 +152,7 @@ TEST_CASE("hipMemAdvise: one advice leaves the others alone") {
   CHECK(attribute(hipMemRangeAttributeLastPrefetchLocation, some.at(), page) == none);
 }
 
-TEST_CASE("hipMemAdvise: a range is rounded outwards to whole pages") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: a range is rounded outwards to whole pages") {
   struct row {
     std::size_t offset;
     std::size_t bytes;
@@ -178,16 +172,14 @@ TEST_CASE("hipMemAdvise: a range is rounded outwards to whole pages") {
   }
 }
 
-TEST_CASE("hipMemRangeGetAttribute: accessed by fills the slots it is given, devices first") {
-  const nothing_left check;
+TIDY_CASE("hipMemRangeGetAttribute: accessed by fills the slots it is given, devices first") {
   const managed some{page};
   for (const int place : {cpu, 2, 0}) advise(some.at(), page, hipMemAdviseSetAccessedBy, place);
   CHECK(accessed_by(some.at(), page, 4) == places{0, 2, cpu, none});
   CHECK(accessed_by(some.at(), page, 2) == places{0, 2});
 }
 
-TEST_CASE("hipMemRangeGetAttributes: each answer goes to its place") {
-  const nothing_left check;
+TIDY_CASE("hipMemRangeGetAttributes: each answer goes to its place") {
   const managed some{page};
   advise(some.at(), page, hipMemAdviseSetReadMostly);
   advise(some.at(), page, hipMemAdviseSetPreferredLocation, 1);
@@ -206,8 +198,7 @@ TEST_CASE("hipMemRangeGetAttributes: each answer goes to its place") {
   CHECK(users == std::array<int, 2>{2, none});
 }
 
-TEST_CASE("hipMemAdvise: random advice on random ranges agrees with a page by page model") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: random advice on random ranges agrees with a page by page model") {
   constexpr unsigned seed = 20240611;
   CAPTURE(seed);
   std::mt19937 random{seed};

@@ -31,16 +31,14 @@ void read_by(int device, const managed& memory, std::size_t bytes = page) {
 
 }  // namespace
 
-TEST_CASE("managed memory: fresh pages are on the host") {
-  const nothing_left check;
+TIDY_CASE("managed memory: fresh pages are on the host") {
   const managed some{page};
   CHECK(residence(some.at()) == places{cpu});
   int pageable = 0;
   CHECK(residence(&pageable).empty());
 }
 
-TEST_CASE("hipMemPrefetchAsync: pages move to the device, whole pages and no others") {
-  const nothing_left check;
+TIDY_CASE("hipMemPrefetchAsync: pages move to the device, whole pages and no others") {
   const managed some{3 * page};
   REQUIRE(hipMemPrefetchAsync(some.at(page + 5), 1, 1, nullptr) == hipSuccess);
   REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
@@ -51,8 +49,7 @@ TEST_CASE("hipMemPrefetchAsync: pages move to the device, whole pages and no oth
   CHECK(residence(some.at(page)) == places{cpu});
 }
 
-TEST_CASE("hipMemPrefetchAsync: pages move in stream order, the attribute changes at once") {
-  const nothing_left check;
+TIDY_CASE("hipMemPrefetchAsync: pages move in stream order, the attribute changes at once") {
   const managed some{page};
   const stream work;
   held_streams held;
@@ -65,8 +62,7 @@ TEST_CASE("hipMemPrefetchAsync: pages move in stream order, the attribute change
   CHECK(residence(some.at()) == places{1});
 }
 
-TEST_CASE("hipMemPrefetchAsync: read mostly pages are copied, and a write leaves one") {
-  const nothing_left check;
+TIDY_CASE("hipMemPrefetchAsync: read mostly pages are copied, and a write leaves one") {
   const managed some{page};
   advise(some.at(), page, hipMemAdviseSetReadMostly);
   prefetch(some, page, 0);
@@ -76,8 +72,7 @@ TEST_CASE("hipMemPrefetchAsync: read mostly pages are copied, and a write leaves
   CHECK(residence(some.at()) == places{2});
 }
 
-TEST_CASE("hipMemAdvise: unset read mostly keeps the copy at the preferred location") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: unset read mostly keeps the copy at the preferred location") {
   const managed some{page};
   for (const int preferred : {1, cpu}) {
     CAPTURE(preferred);
@@ -90,8 +85,7 @@ TEST_CASE("hipMemAdvise: unset read mostly keeps the copy at the preferred locat
   }
 }
 
-TEST_CASE("hipMemset: pages move to the device that writes them") {
-  const nothing_left check;
+TIDY_CASE("hipMemset: pages move to the device that writes them") {
   const managed some{3 * page};
   write_by(1, some, page + 1);
   CHECK(residence(some.at()) == places{1});
@@ -101,23 +95,20 @@ TEST_CASE("hipMemset: pages move to the device that writes them") {
   CHECK(residence(some.at()) == places{2});
 }
 
-TEST_CASE("hipMemcpy: pages move to the device that reads them") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpy: pages move to the device that reads them") {
   const managed some{page};
   read_by(2, some);
   CHECK(residence(some.at()) == places{2});
 }
 
-TEST_CASE("hipMemcpy: read mostly pages are duplicated for the device that reads them") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpy: read mostly pages are duplicated for the device that reads them") {
   const managed some{page};
   advise(some.at(), page, hipMemAdviseSetReadMostly);
   read_by(1, some);
   CHECK(residence(some.at()) == places{1, cpu});
 }
 
-TEST_CASE("hipMemcpy: overlapping managed memory copied from the end moves as a whole") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpy: overlapping managed memory copied from the end moves as a whole") {
   constexpr std::size_t bytes = 700 * page;  // more than two slices of a copy
   const managed some{bytes};
   std::vector<std::byte> expected = counted_bytes(bytes - page);
@@ -131,8 +122,7 @@ TEST_CASE("hipMemcpy: overlapping managed memory copied from the end moves as a 
   CHECK(moved == 700);
 }
 
-TEST_CASE("hipMemAdvise: pages stay at a preferred location that the device can reach") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: pages stay at a preferred location that the device can reach") {
   const managed some{page};
   advise(some.at(), page, hipMemAdviseSetPreferredLocation, 1);
   CHECK(residence(some.at()) == places{cpu});
@@ -143,8 +133,7 @@ TEST_CASE("hipMemAdvise: pages stay at a preferred location that the device can 
   CHECK(residence(some.at()) == places{2});
 }
 
-TEST_CASE("hipMemAdvise: pages preferred on the host stay there for every device") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: pages preferred on the host stay there for every device") {
   const managed some{page};
   advise(some.at(), page, hipMemAdviseSetPreferredLocation, cpu);
   for (const int device : {0, 1, 2}) {
@@ -153,8 +142,7 @@ TEST_CASE("hipMemAdvise: pages preferred on the host stay there for every device
   }
 }
 
-TEST_CASE("hipMemAdvise: a device that accesses pages by mapping them leaves them where they are") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: a device that accesses pages by mapping them leaves them where they are") {
   const managed some{page};
   advise(some.at(), page, hipMemAdviseSetAccessedBy, 0);
   write_by(0, some);

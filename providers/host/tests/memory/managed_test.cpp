@@ -12,8 +12,7 @@
 
 using namespace hipvmm::test;
 
-TEST_CASE("hipMallocManaged: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMallocManaged: arguments outside the rules are refused") {
   void* pointer = nullptr;
   check_refusals({
       {"null", hipMallocManaged(nullptr, page, hipMemAttachGlobal)},
@@ -23,16 +22,14 @@ TEST_CASE("hipMallocManaged: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMallocManaged: memory is counted until it is freed and charged to no device") {
-  const nothing_left check;
+TIDY_CASE("hipMallocManaged: memory is counted until it is freed and charged to no device") {
   const managed some{3 * page};
   CHECK(live_objects().managed_allocations == 1);
   CHECK(live_objects().allocations == 0);
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
 
-TEST_CASE("hipMallocManaged: memory is freed by hipFree alone, from its start, once") {
-  const nothing_left check;
+TIDY_CASE("hipMallocManaged: memory is freed by hipFree alone, from its start, once") {
   void* pointer = nullptr;
   REQUIRE(hipMallocManaged(&pointer, 2 * page, hipMemAttachHost) == hipSuccess);
   CHECK(hipFree(static_cast<std::byte*>(pointer) + page) == hipErrorInvalidValue);
@@ -42,8 +39,7 @@ TEST_CASE("hipMallocManaged: memory is freed by hipFree alone, from its start, o
   CHECK(hipFree(pointer) == hipErrorInvalidValue);
 }
 
-TEST_CASE("hipFree: managed memory waits for the work of every device") {
-  const nothing_left check;
+TIDY_CASE("hipFree: managed memory waits for the work of every device") {
   const stream work{hipStreamNonBlocking, 2};
   void* pointer = nullptr;
   REQUIRE(hipMallocManaged(&pointer, page, hipMemAttachGlobal) == hipSuccess);
@@ -54,8 +50,7 @@ TEST_CASE("hipFree: managed memory waits for the work of every device") {
   CHECK(ran);
 }
 
-TEST_CASE("hipMallocManaged: the host and every device read and write the same bytes") {
-  const nothing_left check;
+TIDY_CASE("hipMallocManaged: the host and every device read and write the same bytes") {
   const managed some{2 * page};
   std::memset(some.at(), 1, 2 * page);
   for (int device = 0; device < 3; ++device) {
@@ -69,8 +64,7 @@ TEST_CASE("hipMallocManaged: the host and every device read and write the same b
   }
 }
 
-TEST_CASE("hipMemcpy: managed memory is at home on both sides of a copy") {
-  const nothing_left check;
+TIDY_CASE("hipMemcpy: managed memory is at home on both sides of a copy") {
   const managed from{page};
   const managed to{page};
   const allocation device{page, 1};
@@ -85,15 +79,13 @@ TEST_CASE("hipMemcpy: managed memory is at home on both sides of a copy") {
   CHECK(hipMemcpyPeer(device.at(), 1, from.at(), 0, page) == hipSuccess);
 }
 
-TEST_CASE("hipMallocManaged: a copy beyond the end is refused") {
-  const nothing_left check;
+TIDY_CASE("hipMallocManaged: a copy beyond the end is refused") {
   const managed some{page};
   const allocation device{2 * page};
   CHECK(hipMemcpy(some.at(), device.at(), page + 1, hipMemcpyDefault) == hipErrorInvalidValue);
 }
 
-TEST_CASE("hipPointerGetAttributes: managed memory says so") {
-  const nothing_left check;
+TIDY_CASE("hipPointerGetAttributes: managed memory says so") {
   REQUIRE(hipSetDevice(1) == hipSuccess);
   const managed some{page, hipMemAttachHost};
   const allocation device{page};
@@ -122,8 +114,7 @@ TEST_CASE("hipDeviceGetAttribute: managed memory is supported, pageable memory i
   }
 }
 
-TEST_CASE("hipMemPrefetchAsync: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemPrefetchAsync: arguments outside the rules are refused") {
   const managed some{page};
   const allocation device{page};
   const pinned host{page};
@@ -143,8 +134,7 @@ TEST_CASE("hipMemPrefetchAsync: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMemAdvise: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: arguments outside the rules are refused") {
   const managed some{page};
   const allocation device{page};
   const pinned host{page};
@@ -159,15 +149,13 @@ TEST_CASE("hipMemAdvise: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMemAdvise: read mostly looks at no device") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise: read mostly looks at no device") {
   const managed some{page};
   CHECK(hipMemAdvise(some.at(), page, hipMemAdviseSetReadMostly, 99) == hipSuccess);
   CHECK(hipMemAdvise(some.at(), page, hipMemAdviseUnsetReadMostly, -12) == hipSuccess);
 }
 
-TEST_CASE("hipMemAdvise_v2: a location names the device or the host") {
-  const nothing_left check;
+TIDY_CASE("hipMemAdvise_v2: a location names the device or the host") {
   const managed some{page};
   const auto prefer = [&](int type, int id) {
     hipMemLocation location{hipMemLocationTypeInvalid, id};
@@ -207,8 +195,7 @@ TEST_CASE("hip_compat: a place of advice is an ordinal or a location, as the hea
   CHECK(ordinal == 2);
 }
 
-TEST_CASE("hipMemRangeGetAttribute: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemRangeGetAttribute: arguments outside the rules are refused") {
   const managed some{page};
   const allocation device{page};
   const pinned host{page};
@@ -234,8 +221,7 @@ TEST_CASE("hipMemRangeGetAttribute: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMemRangeGetAttributes: one bad attribute leaves every answer unwritten") {
-  const nothing_left check;
+TIDY_CASE("hipMemRangeGetAttributes: one bad attribute leaves every answer unwritten") {
   const managed some{page};
   int first = 77;
   int second = 77;
@@ -268,8 +254,7 @@ TEST_CASE("hipMemRangeGetAttributes: one bad attribute leaves every answer unwri
   CHECK(first == 77);
 }
 
-TEST_CASE("hipStreamAttachMemAsync: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipStreamAttachMemAsync: arguments outside the rules are refused") {
   const managed some{2 * page, hipMemAttachHost};
   const stream work;
   int pageable = 0;

@@ -9,8 +9,7 @@
 
 using namespace hipvmm::test;
 
-TEST_CASE("memory: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("memory: arguments outside the rules are refused") {
   const allocation device{4096};
   const pinned host{4096};
   const reservation unmapped{granule};
@@ -33,8 +32,7 @@ TEST_CASE("memory: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipPointerGetAttributes: memory that HIP does not know is unregistered") {
-  const nothing_left check;
+TIDY_CASE("hipPointerGetAttributes: memory that HIP does not know is unregistered") {
   const reservation unmapped{granule};
   const int own = 0;
   for (const void* const pointer : std::initializer_list<const void*>{&own, unmapped.at()}) {
@@ -50,15 +48,13 @@ TEST_CASE("hipPointerGetAttributes: memory that HIP does not know is unregistere
   }
 }
 
-TEST_CASE("hipHostMalloc: no bytes are a null pointer") {
-  const nothing_left check;
+TIDY_CASE("hipHostMalloc: no bytes are a null pointer") {
   void* pointer = &pointer;
   CHECK(hipHostMalloc(&pointer, 0, 0) == hipSuccess);
   CHECK(pointer == nullptr);
 }
 
-TEST_CASE("memory: pinned memory goes by its older names too") {
-  const nothing_left check;
+TIDY_CASE("memory: pinned memory goes by its older names too") {
   int pageable = 0;
   void* pointers[3] = {};
   CHECK(hipHostAlloc(&pointers[0], 64, hipHostMallocMapped) == hipSuccess);
@@ -81,8 +77,7 @@ TEST_CASE("memory: pinned memory goes by its older names too") {
   });
 }
 
-TEST_CASE("memory: hipMalloc is aligned to 256 bytes and charged to the current device") {
-  const nothing_left check;
+TIDY_CASE("memory: hipMalloc is aligned to 256 bytes and charged to the current device") {
   const allocation first{100, 2};
   const allocation second{100, 2};
   CHECK(reinterpret_cast<std::uintptr_t>(first.at()) % 256 == 0);
@@ -91,8 +86,7 @@ TEST_CASE("memory: hipMalloc is aligned to 256 bytes and charged to the current 
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
 
-TEST_CASE("memory: chunks and hipMalloc share one budget") {
-  const nothing_left check;
+TIDY_CASE("memory: chunks and hipMalloc share one budget") {
   const memory chunk{device_budget - granule};
   void* pointer = nullptr;
   CHECK(hipMalloc(&pointer, granule + 1) == hipErrorOutOfMemory);
@@ -107,8 +101,7 @@ TEST_CASE("memory: chunks and hipMalloc share one budget") {
   CHECK(total == device_budget);
 }
 
-TEST_CASE("memory: hipMemGetInfo speaks of the current device") {
-  const nothing_left check;
+TIDY_CASE("memory: hipMemGetInfo speaks of the current device") {
   const allocation some{granule, 1};
   REQUIRE(hipSetDevice(1) == hipSuccess);
   size_t free_bytes = 0;
@@ -116,9 +109,7 @@ TEST_CASE("memory: hipMemGetInfo speaks of the current device") {
   CHECK(free_bytes == device_budget - granule);
 }
 
-TEST_CASE("memory: hipFree waits for the work of the device") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("memory: hipFree waits for the work of the device") {
   void* pointer = nullptr;
   REQUIRE(hipMalloc(&pointer, 64) == hipSuccess);
   bool ran = false;
@@ -128,8 +119,7 @@ TEST_CASE("memory: hipFree waits for the work of the device") {
   CHECK(ran);
 }
 
-TEST_CASE("memory: pointers are described by what they belong to") {
-  const nothing_left check;
+TIDY_CASE("memory: pointers are described by what they belong to") {
   const mapped mapping{granule, {1}, 1};
   const allocation device{100, 2};
   const pinned host{100};

@@ -22,8 +22,7 @@ Value attribute(hipPointer_attribute which, void* pointer) {
 
 }  // namespace
 
-TEST_CASE("hipPointerGetAttribute: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipPointerGetAttribute: arguments outside the rules are refused") {
   const allocation device{64};
   const reservation unmapped{granule};
   std::uint64_t value = 0;
@@ -47,8 +46,7 @@ TEST_CASE("hipPointerGetAttribute: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipPointerGetAttribute: memory is described as by hipPointerGetAttributes") {
-  const nothing_left check;
+TIDY_CASE("hipPointerGetAttribute: memory is described as by hipPointerGetAttributes") {
   const allocation device{4096, 1};
   const pinned host{64};
   const mapped chunk{granule};

@@ -29,8 +29,7 @@ hipError_t outcome(const submission& submit, const std::function<void()>& change
 
 }  // namespace
 
-TEST_CASE("transfer: memory unmapped before its turn makes the work fail") {
-  const nothing_left check;
+TIDY_CASE("transfer: memory unmapped before its turn makes the work fail") {
   const pinned host{granule};
   const auto with_unmapped = [&](const std::function<hipError_t(std::byte*, hipStream_t)>& work) {
     mapped mapping{granule};
@@ -51,8 +50,7 @@ TEST_CASE("transfer: memory unmapped before its turn makes the work fail") {
         }) == hipErrorIllegalAddress);
 }
 
-TEST_CASE("transfer: memory whose addresses were freed too makes the work fail") {
-  const nothing_left check;
+TIDY_CASE("transfer: memory whose addresses were freed too makes the work fail") {
   void* start = nullptr;
   REQUIRE(hipMemAddressReserve(&start, granule, 0, nullptr, 0) == hipSuccess);
   {
@@ -68,8 +66,7 @@ TEST_CASE("transfer: memory whose addresses were freed too makes the work fail")
                 }) == hipErrorIllegalAddress);
 }
 
-TEST_CASE("transfer: a right revoked before its turn makes the work fail") {
-  const nothing_left check;
+TIDY_CASE("transfer: a right revoked before its turn makes the work fail") {
   const pinned host{granule};
   const mapped mapping{granule};
   const submission write = [&](hipStream_t on) {
@@ -85,16 +82,14 @@ TEST_CASE("transfer: a right revoked before its turn makes the work fail") {
   CHECK(outcome(read, leave_none) == hipErrorIllegalAddress);
 }
 
-TEST_CASE("transfer: a right revoked from one device leaves the work of another alone") {
-  const nothing_left check;
+TIDY_CASE("transfer: a right revoked from one device leaves the work of another alone") {
   const mapped mapping{granule, {0, 1}};
   CHECK(outcome([&](hipStream_t on) { return hipMemsetAsync(mapping.at(), 4, granule, on); },
                 [&] { mapping.give(1, hipMemAccessFlagsProtNone); }) == hipSuccess);
   CHECK(equal(mapping.at(), bytes_of(granule, 4)));
 }
 
-TEST_CASE("transfer: peer access disabled before its turn makes a fill fail") {
-  const nothing_left check;
+TIDY_CASE("transfer: peer access disabled before its turn makes a fill fail") {
   const allocation of_1{64, 1};
   REQUIRE(hipDeviceEnablePeerAccess(1, 0) == hipSuccess);
   CHECK(outcome([&](hipStream_t on) { return hipMemsetAsync(of_1.at(), 1, 64, on); },
@@ -102,8 +97,7 @@ TEST_CASE("transfer: peer access disabled before its turn makes a fill fail") {
         hipErrorIllegalAddress);
 }
 
-TEST_CASE("transfer: work that fails has done what came before the bad byte") {
-  const nothing_left check;
+TIDY_CASE("transfer: work that fails has done what came before the bad byte") {
   const reservation addresses{2 * granule};
   const hipMemAccessDesc wanted = access_of(0);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -118,8 +112,7 @@ TEST_CASE("transfer: work that fails has done what came before the bad byte") {
   CHECK(hipMemUnmap(addresses.at(), granule) == hipSuccess);
 }
 
-TEST_CASE("transfer: new memory at the same address takes part in waiting work") {
-  const nothing_left check;
+TIDY_CASE("transfer: new memory at the same address takes part in waiting work") {
   const reservation addresses{granule};
   const hipMemAccessDesc wanted = access_of(0);
   const auto map_new = [&] {
@@ -137,8 +130,7 @@ TEST_CASE("transfer: new memory at the same address takes part in waiting work")
   CHECK(hipMemUnmap(addresses.at(), granule) == hipSuccess);
 }
 
-TEST_CASE("transfer: later work of the stream runs after a failure") {
-  const nothing_left check;
+TIDY_CASE("transfer: later work of the stream runs after a failure") {
   mapped bad{granule};
   const mapped good{granule};
   CHECK(outcome(
@@ -184,8 +176,7 @@ TEST_CASE("transfer: an error is told by the first call that waits, and is then 
   }
 }
 
-TEST_CASE("transfer: the error of a destroyed stream is told by the device") {
-  const nothing_left check;
+TIDY_CASE("transfer: the error of a destroyed stream is told by the device") {
   mapped mapping{granule};
   {
     const unordered_on_purpose makes_the_work_fail;

@@ -24,8 +24,7 @@ hipMemAccessDesc at_location(int type, int id) {
 
 }  // namespace
 
-TEST_CASE("hipMemSetAccess: arguments outside the rules are refused and change nothing") {
-  const nothing_left check;
+TIDY_CASE("hipMemSetAccess: arguments outside the rules are refused and change nothing") {
   const reservation addresses{4 * granule};
   {
     const memory chunk{2 * granule};
@@ -59,8 +58,7 @@ TEST_CASE("hipMemSetAccess: arguments outside the rules are refused and change n
   CHECK(hipMemUnmap(addresses.at(), 3 * granule) == hipSuccess);
 }
 
-TEST_CASE("hipMemGetAccess: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemGetAccess: arguments outside the rules are refused") {
   const mapped mapping{granule};
   const reservation unmapped{granule};
   unsigned long long flags = 0;
@@ -73,14 +71,12 @@ TEST_CASE("hipMemGetAccess: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMemSetAccess: a mapping starts closed to every device") {
-  const nothing_left check;
+TIDY_CASE("hipMemSetAccess: a mapping starts closed to every device") {
   const mapped mapping{granule, {}};
   for (int device = 0; device < 3; ++device) CHECK(access_at(mapping.at(), device) == no_access);
 }
 
-TEST_CASE("hipMemSetAccess: devices that are not named keep their rights") {
-  const nothing_left check;
+TIDY_CASE("hipMemSetAccess: devices that are not named keep their rights") {
   const mapped mapping{granule, {0}};
   CHECK(set_access(mapping, {access_of(1, read_only)}) == hipSuccess);
   CHECK(access_at(mapping.at(), 0) == read_write);
@@ -90,15 +86,13 @@ TEST_CASE("hipMemSetAccess: devices that are not named keep their rights") {
   CHECK(access_at(mapping.at(), 1) == read_only);
 }
 
-TEST_CASE("hipMemSetAccess: of a device named twice the last entry counts") {
-  const nothing_left check;
+TIDY_CASE("hipMemSetAccess: of a device named twice the last entry counts") {
   const mapped mapping{granule, {}};
   CHECK(set_access(mapping, {access_of(0, read_write), access_of(0, read_only)}) == hipSuccess);
   CHECK(access_at(mapping.at(), 0) == read_only);
 }
 
-TEST_CASE("hipMemSetAccess: one call covers neighbouring mappings of several owners") {
-  const nothing_left check;
+TIDY_CASE("hipMemSetAccess: one call covers neighbouring mappings of several owners") {
   const reservation addresses{2 * granule};
   for (int owner = 0; owner < 2; ++owner) {
     const memory chunk{granule, owner};
@@ -111,14 +105,12 @@ TEST_CASE("hipMemSetAccess: one call covers neighbouring mappings of several own
   CHECK(hipMemUnmap(addresses.at(), 2 * granule) == hipSuccess);
 }
 
-TEST_CASE("hipMemSetAccess: revoking a device that cannot reach the owner is allowed") {
-  const nothing_left check;
+TIDY_CASE("hipMemSetAccess: revoking a device that cannot reach the owner is allowed") {
   const mapped mapping{granule, {0}};
   CHECK(set_access(mapping, {access_of(2, no_access)}) == hipSuccess);
 }
 
-TEST_CASE("hipMemSetAccess: host code may touch what a device may") {
-  const nothing_left check;
+TIDY_CASE("hipMemSetAccess: host code may touch what a device may") {
   const mapped mapping{granule, {1}};
   *mapping.at(5) = std::byte{42};
   mapping.give(1, read_only);
@@ -148,8 +140,7 @@ TEST_CASE("hipMemSetAccess: host code that touches what no device may is stopped
   }
 }
 
-TEST_CASE("hipMemSetAccess: a peer is let in by access to these bytes, not by peer access") {
-  const nothing_left check;
+TIDY_CASE("hipMemSetAccess: a peer is let in by access to these bytes, not by peer access") {
   const mapped mapping{granule};
   const stream of_peer{hipStreamNonBlocking, 1};
   REQUIRE(hipSetDevice(1) == hipSuccess);

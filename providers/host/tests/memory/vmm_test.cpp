@@ -31,8 +31,7 @@ TEST_CASE("hipMemGetAllocationGranularity: arguments outside the rules are refus
   static_cast<void>(hipGetLastError());
 }
 
-TEST_CASE("hipMemAddressReserve: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemAddressReserve: arguments outside the rules are refused") {
   void* start = nullptr;
   const std::size_t everything = SIZE_MAX / granule * granule;
   check_refusals({
@@ -44,8 +43,7 @@ TEST_CASE("hipMemAddressReserve: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMemAddressReserve: the start is a multiple of the alignment and the granularity") {
-  const nothing_left check;
+TIDY_CASE("hipMemAddressReserve: the start is a multiple of the alignment and the granularity") {
   for (std::size_t alignment : {std::size_t{0}, std::size_t{2}, granule, 64 * granule}) {
     CAPTURE(alignment);
     void* start = nullptr;
@@ -56,8 +54,7 @@ TEST_CASE("hipMemAddressReserve: the start is a multiple of the alignment and th
   }
 }
 
-TEST_CASE("hipMemCreate: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemCreate: arguments outside the rules are refused") {
   hipMemGenericAllocationHandle_t handle = nullptr;
   const hipMemAllocationProp good = chunk_on(0);
   const hipMemAllocationProp shareable = chunk_on(0, hipMemHandleTypePosixFileDescriptor);
@@ -70,8 +67,7 @@ TEST_CASE("hipMemCreate: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMemMap: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemMap: arguments outside the rules are refused") {
   const reservation addresses{5 * granule};
   const memory chunk{2 * granule};
   const memory small{granule};
@@ -87,8 +83,7 @@ TEST_CASE("hipMemMap: arguments outside the rules are refused") {
   CHECK(hipMemUnmap(addresses.at(2 * granule), 2 * granule) == hipSuccess);
 }
 
-TEST_CASE("hipMemMap: a range that begins free and ends in a mapping is refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemMap: a range that begins free and ends in a mapping is refused") {
   const reservation addresses{2 * granule};
   const memory chunk{2 * granule};
   const memory small{granule};
@@ -97,8 +92,7 @@ TEST_CASE("hipMemMap: a range that begins free and ends in a mapping is refused"
   CHECK(hipMemUnmap(addresses.at(granule), granule) == hipSuccess);
 }
 
-TEST_CASE("hipMemMap: a mapping over two neighbouring reservations is refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemMap: a mapping over two neighbouring reservations is refused") {
   void* both = nullptr;
   REQUIRE(hipMemAddressReserve(&both, 2 * granule, 0, nullptr, 0) == hipSuccess);
   REQUIRE(hipMemAddressFree(both, 2 * granule) == hipSuccess);
@@ -115,8 +109,7 @@ TEST_CASE("hipMemMap: a mapping over two neighbouring reservations is refused") 
   CHECK(hipMemAddressFree(second, granule) == hipSuccess);
 }
 
-TEST_CASE("hipMemUnmap: only whole mappings can be unmapped, and nothing changes otherwise") {
-  const nothing_left check;
+TIDY_CASE("hipMemUnmap: only whole mappings can be unmapped, and nothing changes otherwise") {
   const reservation addresses{4 * granule};
   {
     const memory chunk{2 * granule};
@@ -132,8 +125,7 @@ TEST_CASE("hipMemUnmap: only whole mappings can be unmapped, and nothing changes
   CHECK(hipMemUnmap(addresses.at(), 3 * granule) == hipSuccess);
 }
 
-TEST_CASE("hipMemRelease: memory lives on under its mapping and goes with it") {
-  const nothing_left check;
+TIDY_CASE("hipMemRelease: memory lives on under its mapping and goes with it") {
   const reservation addresses{granule};
   {
     const memory chunk{granule};
@@ -145,8 +137,7 @@ TEST_CASE("hipMemRelease: memory lives on under its mapping and goes with it") {
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
 
-TEST_CASE("hipMemRetainAllocationHandle: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemRetainAllocationHandle: arguments outside the rules are refused") {
   const mapped mapping{granule};
   const allocation device{4096};
   const reservation unmapped{granule};
@@ -158,8 +149,7 @@ TEST_CASE("hipMemRetainAllocationHandle: arguments outside the rules are refused
   });
 }
 
-TEST_CASE("hipMemRetainAllocationHandle: gives the same handle and one more reference") {
-  const nothing_left check;
+TIDY_CASE("hipMemRetainAllocationHandle: gives the same handle and one more reference") {
   const reservation addresses{granule};
   const hipMemAllocationProp properties = chunk_on(0);
   hipMemGenericAllocationHandle_t handle = nullptr;
@@ -175,8 +165,7 @@ TEST_CASE("hipMemRetainAllocationHandle: gives the same handle and one more refe
   CHECK(hipMemUnmap(addresses.at(), granule) == hipSuccess);
 }
 
-TEST_CASE("hipMemRetainAllocationHandle: brings a released handle back through its mapping") {
-  const nothing_left check;
+TIDY_CASE("hipMemRetainAllocationHandle: brings a released handle back through its mapping") {
   const mapped mapping{granule, {0}};
   hipMemGenericAllocationHandle_t handle = nullptr;
   CHECK(hipMemRetainAllocationHandle(&handle, mapping.at()) == hipSuccess);
@@ -185,8 +174,7 @@ TEST_CASE("hipMemRetainAllocationHandle: brings a released handle back through i
   CHECK(hipMemRelease(handle) == hipSuccess);
 }
 
-TEST_CASE("hipMemGetAllocationPropertiesFromHandle: gives what the chunk was made with") {
-  const nothing_left check;
+TIDY_CASE("hipMemGetAllocationPropertiesFromHandle: gives what the chunk was made with") {
   const memory chunk{granule, 2, hipMemHandleTypePosixFileDescriptor};
   hipMemAllocationProp properties{};
   CHECK(hipMemGetAllocationPropertiesFromHandle(nullptr, chunk.get()) == hipErrorInvalidValue);
@@ -198,13 +186,11 @@ TEST_CASE("hipMemGetAllocationPropertiesFromHandle: gives what the chunk was mad
   CHECK(properties.requestedHandleType == hipMemHandleTypePosixFileDescriptor);
 }
 
-TEST_CASE("hipMemMapArrayAsync: a null list is refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemMapArrayAsync: a null list is refused") {
   CHECK(hipMemMapArrayAsync(nullptr, 1, nullptr) == hipErrorInvalidValue);
 }
 
-TEST_CASE("hipMemUnmap: neither it nor hipMemAddressFree waits for a stream") {
-  const nothing_left check;
+TIDY_CASE("hipMemUnmap: neither it nor hipMemAddressFree waits for a stream") {
   const stream busy;
   const allocation unrelated{64};
   const held_streams held;

@@ -23,17 +23,14 @@ void give(const pool& changed, int device,
 
 }  // namespace
 
-TEST_CASE("mem_pool: only its own device has access at first") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: only its own device has access at first") {
   const pool fresh{pool_on(1)};
   CHECK(access_to(fresh, 0) == hipMemAccessFlagsProtNone);
   CHECK(access_to(fresh, 1) == hipMemAccessFlagsProtReadWrite);
   CHECK(access_to(fresh, 2) == hipMemAccessFlagsProtNone);
 }
 
-TEST_CASE("mem_pool: a device without access is refused") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a device without access is refused") {
   const stream other{hipStreamNonBlocking, 1};
   std::byte* const block = source.allocate(mib, nullptr);
   CHECK(hipMemsetAsync(block, 1, mib, other.get()) == hipErrorInvalidValue);
@@ -42,9 +39,7 @@ TEST_CASE("mem_pool: a device without access is refused") {
   free_in(block, nullptr);
 }
 
-TEST_CASE("hipMemPoolSetAccess: opens memory in use and memory allocated later") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipMemPoolSetAccess: opens memory in use and memory allocated later") {
   const stream other{hipStreamNonBlocking, 1};
   std::byte* const before = source.allocate(mib, nullptr);
   give(source, 1);
@@ -57,9 +52,7 @@ TEST_CASE("hipMemPoolSetAccess: opens memory in use and memory allocated later")
   free_in(after, nullptr);
 }
 
-TEST_CASE("hipMemPoolSetAccess: reading alone lets a device read and not write") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipMemPoolSetAccess: reading alone lets a device read and not write") {
   const stream other{hipStreamNonBlocking, 1};
   const pinned host{64};
   std::byte* const block = source.allocate(64, nullptr);
@@ -73,9 +66,7 @@ TEST_CASE("hipMemPoolSetAccess: reading alone lets a device read and not write")
   free_in(block, nullptr);
 }
 
-TEST_CASE("hipMemPoolSetAccess: takes access from a peer again") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipMemPoolSetAccess: takes access from a peer again") {
   const stream other{hipStreamNonBlocking, 1};
   std::byte* const block = source.allocate(mib, nullptr);
   give(source, 1);
@@ -85,9 +76,7 @@ TEST_CASE("hipMemPoolSetAccess: takes access from a peer again") {
   free_in(block, nullptr);
 }
 
-TEST_CASE("hipMemPoolSetAccess: work in a queue fails when access is gone at its turn") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipMemPoolSetAccess: work in a queue fails when access is gone at its turn") {
   const stream other{hipStreamNonBlocking, 1};
   std::byte* const block = source.allocate(mib, nullptr);
   REQUIRE(hipStreamSynchronize(nullptr) == hipSuccess);
@@ -102,25 +91,13 @@ TEST_CASE("hipMemPoolSetAccess: work in a queue fails when access is gone at its
   free_in(block, nullptr);
 }
 
-TEST_CASE("hipMemPoolSetAccess: nothing has changed when one descriptor is refused") {
-  const nothing_left check;
-  const pool source;
-  const hipMemAccessDesc wanted[]{access_of(1), access_of(2)};
-  CHECK(hipMemPoolSetAccess(source.get(), wanted, 2) == hipErrorInvalidDevice);
-  CHECK(access_to(source, 1) == hipMemAccessFlagsProtNone);
-}
-
-TEST_CASE("hipMemPoolSetAccess: no descriptors change nothing") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipMemPoolSetAccess: no descriptors change nothing") {
   const hipMemAccessDesc unused = access_of(9);
   CHECK(hipMemPoolSetAccess(source.get(), &unused, 0) == hipSuccess);
   CHECK(access_to(source, 0) == hipMemAccessFlagsProtReadWrite);
 }
 
-TEST_CASE("mem_pool: another device's stream may allocate what it may not touch") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: another device's stream may allocate what it may not touch") {
   const stream other{hipStreamNonBlocking, 1};
   std::byte* const block = source.allocate(mib, other.get());
   CHECK(hipvmm_host_device_bytes(0) == mib);
@@ -130,8 +107,7 @@ TEST_CASE("mem_pool: another device's stream may allocate what it may not touch"
   free_in(block, other.get());
 }
 
-TEST_CASE("mem_pool: pointers say that they are device memory of its device") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: pointers say that they are device memory of its device") {
   const pool source{pool_on(1)};
   std::byte* const block = source.allocate(64, nullptr);
   hipPointerAttribute_t attributes{};

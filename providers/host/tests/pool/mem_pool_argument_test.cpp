@@ -43,8 +43,7 @@ void check_no_pool(hipMemPool_t handle) {
 
 }  // namespace
 
-TEST_CASE("hipMemPoolCreate: properties outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemPoolCreate: properties outside the rules are refused") {
   const hipMemPoolProps good = pool_on(0);
   hipMemPoolProps place = good;
   place.location.type = hipMemLocationTypeInvalid;
@@ -54,8 +53,7 @@ TEST_CASE("hipMemPoolCreate: properties outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMallocAsync: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMallocAsync: arguments outside the rules are refused") {
   void* pointer = nullptr;
   check_refusals({
       {"stream", hipMallocAsync(&pointer, 64, bad_stream), hipErrorInvalidHandle},
@@ -64,9 +62,7 @@ TEST_CASE("hipMallocAsync: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMallocFromPoolAsync: arguments outside the rules are refused") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipMallocFromPoolAsync: arguments outside the rules are refused") {
   void* pointer = nullptr;
   check_refusals({
       {"null result",
@@ -76,16 +72,13 @@ TEST_CASE("hipMallocFromPoolAsync: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMallocAsync: no bytes are a null pointer") {
-  const nothing_left check;
+TIDY_CASE("hipMallocAsync: no bytes are a null pointer") {
   void* pointer = &pointer;
   CHECK(hipMallocAsync(&pointer, 0, nullptr) == hipSuccess);
   CHECK(pointer == nullptr);
 }
 
-TEST_CASE("hipFreeAsync: what is not the start of memory in use is refused") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipFreeAsync: what is not the start of memory in use is refused") {
   const pinned host{64};
   int pageable = 0;
   std::byte* const held = source.allocate(64, nullptr);
@@ -98,24 +91,21 @@ TEST_CASE("hipFreeAsync: what is not the start of memory in use is refused") {
   CHECK(hipFreeAsync(held, nullptr) == hipErrorInvalidValue);
 }
 
-TEST_CASE("mem_pool: a handle that was never given out is refused") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: a handle that was never given out is refused") {
   const stream other;
   check_no_pool(nullptr);
   check_no_pool(as_handle<hipMemPool_t>(0xDEADBEEF));
   check_no_pool(reinterpret_cast<hipMemPool_t>(other.get()));
 }
 
-TEST_CASE("mem_pool: a handle is refused once it is destroyed") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: a handle is refused once it is destroyed") {
   pool leaving;
   const hipMemPool_t handle = leaving.get();
   leaving.destroy();
   check_no_pool(handle);
 }
 
-TEST_CASE("hipMemPoolGetAttribute: gives what was set") {
-  const nothing_left check;
+TIDY_CASE("hipMemPoolGetAttribute: gives what was set") {
   const pool asked;
   for (const auto each :
        {hipMemPoolReuseFollowEventDependencies, flag, hipMemPoolReuseAllowInternalDependencies}) {
@@ -134,8 +124,7 @@ TEST_CASE("hipMemPoolGetAttribute: gives what was set") {
   CHECK(asked.count(hipMemPoolAttrReleaseThreshold) == 12345);
 }
 
-TEST_CASE("hipMemPoolSetAccess: descriptors outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemPoolSetAccess: descriptors outside the rules are refused") {
   const pool changed;
   const auto set = [&](hipMemAccessDesc wanted, std::size_t count = 1) {
     return hipMemPoolSetAccess(changed.get(), &wanted, count);
@@ -151,8 +140,7 @@ TEST_CASE("hipMemPoolSetAccess: descriptors outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipMemPoolGetAccess: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipMemPoolGetAccess: arguments outside the rules are refused") {
   const pool asked;
   hipMemAccessFlags flags{};
   hipMemLocation good{hipMemLocationTypeDevice, 0};
@@ -162,8 +150,7 @@ TEST_CASE("hipMemPoolGetAccess: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("hipDeviceSetMemPool: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipDeviceSetMemPool: arguments outside the rules are refused") {
   const pool one{pool_on(1)};
   hipMemPool_t made = nullptr;
   check_refusals({

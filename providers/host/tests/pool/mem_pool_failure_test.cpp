@@ -138,8 +138,7 @@ TEST_CASE("hipMallocFromPoolAsync: a call that runs out of memory leaves pending
   CHECK(second.wait() == hipSuccess);
 }
 
-TEST_CASE("hipMemPoolCreate: a call that runs out of memory makes no pool") {
-  const nothing_left check;
+TIDY_CASE("hipMemPoolCreate: a call that runs out of memory makes no pool") {
   const hipMemPoolProps properties = pool_on(0, posix);
   const hipvmm_host_counters before = live_objects();
   hipMemPool_t made = nullptr;
@@ -148,8 +147,7 @@ TEST_CASE("hipMemPoolCreate: a call that runs out of memory makes no pool") {
   CHECK(hipMemPoolDestroy(made) == hipSuccess);
 }
 
-TEST_CASE("hipMemPoolImportPointer: a call that runs out of memory imports nothing") {
-  const nothing_left check;
+TIDY_CASE("hipMemPoolImportPointer: a call that runs out of memory imports nothing") {
   const pool source{pool_on(0, posix)};
   std::byte* const block = source.allocate(mib, nullptr);
   hipMemPoolPtrExportData sent{};

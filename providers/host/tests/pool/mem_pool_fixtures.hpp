@@ -64,6 +64,12 @@ class pool {
   hipMemPool_t pool_ = nullptr;
 };
 
+/// What most cases begin with.
+struct with_pool : nothing_left {
+  const pool source;
+};
+#define POOL_CASE(name) TEST_CASE_FIXTURE(::hipvmm::test::with_pool, name)
+
 inline void free_in(void* pointer, hipStream_t stream) {
   REQUIRE(hipFreeAsync(pointer, stream) == hipSuccess);
 }

@@ -25,8 +25,7 @@ hipMemPool_t current_pool(int device) {
 
 }  // namespace
 
-TEST_CASE("mem_pool: destroying it leaves held memory usable until that is freed") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: destroying it leaves held memory usable until that is freed") {
   pool source;
   const stream work;
   std::byte* const block = source.allocate(mib, work.get());
@@ -39,8 +38,7 @@ TEST_CASE("mem_pool: destroying it leaves held memory usable until that is freed
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
 
-TEST_CASE("mem_pool: a destroyed pool gives a block back once its free has been reached") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: a destroyed pool gives a block back once its free has been reached") {
   pool source{pool_on(0, hipMemHandleTypePosixFileDescriptor)};
   pending_free freed{source};
   source.destroy();
@@ -50,8 +48,7 @@ TEST_CASE("mem_pool: a destroyed pool gives a block back once its free has been 
   CHECK(live_objects().descriptors == 0);
 }
 
-TEST_CASE("mem_pool: hipMallocAsync takes from the current pool of the stream's device") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: hipMallocAsync takes from the current pool of the stream's device") {
   const pool mine{pool_on(1)};
   const stream work{hipStreamNonBlocking, 1};
   REQUIRE(hipDeviceSetMemPool(1, mine.get()) == hipSuccess);
@@ -63,16 +60,14 @@ TEST_CASE("mem_pool: hipMallocAsync takes from the current pool of the stream's 
   free_in(pointer, work.get());
 }
 
-TEST_CASE("mem_pool: hipMalloc does not come from the default pool") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: hipMalloc does not come from the default pool") {
   const allocation device{mib};
   std::uint64_t bytes = 99;
   CHECK(hipMemPoolGetAttribute(default_pool(0), used_now, &bytes) == hipSuccess);
   CHECK(bytes == 0);
 }
 
-TEST_CASE("mem_pool: counters follow pools and the memory lent from them") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: counters follow pools and the memory lent from them") {
   const hipvmm_host_counters before = live_objects();
   {
     const pool source;
@@ -85,11 +80,9 @@ TEST_CASE("mem_pool: counters follow pools and the memory lent from them") {
   CHECK(live_objects() == before);
 }
 
-TEST_CASE("mem_pool: threads that allocate, fill and free share one pool") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: threads that allocate, fill and free share one pool") {
   source.set(hipMemPoolAttrReleaseThreshold, 4 * mib);
-  const auto work = [&source](int value) {
+  const auto work = [this](int value) {
     hipStream_t own = nullptr;
     bool good = hipStreamCreateWithFlags(&own, hipStreamNonBlocking) == hipSuccess;
     const auto bytes = static_cast<std::size_t>(value) * 4096;

@@ -26,9 +26,7 @@ void fill(const pool& source, std::initializer_list<std::size_t> sizes) {
 
 }  // namespace
 
-TEST_CASE("mem_pool: counts bytes as they were asked for, and the most of them") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: counts bytes as they were asked for, and the most of them") {
   std::byte* const first = source.allocate(2048, nullptr);
   std::byte* const second = source.allocate(100, nullptr);
   CHECK(source.count(used_now) == 2148);
@@ -40,17 +38,13 @@ TEST_CASE("mem_pool: counts bytes as they were asked for, and the most of them")
   free_in(second, nullptr);
 }
 
-TEST_CASE("mem_pool: a free counts when it is submitted") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a free counts when it is submitted") {
   pending_free freed{source};
   CHECK(source.count(used_now) == 0);
   CHECK(source.count(reserved) == mib);
 }
 
-TEST_CASE("mem_pool: the high marks become zero when zero is written") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: the high marks become zero when zero is written") {
   std::byte* const block = source.allocate(mib, nullptr);
   source.set(used_high, 0);
   source.set(reserved_high, 0);
@@ -59,9 +53,7 @@ TEST_CASE("mem_pool: the high marks become zero when zero is written") {
   free_in(block, nullptr);
 }
 
-TEST_CASE("mem_pool: what it holds counts against the device, with chunks and hipMalloc") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: what it holds counts against the device, with chunks and hipMalloc") {
   const stream work;
   std::byte* const block = source.allocate(device_budget - mib, work.get());
   CHECK(hipvmm_host_device_bytes(0) == device_budget - mib);
@@ -71,9 +63,7 @@ TEST_CASE("mem_pool: what it holds counts against the device, with chunks and hi
   free_in(block, work.get());
 }
 
-TEST_CASE("mem_pool: an allocation that fails leaves the counts as they were") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: an allocation that fails leaves the counts as they were") {
   void* pointer = nullptr;
   CHECK(hipMallocFromPoolAsync(&pointer, device_budget + 1, source.get(), nullptr) ==
         hipErrorOutOfMemory);
@@ -81,9 +71,7 @@ TEST_CASE("mem_pool: an allocation that fails leaves the counts as they were") {
   CHECK(source.count(reserved_high) == 0);
 }
 
-TEST_CASE("mem_pool: memory above the threshold goes back when the stream is waited for") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: memory above the threshold goes back when the stream is waited for") {
   pending_free freed{source};
   CHECK(hipvmm_host_device_bytes(0) == mib);
   freed.ahead.open();
@@ -91,18 +79,14 @@ TEST_CASE("mem_pool: memory above the threshold goes back when the stream is wai
   CHECK(source.count(reserved) == 0);
 }
 
-TEST_CASE("mem_pool: memory above the threshold goes back when the device is waited for") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: memory above the threshold goes back when the device is waited for") {
   free_in(source.allocate(mib, nullptr), nullptr);
   CHECK(source.count(reserved) == mib);
   CHECK(hipDeviceSynchronize() == hipSuccess);
   CHECK(source.count(reserved) == 0);
 }
 
-TEST_CASE("mem_pool: memory above the threshold goes back when an event is waited for") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: memory above the threshold goes back when an event is waited for") {
   const event mark;
   free_in(source.allocate(mib, nullptr), nullptr);
   REQUIRE(hipEventRecord(mark.get(), nullptr) == hipSuccess);
@@ -110,27 +94,21 @@ TEST_CASE("mem_pool: memory above the threshold goes back when an event is waite
   CHECK(source.count(reserved) == 0);
 }
 
-TEST_CASE("mem_pool: a query gives nothing back") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a query gives nothing back") {
   free_in(source.allocate(mib, nullptr), nullptr);
   CHECK(hipStreamQuery(nullptr) == hipSuccess);
   CHECK(source.count(reserved) == mib);
 }
 
-TEST_CASE("mem_pool: synchronising keeps as many bytes as the threshold says") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: synchronising keeps as many bytes as the threshold says") {
   fill(source, {mib, 2 * mib, 4 * mib});
   source.set(threshold, 4 * mib);
   CHECK(hipDeviceSynchronize() == hipSuccess);
   CHECK(source.count(reserved) == 4 * mib);
 }
 
-TEST_CASE(
+POOL_CASE(
     "hipMemPoolTrimTo: releases small blocks first until no more than the bytes named are left") {
-  const nothing_left check;
-  const pool source;
   fill(source, {mib, 2 * mib, 4 * mib});
   CHECK(hipMemPoolTrimTo(source.get(), 7 * mib) == hipSuccess);
   CHECK(source.count(reserved) == 7 * mib);
@@ -141,16 +119,13 @@ TEST_CASE(
   CHECK(hipvmm_host_device_bytes(0) == 0);
 }
 
-TEST_CASE("hipMemPoolTrimTo: a free that has not been reached holds its block") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipMemPoolTrimTo: a free that has not been reached holds its block") {
   pending_free freed{source};
   CHECK(hipMemPoolTrimTo(source.get(), 0) == hipSuccess);
   CHECK(source.count(reserved) == mib);
 }
 
-TEST_CASE("mem_pool: idle memory of all pools is used before an allocation fails") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: idle memory of all pools is used before an allocation fails") {
   const pool hoarding;
   const pool wanting;
   fill(hoarding, {device_budget});
@@ -159,8 +134,7 @@ TEST_CASE("mem_pool: idle memory of all pools is used before an allocation fails
   free_in(block, nullptr);
 }
 
-TEST_CASE("mem_pool: its largest size is kept to") {
-  const nothing_left check;
+TIDY_CASE("mem_pool: its largest size is kept to") {
   hipMemPoolProps properties = pool_on(0);
   const std::uint64_t most = 8 * mib;
   // Newer headers call the first reserved bytes maxSize.
@@ -176,9 +150,7 @@ TEST_CASE("mem_pool: its largest size is kept to") {
   free_in(other, nullptr);
 }
 
-TEST_CASE("hipFree: waits for the streams and takes memory of a pool back") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipFree: waits for the streams and takes memory of a pool back") {
   const stream work;
   std::byte* const block = source.allocate(mib, work.get());
   REQUIRE(hipMemsetAsync(block, 1, mib, work.get()) == hipSuccess);
@@ -188,9 +160,7 @@ TEST_CASE("hipFree: waits for the streams and takes memory of a pool back") {
   CHECK(hipFree(block) == hipErrorInvalidValue);
 }
 
-TEST_CASE("hipFree: gives the block to any stream, whatever the switches") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("hipFree: gives the block to any stream, whatever the switches") {
   const stream first;
   const stream second;
   source.allow_only({});
@@ -200,9 +170,7 @@ TEST_CASE("hipFree: gives the block to any stream, whatever the switches") {
   free_in(block, second.get());
 }
 
-TEST_CASE("hipFreeAsync: frees memory of hipMalloc, waiting for the device") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("hipFreeAsync: frees memory of hipMalloc, waiting for the device") {
   void* pointer = nullptr;
   REQUIRE(hipMalloc(&pointer, mib) == hipSuccess);
   REQUIRE(hipMemsetAsync(pointer, 1, mib, work.get()) == hipSuccess);

@@ -3,8 +3,6 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
-#include <chrono>
-
 #include "mem_pool_fixtures.hpp"
 
 using namespace hipvmm::test;
@@ -19,9 +17,7 @@ void order_after(hipStream_t later, hipStream_t earlier) {
 
 }  // namespace
 
-TEST_CASE("mem_pool: work submitted after the allocation uses it though nothing has run yet") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: work submitted after the allocation uses it though nothing has run yet") {
   const stream work;
   roadblock ahead{work.get()};
   std::byte* const block = source.allocate(mib, work.get());
@@ -31,9 +27,7 @@ TEST_CASE("mem_pool: work submitted after the allocation uses it though nothing 
   CHECK(work.wait() == hipSuccess);
 }
 
-TEST_CASE("mem_pool: another stream that overtakes the allocation fails") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: another stream that overtakes the allocation fails") {
   const stream work;
   const stream other;
   roadblock ahead{work.get()};
@@ -49,9 +43,7 @@ TEST_CASE("mem_pool: another stream that overtakes the allocation fails") {
   free_in(block, work.get());
 }
 
-TEST_CASE("mem_pool: work submitted before the free, in a stream that runs after it, fails") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: work submitted before the free, in a stream that runs after it, fails") {
   const stream work;
   const stream late;
   std::byte* const block = source.allocate(mib, work.get());
@@ -64,17 +56,13 @@ TEST_CASE("mem_pool: work submitted before the free, in a stream that runs after
   ahead.open(hipErrorIllegalAddress);
 }
 
-TEST_CASE("mem_pool: work submitted after the free is refused") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: work submitted after the free is refused") {
   pending_free freed{source};
   CHECK(hipMemsetAsync(freed.block, 7, mib, freed.first.get()) == hipErrorInvalidValue);
   CHECK(hipMemcpy(freed.block, freed.block, 1, hipMemcpyDefault) == hipErrorInvalidValue);
 }
 
-TEST_CASE("mem_pool: a block that is freed has no attributes") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a block that is freed has no attributes") {
   std::byte* const block = source.allocate(100, nullptr);
   hipDeviceptr_t base = nullptr;
   std::size_t bytes = 0;
@@ -85,27 +73,21 @@ TEST_CASE("mem_pool: a block that is freed has no attributes") {
   CHECK(hipMemGetAddressRange(&base, &bytes, block) == hipErrorNotFound);
 }
 
-TEST_CASE("mem_pool: bytes beyond those asked for are refused") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: bytes beyond those asked for are refused") {
   std::byte* const block = source.allocate(100, nullptr);
   CHECK(hipMemset(block, 0, 100) == hipSuccess);
   CHECK(hipMemset(block, 0, 101) == hipErrorInvalidValue);
   free_in(block, nullptr);
 }
 
-TEST_CASE("mem_pool: the stream of the free gets the block again at once") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: the stream of the free gets the block again at once") {
   source.allow_only({});
   pending_free freed{source};
   CHECK(source.allocate(mib, freed.first.get()) == freed.block);
   free_in(freed.block, freed.first.get());
 }
 
-TEST_CASE("mem_pool: work of the earlier holder still finds the block when it runs") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: work of the earlier holder still finds the block when it runs") {
   const stream work;
   const pinned seen{2};
   std::byte* const block = source.allocate(mib, work.get());
@@ -125,9 +107,7 @@ TEST_CASE("mem_pool: work of the earlier holder still finds the block when it ru
   CHECK(*seen.at(1) == std::byte{2});
 }
 
-TEST_CASE("mem_pool: a block more than an eighth larger than asked for is not lent") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a block more than an eighth larger than asked for is not lent") {
   const stream work;
   source.set(hipMemPoolAttrReleaseThreshold, 64 * mib);
   std::byte* const block = source.allocate(9 * mib, work.get());
@@ -139,9 +119,7 @@ TEST_CASE("mem_pool: a block more than an eighth larger than asked for is not le
   free_in(other, work.get());
 }
 
-TEST_CASE("mem_pool: of the blocks that would do the smallest is lent") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: of the blocks that would do the smallest is lent") {
   const stream work;
   std::byte* const large = source.allocate(17 * mib, work.get());
   std::byte* const small = source.allocate(16 * mib + 1, work.get());
@@ -151,9 +129,7 @@ TEST_CASE("mem_pool: of the blocks that would do the smallest is lent") {
   free_in(small, work.get());
 }
 
-TEST_CASE("mem_pool: a stream that waits for an event behind the free gets the block") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a stream that waits for an event behind the free gets the block") {
   source.allow_only({hipMemPoolReuseFollowEventDependencies});
   pending_free freed{source};
   const stream second;
@@ -165,9 +141,7 @@ TEST_CASE("mem_pool: a stream that waits for an event behind the free gets the b
   CHECK(second.wait() == hipSuccess);
 }
 
-TEST_CASE("mem_pool: a chain of events over a third stream counts") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a chain of events over a third stream counts") {
   source.allow_only({hipMemPoolReuseFollowEventDependencies});
   pending_free freed{source};
   const stream middle;
@@ -180,9 +154,7 @@ TEST_CASE("mem_pool: a chain of events over a third stream counts") {
   CHECK(last.wait() == hipSuccess);
 }
 
-TEST_CASE("mem_pool: an event before the free does not count") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: an event before the free does not count") {
   source.allow_only({hipMemPoolReuseFollowEventDependencies});
   const stream first;
   const stream second;
@@ -195,9 +167,7 @@ TEST_CASE("mem_pool: an event before the free does not count") {
   free_in(other, second.get());
 }
 
-TEST_CASE("mem_pool: events do not count where the pool does not follow them") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: events do not count where the pool does not follow them") {
   source.allow_only({hipMemPoolReuseAllowOpportunistic});
   pending_free freed{source};
   const stream second;
@@ -207,9 +177,7 @@ TEST_CASE("mem_pool: events do not count where the pool does not follow them") {
   free_in(other, second.get());
 }
 
-TEST_CASE("mem_pool: the null stream's rules count as events do") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: the null stream's rules count as events do") {
   source.allow_only({hipMemPoolReuseFollowEventDependencies});
   const stream blocking{hipStreamDefault};
   std::byte* const block = source.allocate(mib, blocking.get());
@@ -219,9 +187,7 @@ TEST_CASE("mem_pool: the null stream's rules count as events do") {
   free_in(block, nullptr);
 }
 
-TEST_CASE("mem_pool: a free that has been reached lends to any stream") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a free that has been reached lends to any stream") {
   source.allow_only({hipMemPoolReuseAllowOpportunistic});
   const stream first;
   const stream second;
@@ -231,9 +197,7 @@ TEST_CASE("mem_pool: a free that has been reached lends to any stream") {
   free_in(block, second.get());
 }
 
-TEST_CASE("mem_pool: a free that has not been reached lends to no unordered stream") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a free that has not been reached lends to no unordered stream") {
   pending_free freed{source};
   const stream second;
   std::byte* const other = source.allocate(mib, second.get());
@@ -241,9 +205,7 @@ TEST_CASE("mem_pool: a free that has not been reached lends to no unordered stre
   free_in(other, second.get());
 }
 
-TEST_CASE("mem_pool: a free that has been reached lends to nobody else with all switches off") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: a free that has been reached lends to nobody else with all switches off") {
   source.allow_only({});
   const stream first;
   const stream second;
@@ -254,9 +216,7 @@ TEST_CASE("mem_pool: a free that has been reached lends to nobody else with all 
   free_in(other, second.get());
 }
 
-TEST_CASE("mem_pool: with no memory left the stream is made to wait for another's free") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: with no memory left the stream is made to wait for another's free") {
   const stream second;
   {
     pending_free freed{source, device_budget};
@@ -270,45 +230,10 @@ TEST_CASE("mem_pool: with no memory left the stream is made to wait for another'
   }
 }
 
-TEST_CASE("mem_pool: with no memory left and no waiting allowed there is none") {
-  const nothing_left check;
-  const pool source;
+POOL_CASE("mem_pool: with no memory left and no waiting allowed there is none") {
   source.allow_only({hipMemPoolReuseFollowEventDependencies, hipMemPoolReuseAllowOpportunistic});
   const stream second;
   pending_free freed{source, device_budget};
   void* pointer = nullptr;
   CHECK(hipMallocFromPoolAsync(&pointer, mib, source.get(), second.get()) == hipErrorOutOfMemory);
-}
-
-TEST_CASE("mem_pool: the stream of the allocation does not get a block that another one frees") {
-  const nothing_left check;
-  const pool source;
-  const stream first;
-  const stream second;
-  std::byte* const block = source.allocate(mib, first.get());
-  order_after(second.get(), first.get());
-  roadblock ahead{second.get()};
-  REQUIRE(hipMemsetAsync(block, 7, mib, second.get()) == hipSuccess);
-  free_in(block, second.get());
-  source.allow_only({hipMemPoolReuseFollowEventDependencies, hipMemPoolReuseAllowOpportunistic});
-  std::byte* const next = source.allocate(mib, first.get());
-  CHECK(next != block);
-  ahead.open();
-  CHECK(second.wait() == hipSuccess);
-  free_in(next, first.get());
-}
-
-TEST_CASE("mem_pool: a block that was lent again can be freed before its earlier free has passed") {
-  const nothing_left check;
-  const pool source;
-  const stream work;
-  roadblock ahead{work.get()};
-  std::byte* const block = source.allocate(mib, work.get());
-  free_in(block, work.get());
-  REQUIRE(source.allocate(mib, work.get()) == block);
-  std::future<void> freed = std::async(std::launch::async, [&] { free_in(block, work.get()); });
-  const bool returned = freed.wait_for(std::chrono::milliseconds{50}) == std::future_status::ready;
-  ahead.open();
-  freed.get();
-  CHECK(returned);
 }

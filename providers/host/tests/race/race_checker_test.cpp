@@ -22,8 +22,7 @@ bool is_of(const std::string& report, const std::string& fault) {
 
 }  // namespace
 
-TEST_CASE("order checker: work that does not come after the allocation is told") {
-  const nothing_left check;
+TIDY_CASE("order checker: work that does not come after the allocation is told") {
   const pool source;
   const stream first;
   const stream second;
@@ -32,8 +31,7 @@ TEST_CASE("order checker: work that does not come after the allocation is told")
   free_in(block, first.get());
 }
 
-TEST_CASE("order checker: a free that does not come after the allocation is told") {
-  const nothing_left check;
+TIDY_CASE("order checker: a free that does not come after the allocation is told") {
   const pool source;
   const stream first;
   const stream second;
@@ -41,8 +39,7 @@ TEST_CASE("order checker: a free that does not come after the allocation is told
   CHECK(is_of(report_of([&] { free_in(block, second.get()); }), "use before allocation"));
 }
 
-TEST_CASE("order checker: a free that does not come after the work is told") {
-  const nothing_left check;
+TIDY_CASE("order checker: a free that does not come after the work is told") {
   const pool source;
   const stream first;
   const stream second;
@@ -52,8 +49,7 @@ TEST_CASE("order checker: a free that does not come after the work is told") {
   CHECK(is_of(report_of([&] { free_in(block, first.get()); }), "use after free"));
 }
 
-TEST_CASE("order checker: noted bytes are told like those of a pool when used too early") {
-  const nothing_left check;
+TIDY_CASE("order checker: noted bytes are told like those of a pool when used too early") {
   const allocation arena{4 * size};
   const stream first;
   const stream second;
@@ -62,8 +58,7 @@ TEST_CASE("order checker: noted bytes are told like those of a pool when used to
               "use before allocation"));
 }
 
-TEST_CASE("order checker: noted bytes are told when freed before their work") {
-  const nothing_left check;
+TIDY_CASE("order checker: noted bytes are told when freed before their work") {
   const allocation arena{4 * size};
   const stream first;
   const stream second;
@@ -74,8 +69,7 @@ TEST_CASE("order checker: noted bytes are told when freed before their work") {
               "use after free"));
 }
 
-TEST_CASE("order checker: noted bytes are told when used after they came back") {
-  const nothing_left check;
+TIDY_CASE("order checker: noted bytes are told when used after they came back") {
   const allocation arena{4 * size};
   const stream work;
   note_allocate(arena.at(), size, work.get());
@@ -83,8 +77,7 @@ TEST_CASE("order checker: noted bytes are told when used after they came back") 
   CHECK(is_of(report_of([&] { write_in(arena.at(size - 1), 2, work.get()); }), "use after free"));
 }
 
-TEST_CASE("order checker: noted bytes that come back twice are told") {
-  const nothing_left check;
+TIDY_CASE("order checker: noted bytes that come back twice are told") {
   const allocation arena{size};
   const stream work;
   note_allocate(arena.at(), size, work.get());
@@ -92,8 +85,7 @@ TEST_CASE("order checker: noted bytes that come back twice are told") {
   CHECK(is_of(report_of([&] { note_deallocate(arena.at(), size, work.get()); }), "use after free"));
 }
 
-TEST_CASE("order checker: only bytes that were allocated can come back") {
-  const nothing_left check;
+TIDY_CASE("order checker: only bytes that were allocated can come back") {
   const allocation arena{size};
   const stream work;
   note_allocate(arena.at(), size, work.get());
@@ -110,8 +102,7 @@ TEST_CASE("order checker: only bytes that were allocated can come back") {
   });
 }
 
-TEST_CASE("order checker: bytes handed to another stream without an edge are told") {
-  const nothing_left check;
+TIDY_CASE("order checker: bytes handed to another stream without an edge are told") {
   const allocation arena{4 * size};
   const stream first;
   const stream second;
@@ -125,8 +116,7 @@ TEST_CASE("order checker: bytes handed to another stream without an edge are tol
               "reuse without order"));
 }
 
-TEST_CASE("order checker: bytes allocated twice are told where they are not nested") {
-  const nothing_left check;
+TIDY_CASE("order checker: bytes allocated twice are told where they are not nested") {
   const allocation arena{4 * size};
   const stream work;
   note_allocate(arena.at(), 2 * size, work.get());
@@ -134,8 +124,7 @@ TEST_CASE("order checker: bytes allocated twice are told where they are not nest
               "reuse without order"));
 }
 
-TEST_CASE("order checker: a sub-allocator that stands on another is judged by both") {
-  const nothing_left check;
+TIDY_CASE("order checker: a sub-allocator that stands on another is judged by both") {
   const allocation arena{4 * size};
   const stream first;
   const stream second;
@@ -144,16 +133,14 @@ TEST_CASE("order checker: a sub-allocator that stands on another is judged by bo
               "use before allocation"));
 }
 
-TEST_CASE("order checker: memory unmapped while work in flight uses it is told") {
-  const nothing_left check;
+TIDY_CASE("order checker: memory unmapped while work in flight uses it is told") {
   mapped mapping{granule};
   const stream work;
   write_in(mapping.at(), size, work.get());
   CHECK(is_of(report_of([&] { mapping.unmap(); }), "memory taken away in use"));
 }
 
-TEST_CASE("order checker: a right taken from the device of work in flight is told") {
-  const nothing_left check;
+TIDY_CASE("order checker: a right taken from the device of work in flight is told") {
   const pinned host{size};
   const mapped mapping{granule, {0, 1}};
   const stream work;
@@ -169,8 +156,7 @@ TEST_CASE("order checker: a right taken from the device of work in flight is tol
               "memory taken away in use"));
 }
 
-TEST_CASE("order checker: a right to a pool taken from the device of work in flight is told") {
-  const nothing_left check;
+TIDY_CASE("order checker: a right to a pool taken from the device of work in flight is told") {
   const pool source;
   const stream of_1{hipStreamNonBlocking, 1};
   const auto give = [&](hipMemAccessFlags flags) {
@@ -184,8 +170,7 @@ TEST_CASE("order checker: a right to a pool taken from the device of work in fli
   free_in(block, of_1.get());
 }
 
-TEST_CASE("order checker: memory freed while another device uses it is told") {
-  const nothing_left check;
+TIDY_CASE("order checker: memory freed while another device uses it is told") {
   const allocation target{size};
   const stream of_1{hipStreamNonBlocking, 1};
   void* memory = nullptr;
@@ -244,8 +229,7 @@ TEST_CASE("order checker: two streams that touch the same bytes race when one wr
   }
 }
 
-TEST_CASE("order checker: the byte ranges count, not the allocations") {
-  const nothing_left check;
+TIDY_CASE("order checker: the byte ranges count, not the allocations") {
   const allocation memory{2 * size};
   const stream first;
   const stream second;
@@ -257,8 +241,7 @@ TEST_CASE("order checker: the byte ranges count, not the allocations") {
   CHECK(contains(report, "race of 1 byte at " + hexadecimal(memory.at(size - 1)) + "\n"));
 }
 
-TEST_CASE("order checker: pinned memory that two streams use races too") {
-  const nothing_left check;
+TIDY_CASE("order checker: pinned memory that two streams use races too") {
   const pinned staging{size};
   const allocation memory{size};
   const stream first;
@@ -272,8 +255,7 @@ TEST_CASE("order checker: pinned memory that two streams use races too") {
               "race"));
 }
 
-TEST_CASE("order checker: each pair of call sites is told once for each class") {
-  const nothing_left check;
+TIDY_CASE("order checker: each pair of call sites is told once for each class") {
   const allocation memory{size};
   const stream first;
   const stream second;
@@ -287,8 +269,7 @@ TEST_CASE("order checker: each pair of call sites is told once for each class") 
   CHECK(is_of(report_of(race), "race"));
 }
 
-TEST_CASE("order checker: a report names functions, streams, bytes, memory and call sites") {
-  const nothing_left check;
+TIDY_CASE("order checker: a report names functions, streams, bytes, memory and call sites") {
   const allocation memory{size};
   const stream first;
   const stream second{hipStreamDefault};
@@ -312,8 +293,7 @@ TEST_CASE("order checker: a report names functions, streams, bytes, memory and c
   CHECK_FALSE(contains(report, "host_provider::"));
 }
 
-TEST_CASE("order checker: a report names null and per-thread streams, and who gave the bytes") {
-  const nothing_left check;
+TIDY_CASE("order checker: a report names null and per-thread streams, and who gave the bytes") {
   const pool source;
   const stream own;
   std::byte* const block = source.allocate(size, own.get());
@@ -335,8 +315,7 @@ TEST_CASE("order checker: a report names null and per-thread streams, and who ga
   free_in(block, nullptr);
 }
 
-TEST_CASE("order checker: work that was refused is not remembered") {
-  const nothing_left check;
+TIDY_CASE("order checker: work that was refused is not remembered") {
   const allocation memory{size};
   const stream first;
   const stream second;
@@ -357,8 +336,7 @@ TEST_CASE("order checker: work that was refused is not remembered") {
   }));
 }
 
-TEST_CASE("order checker: nothing is told while suspended, and the thread's uses are forgotten") {
-  const nothing_left check;
+TIDY_CASE("order checker: nothing is told while suspended, and the thread's uses are forgotten") {
   const allocation memory{size};
   const stream first;
   const stream second;

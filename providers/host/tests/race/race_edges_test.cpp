@@ -110,8 +110,7 @@ TEST_CASE("order: the null stream and non-blocking streams do not come after eac
   CHECK_FALSE(race.ordered(nullptr, free.get()));
 }
 
-TEST_CASE("order: the null streams of two devices do not come after each other") {
-  const nothing_left check;
+TIDY_CASE("order: the null streams of two devices do not come after each other") {
   const pinned memory{size};
   CHECK_FALSE(is_clean([&] {
     write_in(memory.at(), size, nullptr);
@@ -230,8 +229,7 @@ TEST_CASE("order: work of a destroyed stream still counts") {
       race.ordered(first, second.get(), [&] { REQUIRE(hipStreamDestroy(first) == hipSuccess); }));
 }
 
-TEST_CASE("order: a pool lends a block again to whom it may, and that is in order") {
-  const nothing_left check;
+TIDY_CASE("order: a pool lends a block again to whom it may, and that is in order") {
   const pool source;
   const stream first;
   const stream second;
@@ -252,8 +250,7 @@ TEST_CASE("order: a pool lends a block again to whom it may, and that is in orde
   }));
 }
 
-TEST_CASE("order: memory freed by the host comes after all work on it") {
-  const nothing_left check;
+TIDY_CASE("order: memory freed by the host comes after all work on it") {
   const pool source;
   const stream work;
   CHECK(is_clean([&] {
@@ -263,8 +260,7 @@ TEST_CASE("order: memory freed by the host comes after all work on it") {
   }));
 }
 
-TEST_CASE("order: noted bytes are handed on in order by an event or by the host") {
-  const nothing_left check;
+TIDY_CASE("order: noted bytes are handed on in order by an event or by the host") {
   const allocation arena{size};
   const stream first;
   const stream second;
@@ -286,8 +282,7 @@ TEST_CASE("order: noted bytes are handed on in order by an event or by the host"
   }));
 }
 
-TEST_CASE("order: new memory at the addresses of old has no past") {
-  const nothing_left check;
+TIDY_CASE("order: new memory at the addresses of old has no past") {
   const reservation addresses{granule};
   const hipMemAccessDesc wanted = access_of(0);
   const stream first;
@@ -306,8 +301,7 @@ TEST_CASE("order: new memory at the addresses of old has no past") {
   }));
 }
 
-TEST_CASE("order: a prefetch moves pages and races with nothing") {
-  const nothing_left check;
+TIDY_CASE("order: a prefetch moves pages and races with nothing") {
   const stream first;
   const stream second;
   void* managed = nullptr;

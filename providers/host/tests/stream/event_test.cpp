@@ -13,8 +13,7 @@ void nothing(void*) {}
 
 }  // namespace
 
-TEST_CASE("event: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("event: arguments outside the rules are refused") {
   const event timed;
   const event untimed{hipEventDisableTiming};
   const event unrecorded;
@@ -39,8 +38,7 @@ TEST_CASE("event: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("event: how far a record is visible may be said in one way") {
-  const nothing_left check;
+TIDY_CASE("event: how far a record is visible may be said in one way") {
   constexpr unsigned no_fence = hipvmm::hip_compat::event_disable_system_fence;
   const event without_fence{no_fence};
   const event untimed{no_fence | hipEventDisableTiming | hipEventBlockingSync};
@@ -53,8 +51,7 @@ TEST_CASE("event: how far a record is visible may be said in one way") {
   });
 }
 
-TEST_CASE("event: one that was never recorded is done and holds nobody back") {
-  const nothing_left check;
+TIDY_CASE("event: one that was never recorded is done and holds nobody back") {
   const event never;
   CHECK(hipEventQuery(never.get()) == hipSuccess);
   CHECK(hipEventSynchronize(never.get()) == hipSuccess);
@@ -62,9 +59,7 @@ TEST_CASE("event: one that was never recorded is done and holds nobody back") {
   CHECK(hipStreamQuery(nullptr) == hipSuccess);
 }
 
-TEST_CASE("event: is done when the work before it is, not the work after it") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("event: is done when the work before it is, not the work after it") {
   const event mark{hipEventDisableTiming};
   REQUIRE(hipEventRecord(mark.get(), work.get()) == hipSuccess);
   CHECK(hipEventQuery(mark.get()) == hipSuccess);
@@ -75,8 +70,7 @@ TEST_CASE("event: is done when the work before it is, not the work after it") {
   CHECK(hipEventQuery(mark.get()) == hipErrorNotReady);
 }
 
-TEST_CASE("event: recording again replaces the earlier mark") {
-  const nothing_left check;
+TIDY_CASE("event: recording again replaces the earlier mark") {
   const stream held_back;
   const stream idle;
   const event mark{hipEventDisableTiming};
@@ -88,8 +82,7 @@ TEST_CASE("event: recording again replaces the earlier mark") {
   CHECK(hipEventQuery(mark.get()) == hipSuccess);
 }
 
-TEST_CASE("event: a stream waits for the mark that was there when it was told to") {
-  const nothing_left check;
+TIDY_CASE("event: a stream waits for the mark that was there when it was told to") {
   const stream first;
   const stream second;
   const event mark{hipEventDisableTiming};
@@ -107,8 +100,7 @@ TEST_CASE("event: a stream waits for the mark that was there when it was told to
   CHECK(hipStreamQuery(first.get()) == hipSuccess);
 }
 
-TEST_CASE("event: a stream of another device may wait for it") {
-  const nothing_left check;
+TIDY_CASE("event: a stream of another device may wait for it") {
   const stream of_0;
   const stream of_1{hipStreamNonBlocking, 1};
   const event mark{hipEventDisableTiming};
@@ -124,8 +116,7 @@ TEST_CASE("event: a stream of another device may wait for it") {
   CHECK(equal(mapping.at(), bytes_of(granule, 2)));
 }
 
-TEST_CASE("event: destroying it leaves those who wait for it waiting") {
-  const nothing_left check;
+TIDY_CASE("event: destroying it leaves those who wait for it waiting") {
   const stream first;
   const stream second;
   bool ran = false;
@@ -142,9 +133,7 @@ TEST_CASE("event: destroying it leaves those who wait for it waiting") {
   CHECK(ran);
 }
 
-TEST_CASE("event: the time between two marks grows with the work between them") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("event: the time between two marks grows with the work between them") {
   const event start;
   const event middle;
   const event stop;
@@ -166,9 +155,7 @@ TEST_CASE("event: the time between two marks grows with the work between them") 
   CHECK(back == -whole);
 }
 
-TEST_CASE("event: the time until a mark that is not reached is not ready") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("event: the time until a mark that is not reached is not ready") {
   const event start;
   const event stop;
   REQUIRE(hipEventRecord(start.get(), work.get()) == hipSuccess);

@@ -80,8 +80,7 @@ class partner {
 
 }  // namespace
 
-TEST_CASE("interprocess event: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("interprocess event: arguments outside the rules are refused") {
   const event plain{hipEventDisableTiming};
   const event shared{shared_flags};
   hipIpcEventHandle_t handle = handle_of(shared);
@@ -106,8 +105,7 @@ TEST_CASE("interprocess event: arguments outside the rules are refused") {
   CHECK(opened == nullptr);
 }
 
-TEST_CASE("interprocess event: in its own process it is an event like any other") {
-  const nothing_left check;
+TIDY_CASE("interprocess event: in its own process it is an event like any other") {
   const event shared{shared_flags};
   const stream first;
   const stream second;
@@ -150,8 +148,7 @@ HIPVMM_CHILD("waits for records of its parent") {
   CHECK(hipEventDestroy(opened) == hipSuccess);
 }
 
-TEST_CASE("interprocess event: another process waits for a record made after it opened it") {
-  const nothing_left check;
+TIDY_CASE("interprocess event: another process waits for a record made after it opened it") {
   const event shared{shared_flags};
   const stream work;
   partner child{"waits for records of its parent"};
@@ -180,8 +177,7 @@ HIPVMM_CHILD("records and lets its parent wait") {
   CHECK(hipEventDestroy(opened) == hipSuccess);
 }
 
-TEST_CASE("interprocess event: its process waits for the record of another") {
-  const nothing_left check;
+TIDY_CASE("interprocess event: its process waits for the record of another") {
   const event shared{shared_flags};
   const stream work;
   CHECK(hipEventRecord(shared.get(), work.get()) == hipSuccess);
@@ -210,8 +206,7 @@ HIPVMM_CHILD("ends with its record outstanding") {
   ::_exit(0);
 }
 
-TEST_CASE("interprocess event: a wait ends when the recording process does") {
-  const nothing_left check;
+TIDY_CASE("interprocess event: a wait ends when the recording process does") {
   const event shared{shared_flags};
   const stream work;
   partner child{"ends with its record outstanding"};
@@ -231,8 +226,7 @@ HIPVMM_CHILD("opens an event that is gone") {
   CHECK(opened == nullptr);
 }
 
-TEST_CASE("interprocess event: one that was destroyed cannot be opened") {
-  const nothing_left check;
+TIDY_CASE("interprocess event: one that was destroyed cannot be opened") {
   hipIpcEventHandle_t handle{};
   {
     const event shared{shared_flags};

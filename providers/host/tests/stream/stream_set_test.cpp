@@ -94,20 +94,17 @@ bool passes(hipStream_t first, hipStream_t second) {
 
 }  // namespace
 
-TEST_CASE("null stream: its work waits for earlier work of blocking streams") {
-  const nothing_left check;
+TIDY_CASE("null stream: its work waits for earlier work of blocking streams") {
   const stream blocking{hipStreamDefault};
   CHECK(waits(blocking.get(), nullptr));
 }
 
-TEST_CASE("null stream: work of a blocking stream waits for its earlier work") {
-  const nothing_left check;
+TIDY_CASE("null stream: work of a blocking stream waits for its earlier work") {
   const stream blocking{hipStreamDefault};
   CHECK(waits(nullptr, blocking.get()));
 }
 
-TEST_CASE("null stream: orders two blocking streams through itself") {
-  const nothing_left check;
+TIDY_CASE("null stream: orders two blocking streams through itself") {
   const stream first{hipStreamDefault};
   const stream second{hipStreamDefault};
   blocker gate{first.get()};
@@ -122,34 +119,29 @@ TEST_CASE("null stream: orders two blocking streams through itself") {
   CHECK(last.came_after);
 }
 
-TEST_CASE("null stream: a per-thread stream is a blocking stream") {
-  const nothing_left check;
+TIDY_CASE("null stream: a per-thread stream is a blocking stream") {
   CHECK(waits(nullptr, hipStreamPerThread));
   CHECK(waits(hipStreamPerThread, nullptr));
 }
 
-TEST_CASE("null stream: non-blocking streams do not wait for it, nor it for them") {
-  const nothing_left check;
+TIDY_CASE("null stream: non-blocking streams do not wait for it, nor it for them") {
   const stream free;
   CHECK(passes(nullptr, free.get()));
   CHECK(passes(free.get(), nullptr));
 }
 
-TEST_CASE("null stream: blocking streams do not wait for each other") {
-  const nothing_left check;
+TIDY_CASE("null stream: blocking streams do not wait for each other") {
   const stream first{hipStreamDefault};
   const stream second{hipStreamDefault};
   CHECK(passes(first.get(), second.get()));
 }
 
-TEST_CASE("null stream: every device has one of its own") {
-  const nothing_left check;
+TIDY_CASE("null stream: every device has one of its own") {
   const stream of_1{hipStreamDefault, 1};
   CHECK(passes(nullptr, of_1.get()));
 }
 
-TEST_CASE("null stream: a synchronous copy waits for blocking streams") {
-  const nothing_left check;
+TIDY_CASE("null stream: a synchronous copy waits for blocking streams") {
   const stream blocking{hipStreamDefault};
   const mapped mapping{granule};
   std::byte value{};
@@ -160,8 +152,7 @@ TEST_CASE("null stream: a synchronous copy waits for blocking streams") {
   }
 }
 
-TEST_CASE("null stream: a synchronous copy does not wait for non-blocking streams") {
-  const nothing_left check;
+TIDY_CASE("null stream: a synchronous copy does not wait for non-blocking streams") {
   const stream free;
   const mapped mapping{granule};
   blocker gate{free.get()};
@@ -172,8 +163,7 @@ TEST_CASE("null stream: a synchronous copy does not wait for non-blocking stream
   CHECK(free.wait() == hipSuccess);
 }
 
-TEST_CASE("null stream: waiting for it waits for the blocking streams") {
-  const nothing_left check;
+TIDY_CASE("null stream: waiting for it waits for the blocking streams") {
   const stream blocking{hipStreamDefault};
   blocker gate{blocking.get()};
   CHECK(hipStreamQuery(nullptr) == hipErrorNotReady);
@@ -182,8 +172,7 @@ TEST_CASE("null stream: waiting for it waits for the blocking streams") {
   CHECK(gate.passed());
 }
 
-TEST_CASE("null stream: streams that wait for each other in turn do not lock up") {
-  const nothing_left check;
+TIDY_CASE("null stream: streams that wait for each other in turn do not lock up") {
   const stream a{hipStreamDefault};
   const stream b{hipStreamDefault};
   const event from_a{hipEventDisableTiming};

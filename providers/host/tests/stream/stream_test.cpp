@@ -10,8 +10,7 @@
 
 using namespace hipvmm::test;
 
-TEST_CASE("stream: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("stream: arguments outside the rules are refused") {
   hipStream_t made = nullptr;
   const event mark;
   check_refusals({
@@ -25,9 +24,7 @@ TEST_CASE("stream: arguments outside the rules are refused") {
   });
 }
 
-TEST_CASE("stream: work is submitted without waiting and runs later") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("stream: work is submitted without waiting and runs later") {
   bool ran = false;
   {
     const held_streams held;
@@ -40,9 +37,7 @@ TEST_CASE("stream: work is submitted without waiting and runs later") {
   CHECK(hipStreamQuery(work.get()) == hipSuccess);
 }
 
-TEST_CASE("stream: operations run in the order they were submitted") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("stream: operations run in the order they were submitted") {
   std::vector<int> seen;
   std::vector<numbered> entries;
   for (int i = 0; i < 500; ++i) entries.push_back({&seen, i});
@@ -54,8 +49,7 @@ TEST_CASE("stream: operations run in the order they were submitted") {
   CHECK(std::is_sorted(seen.begin(), seen.end()));
 }
 
-TEST_CASE("stream: two streams run at the same time") {
-  const nothing_left check;
+TIDY_CASE("stream: two streams run at the same time") {
   const stream first;
   const stream second;
   std::promise<void> second_ran;
@@ -72,8 +66,7 @@ TEST_CASE("stream: two streams run at the same time") {
   CHECK(second.wait() == hipSuccess);
 }
 
-TEST_CASE("stream: destruction returns at once and lets submitted work finish") {
-  const nothing_left check;
+TIDY_CASE("stream: destruction returns at once and lets submitted work finish") {
   bool ran = false;
   {
     const held_streams held;
@@ -84,8 +77,7 @@ TEST_CASE("stream: destruction returns at once and lets submitted work finish") 
   CHECK(ran);
 }
 
-TEST_CASE("stream: flags and priority are those it was made with, the priority within its range") {
-  const nothing_left check;
+TIDY_CASE("stream: flags and priority are those it was made with, the priority within its range") {
   int least = 0;
   int greatest = 0;
   REQUIRE(hipDeviceGetStreamPriorityRange(&least, &greatest) == hipSuccess);
@@ -107,8 +99,7 @@ TEST_CASE("stream: flags and priority are those it was made with, the priority w
   CHECK(flags == hipStreamDefault);
 }
 
-TEST_CASE("stream: it belongs to the device that was current, the null stream to the one that is") {
-  const nothing_left check;
+TIDY_CASE("stream: it belongs to the device that was current, the null stream to the one that is") {
   const stream of_2{hipStreamDefault, 2};
   CHECK(hipGetStreamDeviceId(of_2.get()) == 2);
   REQUIRE(hipSetDevice(1) == hipSuccess);
@@ -116,8 +107,7 @@ TEST_CASE("stream: it belongs to the device that was current, the null stream to
   CHECK(hipGetStreamDeviceId(hipStreamPerThread) == 1);
 }
 
-TEST_CASE("stream: a callback is told the stream and an error that came before it") {
-  const nothing_left check;
+TIDY_CASE("stream: a callback is told the stream and an error that came before it") {
   struct told {
     hipStream_t stream = nullptr;
     hipError_t status = hipSuccess;
@@ -139,8 +129,7 @@ TEST_CASE("stream: a callback is told the stream and an error that came before i
   CHECK(told_to.status == hipErrorIllegalAddress);
 }
 
-TEST_CASE("stream: a host function may submit work but not wait for it") {
-  const nothing_left check;
+TIDY_CASE("stream: a host function may submit work but not wait for it") {
   struct outcomes {
     hipStream_t stream;
     std::byte* memory;
@@ -171,8 +160,7 @@ TEST_CASE("stream: a host function may submit work but not wait for it") {
   CHECK(*mapping.at() == std::byte{9});
 }
 
-TEST_CASE("stream: hipDeviceSynchronize waits for every stream of the device") {
-  const nothing_left check;
+TIDY_CASE("stream: hipDeviceSynchronize waits for every stream of the device") {
   const stream blocking{hipStreamDefault};
   const stream free;
   bool ran[4] = {};
@@ -187,8 +175,7 @@ TEST_CASE("stream: hipDeviceSynchronize waits for every stream of the device") {
   for (const bool each : ran) CHECK(each);
 }
 
-TEST_CASE("stream: hipDeviceSynchronize leaves the work of other devices alone") {
-  const nothing_left check;
+TIDY_CASE("stream: hipDeviceSynchronize leaves the work of other devices alone") {
   const stream of_1{hipStreamNonBlocking, 1};
   bool ran = false;
   {
@@ -200,8 +187,7 @@ TEST_CASE("stream: hipDeviceSynchronize leaves the work of other devices alone")
   CHECK(of_1.wait() == hipSuccess);
 }
 
-TEST_CASE("stream: every thread has a per-thread stream of its own, finished after its end") {
-  const nothing_left check;
+TIDY_CASE("stream: every thread has a per-thread stream of its own, finished after its end") {
   bool ran = false;
   {
     const held_streams held;
@@ -214,9 +200,7 @@ TEST_CASE("stream: every thread has a per-thread stream of its own, finished aft
   CHECK(ran);
 }
 
-TEST_CASE("stream: threads may share a stream") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("stream: threads may share a stream") {
   const mapped mapping{granule};
   std::vector<int> seen;
   std::vector<numbered> entries(400, {&seen, 1});

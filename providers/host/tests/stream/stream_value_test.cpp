@@ -37,8 +37,7 @@ class signal_memory {
 
 }  // namespace
 
-TEST_CASE("stream value: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("stream value: arguments outside the rules are refused") {
   const signal_memory number;
   const stream work;
   std::uint64_t own = 0;
@@ -59,8 +58,7 @@ TEST_CASE("stream value: arguments outside the rules are refused") {
   CHECK(work.wait() == hipSuccess);
 }
 
-TEST_CASE("stream value: a write has its width, in memory of every kind") {
-  const nothing_left check;
+TIDY_CASE("stream value: a write has its width, in memory of every kind") {
   const signal_memory number;
   const pinned host{8};
   const allocation device{8};
@@ -76,8 +74,7 @@ TEST_CASE("stream value: a write has its width, in memory of every kind") {
   }
 }
 
-TEST_CASE("stream value: a wait holds its stream alone until the condition is met") {
-  const nothing_left check;
+TIDY_CASE("stream value: a wait holds its stream alone until the condition is met") {
   const signal_memory number;
   struct row {
     const char* what;
@@ -119,8 +116,7 @@ TEST_CASE("stream value: a wait holds its stream alone until the condition is me
   }
 }
 
-TEST_CASE("stream value: the host's write lets a stream go on") {
-  const nothing_left check;
+TIDY_CASE("stream value: the host's write lets a stream go on") {
   const signal_memory number;
   const stream work;
   CHECK(hipStreamWaitValue64(work.get(), number.get(), 3, hipStreamWaitValueEq, every_bit_of_64) ==
@@ -130,8 +126,7 @@ TEST_CASE("stream value: the host's write lets a stream go on") {
   CHECK(work.wait() == hipSuccess);
 }
 
-TEST_CASE("stream value: held streams write nothing") {
-  const nothing_left check;
+TIDY_CASE("stream value: held streams write nothing") {
   const signal_memory number;
   const stream work;
   {
@@ -143,17 +138,14 @@ TEST_CASE("stream value: held streams write nothing") {
   CHECK(number.value() == 9);
 }
 
-TEST_CASE("stream value: memory that ends ends the wait with an error") {
-  const nothing_left check;
-  const stream work;
+WORK_CASE("stream value: memory that ends ends the wait with an error") {
   const mapped memory{granule};
   CHECK(hipStreamWaitValue32(work.get(), memory.at(), 1, 0, every_bit) == hipSuccess);
   memory.give(0, hipMemAccessFlagsProtNone);
   CHECK(work.wait() == hipErrorIllegalAddress);
 }
 
-TEST_CASE("stream value: a captured stream refuses it, which costs the capture") {
-  const nothing_left check;
+TIDY_CASE("stream value: a captured stream refuses it, which costs the capture") {
   const signal_memory number;
   const stream work;
   begin_capture(work.get());
@@ -162,8 +154,7 @@ TEST_CASE("stream value: a captured stream refuses it, which costs the capture")
   CHECK(number.value() == 0);
 }
 
-TEST_CASE("hipExtMallocWithFlags: each kind of memory is told and freed") {
-  const nothing_left check;
+TIDY_CASE("hipExtMallocWithFlags: each kind of memory is told and freed") {
   for (const unsigned flags : {0U, 1U, 3U, 4U}) {
     CAPTURE(flags);
     void* start = nullptr;
@@ -187,8 +178,7 @@ TEST_CASE("hipExtMallocWithFlags: each kind of memory is told and freed") {
   CHECK(hipFree(start) == hipSuccess);
 }
 
-TEST_CASE("hipExtMallocWithFlags: arguments outside the rules are refused") {
-  const nothing_left check;
+TIDY_CASE("hipExtMallocWithFlags: arguments outside the rules are refused") {
   void* start = nullptr;
   check_refusals({
       {"null", hipExtMallocWithFlags(nullptr, 8, 0)},

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <random>
-#include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/fake_backend.hpp"

@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
