@@ -74,7 +74,8 @@ std::string read_all(int descriptor) {
   }
 }
 
-/// What follows the mark in `line`: a finding that counts until its time has passed.
+/// What follows the mark in `line`: a finding that counts until its time has
+/// passed.
 void read_dated(std::string_view line, capability::record& found) {
   std::int64_t until = 0;
   const std::string_view text = line.substr(until_mark.size());
@@ -129,18 +130,42 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
-/// Why this user must make nothing in a folder; empty where he may. A program that root runs for a
-/// user (sudo) finds that user's folders, and would leave in them what he cannot change.
-std::string why_not_ours(const std::filesystem::path& folder, const struct stat& found) {
-  const bool is_for_everybody = (found.st_mode & S_ISVTX) != 0 && (found.st_mode & S_IWOTH) != 0;
-  if (!S_ISDIR(found.st_mode)) return folder.string() + " is no folder";
-  if (found.st_uid == ::geteuid() || is_for_everybody) return {};
-  return folder.string() + " belongs to user " + std::to_string(found.st_uid) +
-         ", not to this one, " + std::to_string(::geteuid());
+std::string belongs_to_another(const std::filesystem::path& folder, ::uid_t owner) {
+  return folder.string() + " belongs to user " + std::to_string(owner) + ", not to this one, " +
+         std::to_string(::geteuid());
 }
 
-/// Makes the folder and at most `above` missing ones over it, for the user alone, in a folder that
-/// is his. Returns why it could not; empty where it is there.
+bool is_for_everybody(const struct stat& folder) {
+  return (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & S_IWOTH) != 0;
+}
+
+/// Why this user must make nothing in a folder; empty where he may. A program
+/// that root runs for a user (sudo) finds that user's folders, and would leave
+/// in them what he cannot change.
+std::string why_not_ours(const std::filesystem::path& folder, const struct stat& found) {
+  if (!S_ISDIR(found.st_mode)) return folder.string() + " is no folder";
+  if (found.st_uid != ::geteuid() && !is_for_everybody(found))
+    return belongs_to_another(folder, found.st_uid);
+  // One of this user in another one's, as earlier releases left them; but an
+  // administrator may have made it for him.
+  const std::filesystem::path above = folder.parent_path();
+  struct stat around {};
+  if (::stat(above.c_str(), &around) != 0 || around.st_uid == ::geteuid() || around.st_uid == 0 ||
+      is_for_everybody(around))
+    return {};
+  return belongs_to_another(above, around.st_uid);
+}
+
+/// Whether the folder of a record is there, and another user's.
+bool is_in_foreign_folder(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path{path}.parent_path();
+  struct stat found {};
+  return ::stat(folder.c_str(), &found) == 0 && !why_not_ours(folder, found).empty();
+}
+
+/// Makes the folder and at most `above` missing ones over it, for the user
+/// alone, in a folder that is his. Returns why it could not; empty where it is
+/// there.
 std::string make_folder(const std::filesystem::path& folder, int above) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);
@@ -182,6 +207,8 @@ std::string cache_path(const std::string& fingerprint) {
 
 std::optional<capability::record> read_record(const std::string& path,
                                               const std::string& fingerprint, file_owner whose) {
+  // As where there is none: that nothing is kept there, origin() says.
+  if (whose == file_owner::cache && is_in_foreign_folder(path)) return std::nullopt;
   const int no_link = whose == file_owner::cache ? O_NOFOLLOW : 0;
   const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | no_link)};
   if (file.get() < 0 && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
@@ -198,7 +225,8 @@ std::optional<capability::record> read_record(const std::string& path,
 }
 
 std::string write_record(const std::string& path, const capability::record& found) {
-  // Missing may be the folder for hipvmm and the cache that it is in, and nothing above.
+  // Missing may be the folder for hipvmm and the cache that it is in, and
+  // nothing above.
   constexpr int cache_folder = 1;
   const std::string no_folder =
       make_folder(std::filesystem::path{path}.parent_path(), cache_folder);

@@ -19,7 +19,7 @@ enum class file_owner {
 };
 
 /// Reads the findings about `fingerprint` from the file.
-/// - Empty where there is no file.
+/// - Empty where there is no file, or where the cache's folder is another user's.
 /// - Empty, with a warning to the error handler, where the file cannot be read, is not trusted, is
 ///   damaged or is about something else.
 std::optional<capability::record> read_record(const std::string& path,

@@ -204,6 +204,30 @@ TEST_CASE("capability file: nothing is written where the folder belongs to anoth
   CHECK((foreign.path == "/usr" || std::filesystem::is_empty(foreign.path)));
 }
 
+TEST_CASE("capability file: another user's cache is passed over without a warning") {
+  if (::geteuid() != 0) {
+    MESSAGE("skipped: only root may make another user's file");
+    return;
+  }
+  const kept_record kept;
+  const std::filesystem::path folder = std::filesystem::path{kept.path}.parent_path();
+  for (const std::filesystem::path& each : {std::filesystem::path{kept.path}, folder})
+    REQUIRE(::chown(each.c_str(), 65534, 65534) == 0);
+  const error_recorder told;
+  CHECK_FALSE(kept.read());
+  CHECK(told.count() == 0);
+  // Nor is one of root's own in a user's folder, where an earlier run made it.
+  for (const std::filesystem::path& each : {std::filesystem::path{kept.path}, folder})
+    REQUIRE(::chown(each.c_str(), 0, 0) == 0);
+  REQUIRE(::chown(folder.parent_path().c_str(), 65534, 65534) == 0);
+  CHECK_FALSE(kept.read());
+  CHECK(told.count() == 0);
+  const std::string before = content_of(kept.path);
+  CHECK(write_record(kept.path, capability::record{})
+            .find(folder.parent_path().string() + " belongs to user 65534") != std::string::npos);
+  CHECK(content_of(kept.path) == before);
+}
+
 TEST_CASE("capability file: is written below a folder where everybody may make his own") {
   const foreign_folder foreign;
   if (::geteuid() == 0) REQUIRE(::chmod(foreign.path.c_str(), 01777) == 0);
