@@ -12,7 +12,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "capability/capability_fingerprint.hpp"
 #include "capability/probe_child.hpp"
@@ -49,76 +51,62 @@ bool runs_here(const probe& each) {
   return each.danger == detail::risk::none || host_profile() == "strict";
 }
 
+/// Fails each HIP call of each probe in turn with `error`, and checks that nothing is left behind.
+/// `check(each, at, found, quiet)` looks at the record's entry `at`; no error handler was told and
+/// the fault struck where it is quiet.
+template <typename Check>
+void sweep_probes(hipError_t error, Check check) {
+  for (const probe& each : detail::all_probes()) {
+    if (!runs_here(each)) continue;
+    bool struck = true;
+    for (std::uint64_t nth = 1; struck; ++nth) {
+      INFO(each.name << ", HIP call " << nth);
+      REQUIRE(nth < 2000);
+      const error_recorder told;
+      const hipvmm_host_counters before = live_objects();
+      capability::record found;
+      {
+        const planned_fault fault{nullptr, nth, error};
+        run_alone(each, found);
+        struck = fault.struck();
+      }
+      for (std::size_t i = 0; i < each.count; ++i)
+        check(each, index_of(each.first) + i, found, struck && told.count() == 0);
+      if (told.count() == 0) CHECK(live_objects() == before);
+    }
+  }
+}
+
 // The sweeps have processes of their own, for what HIP will not release stays until the end of
 // one, as does what copies run into that nobody could wait for.
-void check_in_child(const char* name) { check_child(name, {"HIPVMM_TESTS_PROBE_LATER=1"}); }
+const std::vector<std::string> not_probed_yet{"HIPVMM_TESTS_PROBE_LATER=1"};
 
-HIPVMM_CHILD("its calls are out of memory") {
-  for (const probe& each : detail::all_probes()) {
-    if (!runs_here(each)) continue;
-    capability::record good;
-    run_alone(each, good);
-    bool struck = true;
-    for (std::uint64_t nth = 1; struck; ++nth) {
-      INFO(each.name << ", HIP call " << nth);
-      REQUIRE(nth < 2000);
-      const error_recorder told;
-      const hipvmm_host_counters before = live_objects();
-      capability::record found;
-      {
-        const planned_fault fault{nullptr, nth, hipErrorOutOfMemory};
-        run_alone(each, found);
-        struck = fault.struck();
-      }
-      for (std::size_t i = 0; i < each.count; ++i) {
-        const std::size_t at = index_of(each.first) + i;
-        // Open, or as without the fault: never a no that would be kept.
-        if (found.persistences[at] == persistence::open) {
-          CHECK(found.findings[at] == finding::unknown);
-          CHECK_FALSE(found.reasons[at].empty());
-        } else if (found.persistences[at] == persistence::lasting) {
-          CHECK_MESSAGE(found.findings[at] == good.findings[at], found.reasons[at]);
-        }
-      }
-      if (told.count() == 0) CHECK(live_objects() == before);
-    }
-  }
+HIPVMM_TEST_CASE_IN(
+    "probes: one whose calls are out of memory finds nothing wrong, and leaves nothing",
+    not_probed_yet) {
+  std::map<const probe*, capability::record> good;
+  for (const probe& each : detail::all_probes())
+    if (runs_here(each)) run_alone(each, good[&each]);
+  sweep_probes(hipErrorOutOfMemory,
+               [&](const probe& each, std::size_t at, const capability::record& found, bool) {
+                 // Open, or as without the fault: never a no that would be kept.
+                 if (found.persistences[at] == persistence::open) {
+                   CHECK(found.findings[at] == finding::unknown);
+                   CHECK_FALSE(found.reasons[at].empty());
+                 } else if (found.persistences[at] == persistence::lasting) {
+                   CHECK_MESSAGE(found.findings[at] == good[&each].findings[at], found.reasons[at]);
+                 }
+               });
 }
 
-TEST_CASE("probes: one whose calls are out of memory finds nothing wrong, and leaves nothing") {
-  check_in_child("its calls are out of memory");
-}
-
-HIPVMM_CHILD("its calls fail") {
-  for (const probe& each : detail::all_probes()) {
-    if (!runs_here(each)) continue;
-    bool struck = true;
-    for (std::uint64_t nth = 1; struck; ++nth) {
-      INFO(each.name << ", HIP call " << nth);
-      REQUIRE(nth < 2000);
-      const error_recorder told;
-      const hipvmm_host_counters before = live_objects();
-      capability::record found;
-      {
-        const planned_fault fault{nullptr, nth, hipErrorUnknown};
-        run_alone(each, found);
-        struck = fault.struck();
-      }
-      for (std::size_t i = 0; i < each.count; ++i) {
-        const std::size_t at = index_of(each.first) + i;
-        CHECK_FALSE(found.reasons[at].empty());
-        if (struck && told.count() == 0 && found.findings[at] == finding::no &&
-            host_profile() == "strict")
-          CHECK_MESSAGE(found.reasons[at].find("hipErrorUnknown") != std::string::npos,
-                        found.reasons[at]);
-      }
-      if (told.count() == 0) CHECK(live_objects() == before);
-    }
-  }
-}
-
-TEST_CASE("probes: one whose call fails says which, and leaves nothing") {
-  check_in_child("its calls fail");
+HIPVMM_TEST_CASE_IN("probes: one whose call fails says which, and leaves nothing", not_probed_yet) {
+  sweep_probes(hipErrorUnknown,
+               [](const probe&, std::size_t at, const capability::record& found, bool quiet) {
+                 CHECK_FALSE(found.reasons[at].empty());
+                 if (quiet && found.findings[at] == finding::no && host_profile() == "strict")
+                   CHECK_MESSAGE(found.reasons[at].find("hipErrorUnknown") != std::string::npos,
+                                 found.reasons[at]);
+               });
 }
 
 std::ptrdiff_t open_descriptors() {

@@ -10,23 +10,8 @@
 namespace hipvmm::test {
 namespace {
 
-struct storage_owner {
-  using owner_type = growable_storage;
-
-  static growable_storage make() {
-    growable_storage made{first_device, {}};
-    made.grow(1);
-    return made;
-  }
-  static growable_storage make_empty() {
-    growable_storage source = make();
-    const growable_storage taken = std::move(source);
-    return source;
-  }
-  static bool is_empty(const growable_storage& owner) {
-    return owner.data() == nullptr && owner.capacity_bytes() == 0 && owner.max_bytes() == 0;
-  }
-  static void* identity(const growable_storage& owner) { return owner.data(); }
+/// Storage that grows is one reservation or, on hipMalloc, one allocation.
+struct counted_storage {
   static std::uint64_t live() {
     drain_retired_memory();
     return live_objects().reservations + live_objects().allocations;
@@ -37,7 +22,22 @@ struct storage_owner {
   }
 };
 
-struct vector_owner {
+struct storage_owner : counted_storage {
+  using owner_type = growable_storage;
+
+  static growable_storage make() {
+    growable_storage made{first_device, {}};
+    made.grow(1);
+    return made;
+  }
+  static growable_storage make_empty() { return moved_from(make()); }
+  static bool is_empty(const growable_storage& owner) {
+    return owner.data() == nullptr && owner.capacity_bytes() == 0 && owner.max_bytes() == 0;
+  }
+  static void* identity(const growable_storage& owner) { return owner.data(); }
+};
+
+struct vector_owner : counted_storage {
   using owner_type = growable_device_vector<int>;
 
   static owner_type make() {
@@ -45,23 +45,11 @@ struct vector_owner {
     made.resize_uninitialized(100);
     return made;
   }
-  static owner_type make_empty() {
-    owner_type source = make();
-    const owner_type taken = std::move(source);
-    return source;
-  }
+  static owner_type make_empty() { return moved_from(make()); }
   static bool is_empty(const owner_type& owner) {
     return owner.data() == nullptr && owner.empty() && owner.capacity() == 0;
   }
   static const int* identity(const owner_type& owner) { return owner.data(); }
-  static std::uint64_t live() {
-    drain_retired_memory();
-    return live_objects().reservations + live_objects().allocations;
-  }
-  static std::uint64_t freed() {
-    drain_retired_memory();
-    return hipvmm_host_call_count(on_fallback() ? "hipFree" : "hipMemAddressFree");
-  }
 };
 
 struct buffer_owner {
@@ -73,9 +61,7 @@ struct buffer_owner {
   owner_type make() { return owner_type{100, stream, &resource}; }
   static owner_type make_empty() {
     buffer_owner traits;
-    owner_type source = traits.make();
-    const owner_type taken = std::move(source);
-    return source;
+    return moved_from(traits.make());
   }
   static bool is_empty(const owner_type& owner) {
     return owner.data() == nullptr && owner.is_empty() && owner.capacity() == 0;

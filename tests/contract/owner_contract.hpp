@@ -30,6 +30,13 @@
 // - static constexpr const char* destroy_call.
 namespace hipvmm::test {
 
+/// For make_empty() of an owner whose default owns something.
+template <typename Owner>
+Owner moved_from(Owner source) {
+  const Owner taken = std::move(source);
+  return source;
+}
+
 TEST_CASE_TEMPLATE_DEFINE("owner: one that owns nothing is empty", Traits, owner_is_empty) {
   const auto owner = Traits::make_empty();
   CHECK(Traits::is_empty(owner));

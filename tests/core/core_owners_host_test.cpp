@@ -13,11 +13,7 @@ struct stream_owner {
   static constexpr const char* destroy_call = "hipStreamDestroy";
 
   static stream make() { return stream{}; }
-  static stream make_empty() {
-    stream source;
-    const stream taken = std::move(source);
-    return source;
-  }
+  static stream make_empty() { return moved_from(make()); }
   static bool is_empty(const stream& owner) { return owner.empty() && owner.get() == nullptr; }
   static ihipStream_t* identity(const stream& owner) { return owner.get(); }
   static std::uint64_t live() { return live_objects().streams; }
@@ -30,11 +26,7 @@ struct event_owner {
   static constexpr const char* destroy_call = "hipEventDestroy";
 
   static event make() { return event{}; }
-  static event make_empty() {
-    event source;
-    const event taken = std::move(source);
-    return source;
-  }
+  static event make_empty() { return moved_from(make()); }
   static bool is_empty(const event& owner) { return owner.empty() && owner.get() == nullptr; }
   static ihipEvent_t* identity(const event& owner) { return owner.get(); }
   static std::uint64_t live() { return live_objects().events; }

@@ -21,11 +21,7 @@ struct region_owner {
     made.commit(0, granule());
     return made;
   }
-  static region make_empty() {
-    region source = make();
-    const region taken = std::move(source);
-    return source;
-  }
+  static region make_empty() { return moved_from(make()); }
   static bool is_empty(const region& owner) {
     return owner.base() == nullptr && owner.max_bytes() == 0 && owner.committed_bytes() == 0;
   }

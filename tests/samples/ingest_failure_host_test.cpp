@@ -6,11 +6,7 @@
 #include "samples/ingest_program.hpp"
 
 using hipvmm::MiB;
-using hipvmm::test::arbitrary_bytes;
-using hipvmm::test::check_refused;
-using hipvmm::test::ingest;
-using hipvmm::test::outcome;
-using hipvmm::test::surroundings;
+using namespace hipvmm::test;
 
 TEST_CASE("ingest: a full device is told with what was asked and what was held") {
   surroundings given;

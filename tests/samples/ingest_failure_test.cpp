@@ -12,12 +12,9 @@
 #include "samples/ingest_program.hpp"
 #include "support/process/temporary_folder.hpp"
 
-namespace {
+using namespace hipvmm::test;
 
-using hipvmm::test::check_refused;
-using hipvmm::test::outcome;
-using hipvmm::test::surroundings;
-using hipvmm::test::temporary_file;
+namespace {
 
 constexpr int misused = 2;
 

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -24,13 +23,7 @@ inline void check_refused(const std::vector<std::string>& arguments,
   CAPTURE(ended.err);
   CHECK(ended.status == status);
   CHECK(ended.out.empty());
-  CHECK(ended.err.starts_with("ingest: "));
-  CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
-  CHECK(ended.err.ends_with('\n'));
-  for (const std::string& word : words) {
-    CAPTURE(word);
-    CHECK(ended.err.find(word) != std::string::npos);
-  }
+  check_sentence(ended.err, "ingest: ", words);
 }
 
 }  // namespace hipvmm::test

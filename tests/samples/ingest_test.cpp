@@ -14,12 +14,7 @@
 namespace {
 
 using hipvmm::MiB;
-using hipvmm::test::arbitrary_bytes;
-using hipvmm::test::ingest;
-using hipvmm::test::on_fallback;
-using hipvmm::test::outcome;
-using hipvmm::test::surroundings;
-using hipvmm::test::temporary_file;
+using namespace hipvmm::test;
 
 /// The JSON of a run that went well, which is silent on standard error.
 nlohmann::json figures(const outcome& ended) {

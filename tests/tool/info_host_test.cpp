@@ -8,17 +8,7 @@
 
 #include "tool/info_program.hpp"
 
-namespace {
-
-using hipvmm::test::check_fails;
-using hipvmm::test::contains;
-using hipvmm::test::info;
-using hipvmm::test::info_json;
-using hipvmm::test::info_text;
-using hipvmm::test::outcome;
-using hipvmm::test::surroundings;
-
-}  // namespace
+using namespace hipvmm::test;
 
 TEST_CASE("info: JSON is whole under every profile") {
   for (const std::string profile : {"strict", "rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1",

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -40,13 +39,7 @@ inline void check_fails(const outcome& ended, int status, const std::vector<std:
   CAPTURE(ended.err);
   CHECK(ended.status == status);
   CHECK(ended.out.empty());
-  CHECK(ended.err.starts_with("hipvmm-info: "));
-  CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
-  CHECK(ended.err.ends_with('\n'));
-  for (const std::string& word : words) {
-    CAPTURE(word);
-    CHECK(ended.err.find(word) != std::string::npos);
-  }
+  check_sentence(ended.err, "hipvmm-info: ", words);
 }
 
 inline bool contains(const std::string& text, const std::string& part) {

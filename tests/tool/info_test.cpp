@@ -12,17 +12,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include "tool/info_program.hpp"
 
-namespace {
-
-using hipvmm::test::check_fails;
-using hipvmm::test::contains;
-using hipvmm::test::info;
-using hipvmm::test::info_json;
-using hipvmm::test::info_text;
-using hipvmm::test::surroundings;
-using hipvmm::test::temporary_file;
-
-}  // namespace
+using namespace hipvmm::test;
 
 TEST_CASE("info: JSON tells every device with its path, granularity and reasons") {
   const nlohmann::json result = info_json({});

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -28,13 +27,7 @@ inline const std::string small_trace = trace_header +
 inline void check_fails(const outcome& ended, int status, const std::vector<std::string>& words) {
   CAPTURE(ended.err);
   CHECK(ended.status == status);
-  CHECK(ended.err.starts_with("hipvmm-replay: "));
-  CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
-  CHECK(ended.err.ends_with('\n'));
-  for (const std::string& word : words) {
-    CAPTURE(word);
-    CHECK(ended.err.find(word) != std::string::npos);
-  }
+  check_sentence(ended.err, "hipvmm-replay: ", words);
 }
 
 }  // namespace hipvmm::test

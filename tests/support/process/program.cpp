@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/process/program.hpp"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/mman.h>
@@ -185,6 +186,17 @@ outcome run(const std::string& path, const std::vector<std::string>& arguments,
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
           readable ? contents_of(out) : std::string{},
           given.terminal_errors ? errors : contents_of(err)};
+}
+
+void check_sentence(const std::string& written, const std::string& begin,
+                    const std::vector<std::string>& words) {
+  CHECK(written.starts_with(begin));
+  CHECK(std::count(written.begin(), written.end(), '\n') == 1);
+  CHECK(written.ends_with('\n'));
+  for (const std::string& word : words) {
+    CAPTURE(word);
+    CHECK(written.find(word) != std::string::npos);
+  }
 }
 
 std::string arbitrary_bytes(std::size_t count) {

@@ -30,6 +30,10 @@ struct outcome {
 [[nodiscard]] outcome run(const std::string& path, const std::vector<std::string>& arguments,
                           const surroundings& given = {});
 
+/// Checks that what a program wrote is one line, which begins so and has all `words`.
+void check_sentence(const std::string& written, const std::string& begin,
+                    const std::vector<std::string>& words);
+
 /// Bytes without a pattern that a wrong offset could hide behind; the same on every call.
 [[nodiscard]] std::string arbitrary_bytes(std::size_t count);
 
