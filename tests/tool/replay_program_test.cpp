@@ -233,6 +233,10 @@ TEST_CASE("hipvmm-replay: --timeline draws the curves with their names") {
     CAPTURE(part);
     CHECK(svg.find(part) != std::string::npos);
   }
+  const outcome piped = replay_program({trace.path(), "--resource", "hip", "--timeline", "-"});
+  CHECK(piped.status == 0);
+  CHECK(piped.out.find("</svg>") != std::string::npos);
+  CHECK(piped.out.find("failures") == std::string::npos);
 }
 
 TEST_CASE("hipvmm-replay: --help and --version go to standard output") {

@@ -105,8 +105,10 @@ void declare(CLI::App& app, options& chosen) {
   add_device_option(app, chosen.device, "Device to replay on")->capture_default_str();
   add_result_option(app, "--json", chosen.json,
                     "Write the result as JSON, '-' for standard output only");
-  add_result_option(app, "--timeline", chosen.timeline,
-                    "Draw requested, mapped and physical memory over the trace as SVG (gnuplot)");
+  add_result_option(
+      app, "--timeline", chosen.timeline,
+      "Draw requested, mapped and held memory over the trace as SVG by gnuplot, '-' for "
+      "standard output");
   replay_thresholds& most = chosen.thresholds;
   declare_threshold(app, "--max-ratio", most.ratio, "Peak physical by peak requested");
   declare_threshold(app, "--max-pair-ns-p50", most.pair_ns_p50, "Latency of half of the pairs");
@@ -138,16 +140,9 @@ void complete(const options& chosen, const CLI::App& app) {
   require_different({{"TRACE", chosen.trace}}, written);
 }
 
-/// Files that results go to, made before the work: an unwritable place must not cost the result of
-/// a long run.
-struct outputs {
-  explicit outputs(const options& chosen) : json{file_for_result(chosen.json)} {
-    if (!chosen.timeline.empty()) timeline.emplace(chosen.timeline);
-  }
-
-  std::unique_ptr<output_file> json;
-  std::optional<replay_timeline> timeline;
-};
+void write(const std::unique_ptr<output_file>& file, const std::string& text) {
+  file ? file->write(text) : write_to_standard_output(text);
+}
 
 std::unique_ptr<replay_subject> make_chosen(const std::string& resource,
                                             const subject_options& made) {
@@ -175,7 +170,10 @@ int replay_and_report(const options& chosen) {
   subject_options made{device, std::nullopt};
   if (chosen.limit_bytes != 0) made.limit_bytes = chosen.limit_bytes;
   const std::unique_ptr<replay_subject> subject = make_chosen(chosen.resource, made);
-  outputs written{chosen};
+  // Before the work: an unwritable place must not cost the result of a long run.
+  const std::unique_ptr<output_file> json = file_for_result(chosen.json);
+  const std::unique_ptr<output_file> timeline = file_for_result(chosen.timeline);
+  if (!chosen.timeline.empty()) require_gnuplot();
   const trace recorded = read_trace(chosen.trace);
 
   replay_options how;
@@ -184,25 +182,22 @@ int replay_and_report(const options& chosen) {
   if (chosen.check) how.check_bytes = chosen.check_bytes;
   how.epochs = chosen.epochs;
   if (chosen.busy) how.busy_bytes = chosen.busy_bytes;
-  if (written.timeline) how.sample_windows = replay_timeline::windows;
+  if (!chosen.timeline.empty()) how.sample_windows = timeline_windows;
   const replay_result result = replay_with_progress(recorded, *subject, how);
 
   const replay_report report{recorded, chosen.resource,
                              "device " + std::to_string(chosen.device) + " (" + device.name() + ")",
                              result, how.busy_bytes};
-  if (chosen.json != "-") write_to_standard_output(text_of(report));
-  if (chosen.json == "-")
-    write_to_standard_output(json_of(report));
-  else if (written.json)
-    written.json->write(json_of(report));
-  if (written.timeline)
-    written.timeline->draw(recorded.name + " on " + chosen.resource, result.samples);
+  const bool has_text = chosen.json != "-" && chosen.timeline != "-";
+  if (has_text) write_to_standard_output(text_of(report));
+  if (!chosen.json.empty()) write(json, json_of(report));
+  if (!chosen.timeline.empty())
+    write(timeline, draw_timeline(recorded.name + " on " + chosen.resource, result.samples));
 
   std::string wrong;
   if (result.failures.count() != 0)
     wrong = plural(result.failures.count(), "failure") +
-            (chosen.json == "-" ? ", the first: " + result.failures.texts().front().text
-                                : ", listed above");
+            (has_text ? ", listed above" : ", the first: " + result.failures.texts().front().text);
   for (const std::string& each : missed(report, chosen.thresholds))
     wrong += (wrong.empty() ? "" : "; ") + each;
   if (!wrong.empty()) throw std::runtime_error{wrong};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tool/replay/replay_timeline.hpp"
 
-#include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,9 +37,9 @@ temporary file_with(const std::string& text) {
 }
 
 /// The picture that gnuplot draws by a script.
-temporary run_gnuplot(const std::string& script) {
+std::string run_gnuplot(const std::string& script) {
   const temporary input = file_with(script);
-  temporary output = file_with("");
+  const temporary output = file_with("");
   posix_spawn_file_actions_t actions;
   if (const int code = ::posix_spawn_file_actions_init(&actions))
     fail("cannot start gnuplot", code);
@@ -65,7 +64,12 @@ temporary run_gnuplot(const std::string& script) {
     throw std::runtime_error{"--timeline: gnuplot failed, see what it wrote above"};
   if (std::fseek(output.get(), 0, SEEK_SET) != 0)
     fail("cannot read again what gnuplot wrote", errno);
-  return output;
+  std::string picture;
+  std::array<char, 65536> part{};
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), output.get()))
+    picture.append(part.data(), count);
+  if (std::ferror(output.get()) != 0) fail("cannot read what gnuplot drew", errno);
+  return picture;
 }
 
 struct unit {
@@ -96,39 +100,10 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-replay_timeline::replay_timeline(std::string path) : path_{std::move(path)} {
-  constexpr int flags = O_WRONLY | O_CREAT | O_CLOEXEC;
-  file_ = ::open(path_.c_str(), flags | O_EXCL, 0666);
-  const bool is_new = file_ >= 0;
-  // What is in a file of somebody's stays until there is a picture.
-  if (!is_new && errno == EEXIST) file_ = ::open(path_.c_str(), flags, 0666);
-  if (file_ < 0) fail("cannot create '" + path_ + "'", errno);
-  try {
-    static_cast<void>(run_gnuplot(""));
-  } catch (...) {
-    ::close(file_);
-    if (is_new) ::unlink(path_.c_str());
-    throw;
-  }
-}
+void require_gnuplot() { static_cast<void>(run_gnuplot("")); }
 
-replay_timeline::~replay_timeline() { ::close(file_); }
-
-void replay_timeline::draw(const std::string& title,
-                           const std::vector<replay_sample>& samples_taken) const {
-  const temporary picture = run_gnuplot(timeline_script(title, samples_taken));
-  // Neither works, nor is needed, for a pipe or a device.
-  static_cast<void>(::lseek(file_, 0, SEEK_SET));
-  static_cast<void>(::ftruncate(file_, 0));
-  std::array<char, 65536> part{};
-  while (const std::size_t count = std::fread(part.data(), 1, part.size(), picture.get())) {
-    for (std::size_t done = 0; done < count;) {
-      const ssize_t written = ::write(file_, part.data() + done, count - done);
-      if (written < 0 && errno != EINTR) fail("cannot write to '" + path_ + "'", errno);
-      done += written < 0 ? 0 : static_cast<std::size_t>(written);
-    }
-  }
-  if (std::ferror(picture.get()) != 0) fail("cannot read what gnuplot drew", errno);
+std::string draw_timeline(const std::string& title, const std::vector<replay_sample>& samples) {
+  return run_gnuplot(timeline_script(title, samples));
 }
 
 std::string timeline_script(const std::string& title, const std::vector<replay_sample>& samples) {
