@@ -71,7 +71,9 @@ class device_buffer {
   /// Bytes in use.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t ssize() const noexcept { return static_cast<std::int64_t>(size_); }
-  [[nodiscard]] bool is_empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  /// empty() by hipMM's name.
+  [[nodiscard]] bool is_empty() const noexcept { return empty(); }
   /// Bytes allocated.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 

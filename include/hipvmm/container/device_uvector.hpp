@@ -104,7 +104,9 @@ class device_uvector {
 
   [[nodiscard]] size_type size() const noexcept { return storage_.size() / sizeof(T); }
   [[nodiscard]] std::int64_t ssize() const noexcept { return static_cast<std::int64_t>(size()); }
-  [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// empty() by hipMM's name.
+  [[nodiscard]] bool is_empty() const noexcept { return empty(); }
   /// Elements that the memory holds.
   [[nodiscard]] size_type capacity() const noexcept { return storage_.capacity() / sizeof(T); }
   [[nodiscard]] pointer data() noexcept { return static_cast<T*>(storage_.data()); }

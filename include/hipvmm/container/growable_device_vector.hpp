@@ -126,6 +126,8 @@ class growable_device_vector {
     return static_cast<difference_type>(size_);
   }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  /// empty() by hipMM's name.
+  [[nodiscard]] bool is_empty() const noexcept { return empty(); }
   /// Elements that fit in the memory backed now.
   [[nodiscard]] size_type capacity() const noexcept {
     return storage_.capacity_bytes() / sizeof(T);
@@ -339,10 +341,16 @@ class growable_device_vector {
   [[nodiscard]] T back_element(stream_ref stream) const {
     return element(size_ == 0 ? 0 : size_ - 1, stream);
   }
-  /// Writes one element in the order of `stream`. Throws: std::out_of_range, hip_error.
-  void set_element(size_type index, const T& value, stream_ref stream) {
+  /// Writes one element in the order of `stream`. `value` has been read when the call returns, as
+  /// with device_uvector::set_element_async. Throws: std::out_of_range, hip_error.
+  void set_element_async(size_type index, const T& value, stream_ref stream) {
     require_index(index, "set_element");
     fill_pattern_async(stream, data() + index, &value, sizeof(T), 1);
+  }
+  /// Writes one element and waits for `stream`. Throws: as set_element_async().
+  void set_element(size_type index, const T& value, stream_ref stream) {
+    set_element_async(index, value, stream);
+    stream.synchronize();
   }
 
   /// Copies all elements to the host in the order of `stream` and waits for it.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "container/vector/vectors.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 
@@ -149,6 +150,18 @@ TEST_CASE("growable_device_vector: an index beyond the size throws out_of_range 
                        std::out_of_range);
   CHECK_THROWS_AS(static_cast<void>(vector.element(7, stream)), std::out_of_range);
   CHECK_THROWS_AS(vector.set_element(7, numbered_four(0), stream), std::out_of_range);
+  CHECK_THROWS_AS(vector.set_element_async(7, numbered_four(0), stream), std::out_of_range);
+}
+
+TEST_CASE("growable_device_vector: set_element waits, set_element_async does not") {
+  vector_of_4 vector;
+  vector.resize_uninitialized(2);
+  blocked_stream busy{first_device};
+  vector.set_element_async(0, numbered_four(1), busy);
+  CHECK_FALSE(busy.is_done());
+  busy.release();
+  vector.set_element(1, numbered_four(2), busy);
+  CHECK(busy.is_done());
 }
 
 TEST_CASE("growable_device_vector: copy_to_host reads the first elements into given memory") {
@@ -188,7 +201,7 @@ TEST_CASE("growable_device_vector: values that are captured need not outlive the
   vector.resize(5000, *gone, stream);
   vector.push_back(*gone, stream);
   vector.append({numbered<value>(3), *gone}, stream);
-  vector.set_element(7, numbered<value>(4), stream);
+  vector.set_element_async(7, numbered<value>(4), stream);
   *gone = value{};
   gone.reset();
   hipGraph_t graph = nullptr;

@@ -163,11 +163,57 @@ TEST_CASE("growable_device_vector: assign of copies that fails keeps the size an
       });
 }
 
-TEST_CASE("growable_device_vector: set_element that fails changes nothing") {
+/// Sweeps a member that moves elements from element 400 on: those before stay, and the size.
+template <typename Operation>
+void sweep_moving_member(const char* name, const std::vector<element12>& expected,
+                         Operation operation) {
+  fault_sweep{name, after_failure::capacity}.run(
+      [] { return std::make_unique<moving_vector>(); },
+      [&](std::unique_ptr<moving_vector>& subject) { operation(subject->vector, subject->stream); },
+      [](const std::unique_ptr<moving_vector>& subject) {
+        REQUIRE(subject->vector.size() == size_before);
+        std::vector<element12> kept(400);
+        subject->vector.copy_to_host(kept.data(), kept.size(), subject->stream);
+        CHECK(kept == series<element12>(0, 400));
+      },
+      [&](const std::unique_ptr<moving_vector>& subject) {
+        CHECK(subject->contents() == expected);
+      });
+}
+
+TEST_CASE("growable_device_vector: insert that fails keeps the size and what is before") {
+  std::vector<element12> expected = series<element12>(0, size_before);
+  expected.insert(expected.begin() + 400, 3, numbered<element12>(7));
+  sweep_moving_member("insert", expected, [](vector_of_12& v, stream_ref stream) {
+    v.insert(400, 3, numbered<element12>(7), stream);
+  });
+  std::vector<element12> doubled = series<element12>(0, size_before);
+  const std::vector<element12> own = doubled;
+  doubled.insert(doubled.begin() + 400, own.begin(), own.end());
+  sweep_moving_member("insert of its own", doubled,
+                      [](vector_of_12& v, stream_ref stream) { v.insert(400, v, stream); });
+}
+
+TEST_CASE("growable_device_vector: erase that fails keeps the size and what is before") {
+  std::vector<element12> expected = series<element12>(0, size_before);
+  expected.erase(expected.begin() + 400, expected.begin() + 405);
+  sweep_moving_member("erase", expected,
+                      [](vector_of_12& v, stream_ref stream) { v.erase(400, 5, stream); });
+}
+
+TEST_CASE("growable_device_vector: a construction with contents that fails leaves nothing") {
+  const stream stream;
+  const std::vector<element12> source = series<element12>(0, size_before);
+  fault_sweep{"construction from a range", after_failure::capacity}.run([&] {
+    const vector_of_12 made{source, stream};
+  });
+}
+
+TEST_CASE("growable_device_vector: set_element_async that fails changes nothing") {
   std::vector<element12> expected = series<element12>(0, size_before);
   expected[3] = numbered<element12>(88);
-  sweep_member("set_element", expected, [](vector_of_12& v, stream_ref stream) {
-    v.set_element(3, numbered<element12>(88), stream);
+  sweep_member("set_element_async", expected, [](vector_of_12& v, stream_ref stream) {
+    v.set_element_async(3, numbered<element12>(88), stream);
   });
 }
 
