@@ -3,6 +3,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
