@@ -88,6 +88,7 @@ constexpr profile rocm_5_7() {
   like.question_of_captured_event = hipSuccess;
   like.wait_for_captured_event = hipErrorStreamCaptureUnsupported;
   like.captured_waits = capture_check::any_thread;
+  like.unrecorded_waits = capture_check::none;
   like.event_questions = capture_check::none;
   like.waiting_copies = capture_check::global;
   like.managed_memory = capture_check::none;
@@ -132,7 +133,7 @@ constexpr profile rocm_6_2() {
   like.bad_kind = unknown_kind::refused_in_stream;
   like.host_copies = host_copy::by_owner;
   like.destroyed_event = dead_event::ignored_by_waits;
-  like.refused_in_capture = refusal_cost::capture;
+  like.refused_in_capture = refusal_cost::first_kind;
   like.question_of_captured_event = hipErrorCapturedEvent;
   like.wait_for_captured_event = hipErrorCapturedEvent;
   like.captured_waits = capture_check::global_too;
@@ -173,8 +174,9 @@ constexpr profile rocm_7_1() {
   like.destroyed_stream = hipErrorInvalidHandle;
   like.filled_stream = bad_pointer::refused;
   like.callback = beside_capture::refused;
-  like.captured_waits = capture_check::by_mode;
-  like.event_questions = capture_check::by_mode;
+  like.captured_waits = capture_check::global_first;
+  like.unrecorded_waits = capture_check::global_first;
+  like.event_questions = capture_check::global_first;
   like.managed_memory = capture_check::by_mode;
   like.revoke = pool_revoke::noted;
   like.own_right = own_read_only::refused;
@@ -215,7 +217,7 @@ constexpr profile rocm_7_14() {
   like.access = access_range::whole_mappings;            // ROCm/rocm-systems#6977
   like.peer_after_owner = late_grant::corrupts_mapping;  // openxla/xla#46576
   like.chunk_device = imported_device::exporter;
-  like.pool_device = imported_device::current;                   // ROCm/rocm-systems#5535
+  like.pool_device = imported_device::current;  // ROCm/rocm-systems#5535
   return like;
 }
 

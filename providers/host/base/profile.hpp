@@ -86,17 +86,23 @@ enum class foreign_end { refused, costs_capture };
 /// Freeing what waits for all devices, while a stream is captured.
 enum class waiting_free { by_mode, refused };
 /// What a capture loses by a call that it refuses.
-enum class refusal_cost { capture, nothing };
+enum class refusal_cost {
+  every_capture,  ///< that refuses it
+  first_kind,     ///< the same, but those of other threads only where this one's refuse nothing
+  nothing
+};
 /// Does a lost capture refuse calls until its end?
 enum class lost_capture { is_over, refuses };
 /// Calls beside a capture that are no part of it.
 enum class beside_capture { refused, taken };
 /// The captures that refuse a call, by their mode and by that of the calling thread.
 enum class capture_check {
-  by_mode,     ///< of this thread but relaxed ones; global ones of others for a global thread
-  global_too,  ///< the same, but global ones of others for a thread-local thread too
-  any_thread,  ///< of this thread but relaxed ones, and global ones, whatever the thread's mode
-  global,      ///< global ones
+  by_mode,       ///< of this thread but relaxed ones; global ones of others for a global thread
+  global_too,    ///< the same, but global ones of others for a thread-local thread too
+  global_first,  ///< as by_mode; where global ones refuse, others are not lost
+  any_thread,    ///< of this thread but relaxed ones, and global ones, whatever the thread's mode
+  own,           ///< of this thread but relaxed ones, for a thread that is not relaxed
+  global,        ///< global ones
   all,
   none
 };
@@ -256,12 +262,13 @@ struct profile {
   foreign_end capture_end = foreign_end::refused;
   waiting_free captured_free = waiting_free::by_mode;
   device_wait captured_device = device_wait::any_capture;
-  refusal_cost refused_in_capture = refusal_cost::capture;
+  refusal_cost refused_in_capture = refusal_cost::every_capture;
   lost_capture lost = lost_capture::is_over;
   beside_capture null_stream_work = beside_capture::refused;  // and waits and questions
   beside_capture past_event = beside_capture::refused;        // a captured stream waits for it
   beside_capture callback = beside_capture::refused;  // in a captured stream; called at once
   capture_check captured_waits = capture_check::by_mode;
+  capture_check unrecorded_waits = capture_check::by_mode;  // for an event that was never recorded
   capture_check event_questions = capture_check::by_mode;
   capture_check waiting_copies = capture_check::by_mode;
   capture_check managed_memory = capture_check::by_mode;

@@ -101,7 +101,8 @@ void capture_set::refuse_wait_for(const event_state& event) {
   refuse_captured(event, rules_.wait_for_captured_event);
   if (!any()) return;
   const guard lock{mutex_};
-  refuse(rules_.captured_waits, hipErrorStreamCaptureUnsupported);
+  refuse(event.last() == nullptr ? rules_.unrecorded_waits : rules_.captured_waits,
+         hipErrorStreamCaptureUnsupported);
 }
 
 void capture_set::refuse_question(const event_state& event) {
@@ -140,6 +141,16 @@ void capture_set::refuse_where(Forbids&& forbids, hipError_t code) {
 
 void capture_set::refuse(capture_check check, hipError_t code) {
   const hipStreamCaptureMode mode = thread_capture_mode();
+  if (check == capture_check::by_mode && rules_.refused_in_capture == refusal_cost::first_kind)
+    refuse(capture_check::own, code);
+  if (check == capture_check::global_first) {
+    if (mode == hipStreamCaptureModeGlobal) refuse(capture_check::global, code);
+    return refuse(capture_check::own, code);
+  }
+  if (check == capture_check::global_too) {
+    if (mode != hipStreamCaptureModeRelaxed) refuse(capture_check::global, code);
+    return refuse(capture_check::own, code);
+  }
   refuse_where(
       [check, mode, self = calling_thread()](const participant& each) {
         const capture_sequence& capture = *each.capture;
@@ -149,14 +160,16 @@ void capture_set::refuse(capture_check check, hipError_t code) {
         switch (check) {
           case capture_check::by_mode:
             return looks && (is_own || (is_global && mode == hipStreamCaptureModeGlobal));
-          case capture_check::global_too:
-            return looks && (is_own || is_global);
           case capture_check::any_thread:
             return is_own || is_global;
+          case capture_check::own:
+            return looks && is_own;
           case capture_check::global:
             return is_global;
           case capture_check::all:
             return true;
+          case capture_check::global_first:
+          case capture_check::global_too:
           case capture_check::none:
             break;
         }
@@ -166,7 +179,7 @@ void capture_set::refuse(capture_check check, hipError_t code) {
 }
 
 void capture_set::lose(capture_sequence& refusing) const noexcept {
-  if (rules_.refused_in_capture == refusal_cost::capture) refusing.valid = false;
+  if (rules_.refused_in_capture != refusal_cost::nothing) refusing.valid = false;
 }
 
 void capture_set::refuse_null_stream(const stream_queue& queue) {
