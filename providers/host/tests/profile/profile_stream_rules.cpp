@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "profile_rules.hpp"
-#include "providers/host/tests/pool/mem_pool_fixtures.hpp"
+#include "providers/host/tests/fixtures.hpp"
 
 // Captures, and the end of streams.
 namespace hipvmm::test {

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "providers/host/tests/fixtures.hpp"
+#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test::model {
 

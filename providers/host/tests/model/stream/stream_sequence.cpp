@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <system_error>
 
 #include "stream_lockstep.hpp"
