@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Compiled, never run: the kernel side of device_appender for AMD GPUs, without HIP's headers.
+// Compiled, never run: what kernels call, for AMD GPUs, without HIP's headers. With
+// HIPVMM_READS_ON_HOST it must not compile.
 #include <cstddef>
 
 #include <hipvmm/container/device_appender_ref.hpp>
+#include <hipvmm/container/device_span.hpp>
 
+#ifdef HIPVMM_READS_ON_HOST
+int sum(hipvmm::device_span<int> numbers) {
+  int result = 0;
+  for (const int each : numbers) result += each;
+  return result;
+}
+#else
 using appender = hipvmm::device_appender_ref<int>;
 
 __attribute__((global)) void append(appender few, appender many, const int* values, int* missed) {
@@ -13,3 +22,9 @@ __attribute__((global)) void append(appender few, appender many, const int* valu
   if (!chosen.push(values[i])) missed[i] = 1;
   if (!few.push(values, static_cast<std::size_t>(i % 5))) missed[i] += 2;
 }
+
+__attribute__((global)) void add_one(hipvmm::device_span<int> numbers) {
+  for (int& each : numbers) ++each;
+  if (!numbers.empty()) numbers.begin()[0] += *(numbers.end() - 1);
+}
+#endif

@@ -35,14 +35,17 @@ class device_iterator {
   HIPVMM_HOST_DEVICE constexpr operator T*() const noexcept { return at_; }
 
 #if defined(HIPVMM_DEVICE)
-  HIPVMM_DEVICE constexpr T& operator*() const noexcept { return *at_; }
-  HIPVMM_DEVICE constexpr T* operator->() const noexcept { return at_; }
-  HIPVMM_DEVICE constexpr T& operator[](difference_type n) const noexcept { return at_[n]; }
-#else
-  // Device memory: host code reads elements by element(), copy_to_host() or copy().
-  T& operator*() const = delete;
-  T* operator->() const = delete;
-  T& operator[](difference_type n) const = delete;
+  // Not constexpr: nvcc's --expt-relaxed-constexpr would let host code call them.
+  HIPVMM_DEVICE T& operator*() const noexcept { return *at_; }
+  HIPVMM_DEVICE T* operator->() const noexcept { return at_; }
+  HIPVMM_DEVICE T& operator[](difference_type n) const noexcept { return at_[n]; }
+#endif
+  // Device memory: host code reads elements by element(), copy_to_host() or copy(). Clang overloads
+  // by target, and would else convert to T* in host code; nvcc refuses the functions above there.
+#if !defined(HIPVMM_DEVICE) || defined(__clang__)
+  HIPVMM_HOST T& operator*() const = delete;
+  HIPVMM_HOST T* operator->() const = delete;
+  HIPVMM_HOST T& operator[](difference_type n) const = delete;
 #endif
 
   HIPVMM_HOST_DEVICE constexpr device_iterator& operator+=(difference_type n) noexcept {

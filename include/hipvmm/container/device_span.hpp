@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <hipvmm/container/device_iterator.hpp>
+#include <hipvmm/core/device_code.hpp>
 
 namespace hipvmm {
 
@@ -23,11 +24,13 @@ class device_span {
   using iterator = device_iterator<T>;
 
   constexpr device_span() noexcept = default;
-  constexpr device_span(T* data, size_type size) noexcept : data_{data}, size_{size} {}
+  HIPVMM_HOST_DEVICE constexpr device_span(T* data, size_type size) noexcept
+      : data_{data}, size_{size} {}
   /// Converts a span of T to a span of const T.
   template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
   // NOLINTNEXTLINE(google-explicit-constructor): as std::span
-  constexpr device_span(device_span<U> other) noexcept : data_{other.data()}, size_{other.size()} {}
+  HIPVMM_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
+      : data_{other.data()}, size_{other.size()} {}
 
   /// Views all elements of a container that has span(): those of hipvmm. As with std::span, a
   /// temporary container converts to a span of const T only.
@@ -40,12 +43,18 @@ class device_span {
   // NOLINTNEXTLINE(google-explicit-constructor): as std::span
   constexpr device_span(Container&& container) noexcept : device_span{container.span()} {}
 
-  [[nodiscard]] constexpr T* data() const noexcept { return data_; }
-  [[nodiscard]] constexpr size_type size() const noexcept { return size_; }
-  [[nodiscard]] constexpr size_type size_bytes() const noexcept { return size_ * sizeof(T); }
-  [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
-  [[nodiscard]] constexpr iterator begin() const noexcept { return iterator{data_}; }
-  [[nodiscard]] constexpr iterator end() const noexcept { return iterator{data_ + size_}; }
+  [[nodiscard]] HIPVMM_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
+  [[nodiscard]] HIPVMM_HOST_DEVICE constexpr size_type size() const noexcept { return size_; }
+  [[nodiscard]] HIPVMM_HOST_DEVICE constexpr size_type size_bytes() const noexcept {
+    return size_ * sizeof(T);
+  }
+  [[nodiscard]] HIPVMM_HOST_DEVICE constexpr bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] HIPVMM_HOST_DEVICE constexpr iterator begin() const noexcept {
+    return iterator{data_};
+  }
+  [[nodiscard]] HIPVMM_HOST_DEVICE constexpr iterator end() const noexcept {
+    return iterator{data_ + size_};
+  }
 
   /// Throws: std::out_of_range when `count` exceeds size().
   [[nodiscard]] constexpr device_span first(size_type count) const { return subspan(0, count); }

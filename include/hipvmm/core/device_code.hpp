@@ -5,10 +5,13 @@
 // code (nvcc, hipcc) reads the file. Programs may use HIPVMM_HOST_DEVICE too.
 #if defined(__CUDACC__)
 #define HIPVMM_DEVICE __device__
+#define HIPVMM_HOST __host__
 #define HIPVMM_HOST_DEVICE __host__ __device__
 #elif defined(__HIP__)
 #define HIPVMM_DEVICE __attribute__((device))
+#define HIPVMM_HOST __attribute__((host))
 #define HIPVMM_HOST_DEVICE __attribute__((host)) __attribute__((device))
 #else
+#define HIPVMM_HOST
 #define HIPVMM_HOST_DEVICE
 #endif
