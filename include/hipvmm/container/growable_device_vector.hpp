@@ -194,17 +194,9 @@ class growable_device_vector {
   ///   this vector.
   template <typename Range>
   void append(const Range& source, stream_ref stream) {
-    if constexpr (detail::is_device_range_v<Range, T>) {
-      append_from_device(source, stream);
-    } else {
-      static_assert(
-          detail::is_host_range_v<Range, T>,
-          "growable_device_vector<T>: the source must be a contiguous range of T that the host can "
-          "index, such as std::vector<T>, or a container of hipvmm; name other device "
-          "memory by a device_span<const T>");
-      if constexpr (detail::is_host_range_v<Range, T>)
-        append(std::data(source), std::size(source), stream);
-    }
+    with_elements(
+        source, [&](device_span<const T> elements) { append_from_device(elements, stream); },
+        [&](const T* first, size_type count) { append(first, count, stream); });
   }
   /// Appends a list. The elements have been read when the call returns, also while `stream` is
   /// captured.
@@ -249,17 +241,9 @@ class growable_device_vector {
   /// overlap the first elements.
   template <typename Range>
   void assign(const Range& source, stream_ref stream) {
-    if constexpr (detail::is_device_range_v<Range, T>) {
-      assign_from_device(source, stream);
-    } else {
-      static_assert(
-          detail::is_host_range_v<Range, T>,
-          "growable_device_vector<T>: the source must be a contiguous range of T that the host can "
-          "index, such as std::vector<T>, or a container of hipvmm; name other device "
-          "memory by a device_span<const T>");
-      if constexpr (detail::is_host_range_v<Range, T>)
-        assign(std::data(source), std::size(source), stream);
-    }
+    with_elements(
+        source, [&](device_span<const T> elements) { assign_from_device(elements, stream); },
+        [&](const T* first, size_type count) { assign(first, count, stream); });
   }
   void assign(std::initializer_list<T> source, stream_ref stream) {
     storage_.grow(checked_bytes(source.size()));
@@ -281,17 +265,9 @@ class growable_device_vector {
   /// the copies and then refuses one, elements from `index` on are partly overwritten.
   template <typename Range>
   void insert(size_type index, const Range& source, stream_ref stream) {
-    if constexpr (detail::is_device_range_v<Range, T>) {
-      insert_from_device(index, source, stream);
-    } else {
-      static_assert(
-          detail::is_host_range_v<Range, T>,
-          "growable_device_vector<T>: the source must be a contiguous range of T that the host can "
-          "index, such as std::vector<T>, or a container of hipvmm; name other device "
-          "memory by a device_span<const T>");
-      if constexpr (detail::is_host_range_v<Range, T>)
-        insert(index, std::data(source), std::size(source), stream);
-    }
+    with_elements(
+        source, [&](device_span<const T> elements) { insert_from_device(index, elements, stream); },
+        [&](const T* first, size_type count) { insert(index, first, count, stream); });
   }
   void insert(size_type index, const T* source, size_type count, stream_ref stream) {
     if (count != 0) require_source(source, count);
@@ -415,6 +391,22 @@ class growable_device_vector {
     if (source == nullptr)
       throw std::invalid_argument{"growable_device_vector: the source of " + std::to_string(count) +
                                   " elements is null"};
+  }
+
+  /// Calls `of_device` or `of_host` with the elements of a range.
+  template <typename Range, typename OfDevice, typename OfHost>
+  static void with_elements(const Range& source, OfDevice of_device, OfHost of_host) {
+    if constexpr (detail::is_device_range_v<Range, T>) {
+      of_device(device_span<const T>{source});
+    } else {
+      static_assert(
+          detail::is_host_range_v<Range, T>,
+          "growable_device_vector<T>: the source must be a contiguous range of T that the "
+          "host can index, such as std::vector<T>, or a container of hipvmm; name other "
+          "device memory by a device_span<const T>");
+      if constexpr (detail::is_host_range_v<Range, T>)
+        of_host(std::data(source), std::size(source));
+    }
   }
 
   // A list is destroyed at the end of the statement, before a captured copy would read it.
