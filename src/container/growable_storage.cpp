@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/copy.hpp>
 #include "capability/capability.hpp"
 #include "container/malloc_storage.hpp"
 #include "container/region_storage.hpp"

@@ -5,6 +5,7 @@
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>
+#include "container/storage_memory.hpp"
 
 namespace hipvmm {
 namespace {

@@ -13,6 +13,7 @@
 #include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
+#include "runtime/device_wait.hpp"
 
 namespace hipvmm::detail {
 

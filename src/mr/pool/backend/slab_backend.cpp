@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
