@@ -48,7 +48,9 @@ inline constexpr bool is_host_range_v = is_host_range<Range, T>::value;
 ///   stream, never through references.
 /// - data() changes only when max_size() is exceeded; statistics().base_moves counts the changes.
 /// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
-/// - Same thread rules as std::vector. Construction backs no memory.
+/// - Costs memory in steps of growth_options::granule_bytes, 2 MiB unless set: the first element of
+///   each vector takes one. For many small arrays use device_uvector on a pool.
+/// - Same thread rules as std::vector. Construction without contents backs no memory.
 /// - Strong guarantee, except for assign of copies. When a call fails after memory was added,
 ///   capacity() may have grown; past max_size() data() may have changed.
 template <typename T>
