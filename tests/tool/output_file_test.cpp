@@ -219,7 +219,7 @@ TEST_CASE("clash_of: two outputs to one file are named, also where there is none
   const files all;
   all.write("result", "text");
   std::filesystem::create_symlink("new", all.path("dangling"));
-  const auto clash = [&all](const std::string& a, const std::string& b) {
+  const auto clash = [](const std::string& a, const std::string& b) {
     return clash_of({}, {{"--json", a}, {"--timeline", b}});
   };
   CHECK(clash(all.path("result"), all.path("result")) ==
