@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Does creating memory wait until the driver has cleared what was given back just before?
+// Does creating memory wait until the driver has cleared what was released just before?
 //
 // The last chunks of a growth take 0.5 ms in some samples and 100 ms in others. If a pause makes
 // creation fast, the driver clears in the background, and figures for clean memory need --pause-ms.
@@ -55,7 +55,7 @@ std::vector<measurement> measure_create_after_free(const settings& chosen) {
 }
 
 // The driver may have other memory, clean for long. So once more with next to nothing free but what
-// is given back: a creation can have a quarter of its bytes from elsewhere, and the driver what it
+// is released: a creation can have a quarter of its bytes from elsewhere, and the driver what it
 // needs for streams.
 std::vector<measurement> measure_create_on_full_device(const settings& chosen) {
   const hipvmm::scoped_device scope{chosen.device};

@@ -58,7 +58,7 @@ void require_kept(const hipvmm::chunk_cache& cache, hipvmm::device_ref device, s
 
 using make_with_cache = std::function<std::unique_ptr<grower>(hipvmm::chunk_cache&)>;
 
-/// Grows once before it is handed out, so that all later chunks are in the cache.
+/// Grows once before it is returned, so that all later chunks are in the cache.
 class grown_again final : public grower {
  public:
   grown_again(hipvmm::device_ref device, const std::vector<std::size_t>& sizes,

@@ -29,7 +29,7 @@ namespace bench {
 /// hipMalloc alone: the old memory is neither copied nor freed until the end.
 [[nodiscard]] std::unique_ptr<grower> make_allocation();
 
-/// Seconds that hipMemCreate takes for `bytes` bytes, which are given back at once.
+/// Seconds that hipMemCreate takes for `bytes` bytes, which are released at once.
 [[nodiscard]] double time_create(hipvmm::device_ref device, std::size_t bytes);
 
 /// Whether HIP said that the device is full.

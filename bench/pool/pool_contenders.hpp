@@ -38,7 +38,7 @@ inline constexpr const char* driver = "hipMalloc";
 /// Those that keep memory, hipMalloc left out.
 [[nodiscard]] std::vector<contender> pools(hipvmm::device_ref device);
 
-/// Memory that is given back when this ends.
+/// Memory that is freed when this ends.
 class held_blocks {
  public:
   held_blocks(hipvmm::mr::memory_resource& resource, hipvmm::stream_ref stream)

@@ -35,7 +35,7 @@ class create_job final : public job {
   std::size_t block_bytes_;
 };
 
-/// A pair of half the bytes, when every other one of sixteen blocks was given back: enough is idle,
+/// A pair of half the bytes, when every other one of sixteen blocks was freed: enough is idle,
 /// and none of it is long enough.
 class moved_job final : public job {
  public:

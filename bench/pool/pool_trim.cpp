@@ -147,7 +147,7 @@ std::vector<measurement> measure_trim(const pool_settings& chosen) {
                          return std::make_unique<trim_job>(
                              each.who.make(), device, chosen.trim_bytes, each.trim, each.seconds);
                        }});
-  pool_settings once = chosen;  // gigabytes are taken and given back for each
+  pool_settings once = chosen;  // gigabytes are allocated and freed for each
   once.common.repeats = 1;
   const measurement row = row_for(scenario::beside_trim, chosen.trim_bytes);
   std::vector<measurement> rows = measure_jobs(row, entries, once);

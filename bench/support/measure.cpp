@@ -15,7 +15,7 @@
 namespace bench {
 namespace {
 
-/// Runs the method with the device current and waits until all it had is given back, so that the
+/// Runs the method with the device current and waits until all it had is released, so that the
 /// next method finds the device as this one did.
 std::vector<double> run_alone(const method& each, hipvmm::device_ref device, memory_probe* probe) {
   const hipvmm::scoped_device scope{device};

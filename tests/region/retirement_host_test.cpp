@@ -201,7 +201,7 @@ TEST_CASE("retirement: the addresses of a region that was emptied stay until its
   CHECK(live_objects().reservations == before);
 }
 
-TEST_CASE("retirement: growth into bytes that wait comes behind the work that uses them") {
+TEST_CASE("retirement: growth into bytes that wait is ordered after the work that uses them") {
   region_in_use subject;
   subject.region.trim(subject.unit, subject.stream);
   std::thread growing{[&] {

@@ -23,7 +23,7 @@
 namespace hipvmm::test {
 namespace {
 
-TEST_CASE("stream_watcher: a stream that waits for an event comes behind its last recording") {
+TEST_CASE("stream_watcher: a stream that waits for an event follows its last recording") {
   const stream writer;
   const stream other;
   const stream reader;

@@ -177,7 +177,7 @@ TEST_CASE("hipvmm-replay: a replay that fails leaves the result of the last one"
   CHECK(result.contents() == "earlier");
 }
 
-TEST_CASE("hipvmm-replay: --json /dev/stdout comes behind the text") {
+TEST_CASE("hipvmm-replay: --json /dev/stdout is written after the text") {
   const temporary_file trace{small_trace, ".csv"};
   const outcome ended =
       replay_program({trace.path(), "--resource", "hip", "--json", "/dev/stdout"});

@@ -131,7 +131,7 @@ enum class dead_event {
 enum class peer_fill { as_peers_may, any_owner };
 /// Whose rights to mapped memory a copy from or to the host needs.
 enum class host_copy { by_stream, by_owner };
-/// Whose null stream hipMemcpy between the host and a device comes behind: that of the current
+/// Whose null stream hipMemcpy between the host and a device waits for: that of the current
 /// device, or also that of the device whose memory it is.
 enum class host_copy_order { current_device, owner_too };
 /// hipStreamWaitValue and hipStreamWriteValue: captures, flags of writes and alignment are looked

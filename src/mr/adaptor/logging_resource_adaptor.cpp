@@ -12,7 +12,7 @@
 namespace hipvmm::mr {
 namespace {
 
-/// Logs what `allocate` returns, or that it throws. Its row comes behind it, and that of a free
+/// Logs what `allocate` returns, or that it throws. Its row follows it, and that of a free
 /// before the upstream has the memory: so no row can overtake the one that it follows from.
 template <typename Allocate>
 void* logged(csv_log& log, Allocate allocate, stream_ref stream, std::size_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Replays a recorded trace of allocations on a memory resource and tells what that costs: peak
-// memory, latencies, driver calls; with --check also whether the memory was ever handed out twice.
+// memory, latencies, driver calls; with --check also whether the memory was ever allocated twice.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -18,7 +18,7 @@
 
 namespace hipvmm::tool {
 
-/// A block that a resource has handed out.
+/// A block that a resource has allocated.
 struct checked_block {
   void* pointer;
   std::size_t bytes;
@@ -48,9 +48,9 @@ class block_checker {
   block_checker(const block_checker&) = delete;
   block_checker& operator=(const block_checker&) = delete;
 
-  /// The block was handed out in `stream`.
+  /// The block was allocated in `stream`.
   void fill(stream_ref stream, const checked_block& block);
-  /// The block is about to be given back in `stream`.
+  /// The block is about to be freed in `stream`.
   void copy_aside(stream_ref stream, const checked_block& block);
   /// Compares what is left to compare.
   void finish();

@@ -77,7 +77,7 @@ class slow_function {
 };
 
 /// Whether hipMemcpy between pinned memory and memory of device 1, made while device 0 is the
-/// current one, comes behind the null stream of device 1.
+/// current one, waits for the null stream of device 1.
 bool copy_waits_for_owner(bool to_host) {
   void* host = nullptr;
   void* device = nullptr;
@@ -427,7 +427,7 @@ const rule rules[] = {
      decided_by::hardware},
     {"copies of hipMemcpy between the host and memory of device 1, while device 0 is the current "
      "one, "
-     "that come behind the null stream of device 1",
+     "that wait for the null stream of device 1",
      [] { return int{copy_waits_for_owner(true)} + int{copy_waits_for_owner(false)}; },
      {0, 2, 2, 2, 2, 2, 2, 0},
      "AMD's runtime 5.7.1, 6.4.3 and 7.2.4 on a stand-in for ROCr; cuda-13: not asked of CUDA"},

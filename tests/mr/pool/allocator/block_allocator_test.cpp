@@ -87,7 +87,7 @@ TEST_CASE("pool: another stream's memory is used once that stream has passed") {
   }
 }
 
-TEST_CASE("pool: another stream's memory is used by one that was announced to come behind it") {
+TEST_CASE("pool: another stream's memory is used by one that was announced to follow it") {
   pool_of pool;
   pool.all.set_reuse({true, false, false});
   const std::size_t first = pool.take(0, 2 * MiB);
@@ -351,7 +351,7 @@ TEST_CASE("pool: memory that goes leaves its old addresses too, known to have pa
   const std::size_t taken = pool.take(1, 8 * MiB);
   CHECK(taken == pool.large);
   pool.give(1, taken, 8 * MiB);
-  // Asked before, stream 0 is not done; asked then, stream 1 is, which comes behind it.
+  // Asked before, stream 0 is not done; asked then, stream 1 is, which follows it.
   pool.streams.finishes_after_poll = true;
   CHECK(pool.all.trim(0, {}) == 8 * MiB);
   CHECK(pool.memory.mappings() == 4);

@@ -19,7 +19,7 @@
 #include "mr/pool/allocator/block_allocator.hpp"
 
 // Memory and streams that tests hold in their own hands: streams go on when told to, and every use
-// of a piece of memory must come behind the one before.
+// of a piece of memory must be ordered after the one before.
 namespace hipvmm::test {
 
 /// A point in a stream: its number and how much has been submitted to it.
@@ -65,12 +65,12 @@ class hand_driven_streams final : public mr::pool::fence_source {
   [[nodiscard]] bool is_done(stream_point point) const {
     return streams_[point.stream].done >= point.position;
   }
-  /// Whether what is submitted to `later` from now on comes behind `point`.
+  /// Whether what is submitted to `later` from now on is ordered after `point`.
   [[nodiscard]] bool is_behind(std::size_t later, stream_point point) const {
     return later == point.stream || is_done(point) ||
            streams_[later].behind[point.stream] >= point.position;
   }
-  /// Work submitted to `waiter` from now on comes behind all that `other` has now.
+  /// Work submitted to `waiter` from now on is ordered after all that `other` has now.
   void wait(std::size_t waiter, std::size_t other) {
     const stream_point now = submit(other);
     make_stream_wait(waiter, now, streams_[other].behind);
@@ -83,7 +83,7 @@ class hand_driven_streams final : public mr::pool::fence_source {
     ++marks;
     const std::thread::id owner = streams_[index].thread;
     if (owner != std::thread::id{} && owner != std::this_thread::get_id()) ++foreign_marks;
-    // A mark is work itself: it also comes behind what the stream waits for.
+    // A mark is work itself: it also follows what the stream waits for.
     const bool is_idle =
         streams_[index].done == streams_[index].submitted && streams_[index].waits.empty();
     const stream_point now = submit(index);
@@ -259,7 +259,7 @@ class watched_memory final : public mr::pool::memory_backend {
     return std::make_unique<detached_memory>(*this, from, 0);
   }
 
-  /// Work of `stream` uses the memory: it comes behind the use before, whoever made that.
+  /// Work of `stream` uses the memory: it follows the use before, whoever made that.
   void use(std::size_t stream, std::size_t offset, std::size_t bytes) {
     const stream_point now = streams_.submit(stream);
     for_each_piece(offset, bytes, [&](mapping_of& map, stream_point& last) {
