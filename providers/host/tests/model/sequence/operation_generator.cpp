@@ -166,7 +166,9 @@ operation operation_generator::mapping_one(const lockstep& state) {
     each.slot = some_handle(state);
     const chunk* const found = model.find(state.slots().handles[each.slot]);
     const std::size_t most = found == nullptr ? granule : found->bytes;
-    each.bytes = one_in(3) ? granule * (1 + below(most / granule)) : most;
+    // Where sizes have a smaller unit than the granule, a chunk may be smaller than one.
+    const std::size_t granules = std::max<std::size_t>(most / granule, 1);
+    each.bytes = one_in(3) ? granule * (1 + below(granules)) : most;
     const std::uint8_t slot = some_reservation(state);
     const std::size_t room = state.slots().reservations[slot].bytes / granule;
     each.at = {space::reservation, slot, granule * below(std::max<std::size_t>(room, 1))};
