@@ -314,7 +314,9 @@ class watched_memory final : public mr::pool::memory_backend {
   using mappings_by_offset = std::map<std::size_t, mapping_of>;
 
   void may_fail() {
-    if (fails_at != 0 && --fails_at == 0) throw hip_error{1, "hipMemMap", "", 0};
+    if (fails_at == 0) return;
+    --fails_at;
+    if (fails_at == 0) throw hip_error{1, "hipMemMap", "", 0};
   }
   void require_free(std::size_t offset, std::size_t bytes) const {
     REQUIRE(offset % granularity() == 0);
