@@ -18,7 +18,7 @@ graph_memory_place place_of(runtime& machine, const mem_pool& pool) {
 // Looks at the stream before the size, so that a bad one is refused even where no bytes are asked
 // for.
 hipError_t allocate(runtime& machine, void** pointer, std::size_t bytes, stream_queue& queue,
-                    hipMemPool_t pool) {
+                    hipMemPool_t pool, pool_step step) {
   require(pointer != nullptr);
   const std::shared_ptr<mem_pool> source = machine.pools().find(pool);
   const hipError_t imported_code = machine.rules().allocation_from_imported;
@@ -28,7 +28,7 @@ hipError_t allocate(runtime& machine, void** pointer, std::size_t bytes, stream_
     *pointer = pointer_to(*recorded);
     return hipSuccess;
   }
-  if (bytes != 0) machine.captures().refuse_pool_call(queue, pool_step::allocate);
+  if (bytes != 0) machine.captures().refuse_pool_call(queue, step);
   *pointer = nullptr;
   if (bytes != 0) *pointer = pointer_to(source->allocate(bytes, queue));
   return hipSuccess;
@@ -43,7 +43,8 @@ hipError_t hipMallocAsync(void** pointer, size_t bytes, hipStream_t stream) {
   return call(__func__, [&](runtime& machine) {
     const std::shared_ptr<stream_queue> queue =
         stream_of_memory(machine, stream, machine.rules().bad_stream);
-    return allocate(machine, pointer, bytes, *queue, machine.pools().current_of(queue->device()));
+    return allocate(machine, pointer, bytes, *queue, machine.pools().current_of(queue->device()),
+                    pool_step::allocate);
   });
 }
 
@@ -52,7 +53,7 @@ hipError_t hipMallocFromPoolAsync(void** pointer, size_t bytes, hipMemPool_t poo
   return call(__func__, [&](runtime& machine) {
     const std::shared_ptr<stream_queue> queue =
         stream_of_memory(machine, stream, machine.rules().bad_stream);
-    return allocate(machine, pointer, bytes, *queue, pool);
+    return allocate(machine, pointer, bytes, *queue, pool, pool_step::allocate_from_pool);
   });
 }
 

@@ -138,7 +138,7 @@ constexpr profile rocm_6_2() {
   like.wait_for_captured_event = hipErrorCapturedEvent;
   like.captured_waits = capture_check::global_too;
   like.waiting_copies = capture_check::all;
-  like.pool_calls = pool_check::blocking_streams;
+  like.pool_calls = pool_check::beside_blocking_stream;
   return like;
 }
 

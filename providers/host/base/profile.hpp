@@ -106,10 +106,10 @@ enum class capture_check {
   all,
   none
 };
-/// hipMallocAsync, hipMallocFromPoolAsync and hipFreeAsync in a stream that is not captured: only
-/// the first two by mode; or all of them, but in non-blocking streams, beside a blocking stream
-/// that is captured, at no cost (the null stream crashes); or none.
-enum class pool_check { allocation_by_mode, blocking_streams, none };
+/// hipMallocAsync, hipMallocFromPoolAsync and hipFreeAsync in a stream that is not captured: the
+/// first two refused by mode; or the first and the last while a blocking stream of the device is
+/// captured, at no cost (the null stream crashes); or none.
+enum class pool_check { allocation_by_mode, beside_blocking_stream, none };
 /// Captures that forbid to wait for a device.
 enum class device_wait { no_capture, own_captures, any_capture };
 /// A stream whose hipStreamDestroy has begun: do waits for its device still count it?

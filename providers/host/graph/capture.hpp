@@ -36,7 +36,7 @@ struct captured_mark {
   std::vector<const graph_node*> last;
 };
 
-enum class pool_step { allocate, free };
+enum class pool_step { allocate, allocate_from_pool, free };
 
 /// The number of this thread; a std::thread::id may come again after its thread has ended.
 std::uint64_t calling_thread() noexcept;

@@ -56,14 +56,13 @@ void capture_set::refuse_pool_call(const stream_queue& queue, pool_step step) {
   if (!any() || rules_.pool_calls == pool_check::none) return;
   const guard lock{mutex_};
   if (rules_.pool_calls == pool_check::allocation_by_mode) {
-    if (step == pool_step::allocate)
-      refuse(capture_check::by_mode, hipErrorStreamCaptureUnsupported);
+    if (step != pool_step::free) refuse(capture_check::by_mode, hipErrorStreamCaptureUnsupported);
     return;
   }
+  if (step == pool_step::allocate_from_pool) return;
   const bool is_refused = std::any_of(streams_.begin(), streams_.end(), [&](const auto& each) {
     const stream_queue& captured = *each.second.queue;
-    return queue.order() != stream_order::non_blocking &&
-           captured.order() == stream_order::blocking && captured.device() == queue.device();
+    return captured.order() == stream_order::blocking && captured.device() == queue.device();
   });
   if (is_refused && queue.order() == stream_order::null) {
     throw crash{

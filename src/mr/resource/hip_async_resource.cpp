@@ -275,7 +275,7 @@ void hip_async_resource::do_deallocate(stream_ref stream, void* pointer, std::si
   if (is_captured) return detail::free_async(stream, pointer);
   // No event could be recorded, which was reported: the host waits instead.
   detail::report_exceptions([&] { static_cast<void>(detail::wait_for_work(stream)); });
-  pending_->free_idle(pointer);
+  pending_->free_idle(pointer, bytes);
 }
 
 void* hip_async_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
@@ -294,7 +294,7 @@ void hip_async_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
   // No thread waits for the work, as while the process exits: the caller does.
   detail::report_exceptions([&] {
     detail::wait_for_users(pointer, detail::all_devices());
-    pending_->free_idle(pointer);
+    pending_->free_idle(pointer, bytes);
   });
 }
 

@@ -2,10 +2,13 @@
 #include "mr/resource/pending_frees.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <iterator>
+#include <thread>
 #include <utility>
 
+#include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "mr/resource/hip_pool.hpp"
@@ -44,6 +47,22 @@ std::shared_ptr<pending_frees> pending_frees::of(hipMemPool_t pool, device_ref d
 
 pending_frees::pending_frees(device_ref device) : frees_{device}, freed_{device} {
   spare_.reserve(most_spare_events);
+}
+
+pending_frees::~pending_frees() {
+  free_all();
+  const auto end = std::chrono::steady_clock::now() + capture_patience;
+  while (!retry_refused()) {
+    if (std::chrono::steady_clock::now() >= end) {
+      warn("hipFreeAsync",
+           format_bytes(bytes()) +
+               " of a pool of HIP's stay allocated, because HIP frees nothing while "
+               "a blocking stream of the device is captured; end captures before "
+               "the pool's last resource");
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
 }
 
 event pending_frees::take_event() {
@@ -97,6 +116,15 @@ std::size_t pending_frees::forget_size(void* pointer, std::size_t bytes) {
 
 void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alignment) {
   const std::lock_guard lock{mutex_};
+  // Idle, so that any stream may have them.
+  for (auto each = refused_.begin(); each != refused_.end(); ++each) {
+    if (!fits_well(each->bytes, bytes) || !is_aligned_to(each->pointer, alignment)) continue;
+    if (each->bytes != bytes) larger_[each->pointer] = each->bytes;
+    void* const pointer = each->pointer;
+    bytes_ -= each->bytes;
+    refused_.erase(each);
+    return pointer;
+  }
   const auto of = kept_.find(stream.get());
   if (of == kept_.end()) return nullptr;
   for (auto each = of->second.begin(); each != of->second.end(); ++each) {
@@ -165,7 +193,7 @@ void pending_frees::collect_passed(blocks_without_stream& to) {
 // stream.
 void pending_frees::free(blocks& passed) noexcept {
   if (passed.empty()) return;
-  for (const block& each : passed) free_idle(each.pointer);
+  for (const block& each : passed) free_idle(each.pointer, each.bytes);
   report_exceptions([&] { record_without_notify(freed_, frees_); });
   const std::lock_guard lock{mutex_};
   for (block& each : passed) {
@@ -176,13 +204,40 @@ void pending_frees::free(blocks& passed) noexcept {
 
 void pending_frees::free(const blocks_without_stream& passed) noexcept {
   if (passed.empty()) return;
-  for (const block_without_stream& each : passed) free_idle(each.pointer);
+  for (const block_without_stream& each : passed) free_idle(each.pointer, each.bytes);
   report_exceptions([&] { record_without_notify(freed_, frees_); });
 }
 
-void pending_frees::free_idle(void* pointer) const noexcept { free_async(frees_, pointer); }
+void pending_frees::free_idle(void* pointer, std::size_t bytes) noexcept {
+  const hipError_t result = hipFreeAsync(pointer, frees_.get());
+  if (result != hipErrorStreamCaptureUnsupported) return report(result, "hipFreeAsync");
+  clear_last_error();
+  report_exceptions([&] {
+    const std::lock_guard lock{mutex_};
+    refused_.push_back({pointer, forget_size(pointer, bytes)});
+    bytes_ += refused_.back().bytes;
+  });
+}
+
+// The first that is refused again ends it: the others would be too.
+bool pending_frees::retry_refused() noexcept {
+  for (;;) {
+    idle_block next{};
+    {
+      const std::lock_guard lock{mutex_};
+      if (refused_.empty()) return true;
+      next = refused_.back();
+      refused_.pop_back();
+      bytes_ -= next.bytes;
+    }
+    free_idle(next.pointer, next.bytes);
+    const std::lock_guard lock{mutex_};
+    if (!refused_.empty() && refused_.back().pointer == next.pointer) return false;
+  }
+}
 
 void pending_frees::free_some_passed(stream_ref stream) noexcept {
+  static_cast<void>(retry_refused());
   blocks passed;
   blocks_without_stream passed_without_stream;
   report_exceptions([&] {
@@ -207,6 +262,7 @@ void pending_frees::free_some_passed(stream_ref stream) noexcept {
 }
 
 void pending_frees::free_passed() noexcept {
+  static_cast<void>(retry_refused());
   blocks passed;
   blocks_without_stream passed_without_stream;
   report_exceptions([&] {
@@ -232,6 +288,7 @@ void pending_frees::wait_for_frees() noexcept {
 }
 
 void pending_frees::free_all() noexcept {
+  static_cast<void>(retry_refused());
   streams waited_for;
   {
     const std::lock_guard lock{mutex_};

@@ -33,8 +33,9 @@ class pending_frees {
   /// is alive. Throws: hip_error, std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<pending_frees> of(hipMemPool_t pool, device_ref device);
   explicit pending_frees(device_ref device);
-  /// Frees as free_all(). Blocks that HIP refused to wait for are never freed.
-  ~pending_frees() { free_all(); }
+  /// Frees as free_all(). Blocks that HIP refuses to wait for, or to free for longer than
+  /// capture_patience, are never freed.
+  ~pending_frees();
   pending_frees(const pending_frees&) = delete;
   pending_frees& operator=(const pending_frees&) = delete;
 
@@ -45,8 +46,9 @@ class pending_frees {
   /// waits for it. Returns false, with nothing kept, where no thread can.
   /// Throws: std::bad_alloc; then nothing is kept either.
   [[nodiscard]] bool add_without_stream(void* pointer, std::size_t bytes, device_list users);
-  /// Takes a kept block for `stream` that the same stream freed, at most an eighth larger than
-  /// `bytes`. Returns nullptr where there is none. Throws: hip_error; then nothing changes.
+  /// Takes a kept block for `stream` that the same stream freed, or whose free HIP refused, at most
+  /// an eighth larger than `bytes`. Returns nullptr where there is none. Throws: hip_error; then
+  /// nothing changes.
   [[nodiscard]] void* take(stream_ref stream, std::size_t bytes, std::size_t alignment);
   /// Takes the smallest kept block that fits, of any stream, and makes `stream` wait for its free.
   /// Returns nullptr where there is none. Throws: hip_error; then nothing changes.
@@ -68,8 +70,9 @@ class pending_frees {
   /// Frees as free_all() the blocks that were deallocated without a stream, if one of them fits a
   /// request of `bytes` well.
   void free_fitting_without_stream(std::size_t bytes) noexcept;
-  /// Frees at once a block that no work uses any more.
-  void free_idle(void* pointer) const noexcept;
+  /// Frees a block of at least `bytes` that no work uses any more: at once, or at a later call
+  /// where HIP refuses, as AMD's runtime does while a blocking stream is captured.
+  void free_idle(void* pointer, std::size_t bytes) noexcept;
 
   /// Whether there are blocks that were deallocated without a stream.
   [[nodiscard]] bool has_any_without_stream() const noexcept { return count_without_stream_ != 0; }
@@ -93,6 +96,10 @@ class pending_frees {
     [[nodiscard]] bool has_passed() const { return waited_for.expired(); }
   };
   using blocks_without_stream = std::list<block_without_stream>;
+  struct idle_block {
+    void* pointer;
+    std::size_t bytes;
+  };
   /// Streams by handle. For a new stream with a reused handle, the wait for the event provides the
   /// order.
   using streams = std::map<ihipStream_t*, blocks>;
@@ -105,6 +112,8 @@ class pending_frees {
   void collect_passed(blocks_without_stream& to);
   void free_all_without_stream() noexcept;
   [[nodiscard]] bool wait_until_passed(const event& freed) const noexcept;
+  /// Frees what HIP refused to free. Returns whether nothing is left of it.
+  bool retry_refused() noexcept;
   void free(blocks& passed) noexcept;
   void free(const blocks_without_stream& passed) noexcept;
 
@@ -113,6 +122,7 @@ class pending_frees {
   mutable std::mutex mutex_;
   streams kept_;
   blocks_without_stream without_stream_;
+  std::vector<idle_block> refused_;
   std::atomic<std::size_t> count_without_stream_{0};
   std::size_t bytes_ = 0;
   ihipStream_t* next_ = nullptr;  // the stream to check next

@@ -29,6 +29,22 @@ int end_capture(const stream& work) {
   return code;
 }
 
+/// How an allocation in a non-blocking stream ends while a stream with `flags` is captured.
+int code_of_allocation_beside_capture(unsigned flags, hipStreamCaptureMode mode, bool from_pool) {
+  const stream work{flags};
+  const stream other;
+  hipMemPool_t pool = nullptr;
+  REQUIRE(hipDeviceGetDefaultMemPool(&pool, 0) == hipSuccess);
+  begin_capture(work, mode);
+  void* pointer = nullptr;
+  const int code = from_pool ? hipMallocFromPoolAsync(&pointer, 64, pool, other.get())
+                             : hipMallocAsync(&pointer, 64, other.get());
+  static_cast<void>(end_capture(work));
+  if (code == good) REQUIRE(hipFreeAsync(pointer, other.get()) == hipSuccess);
+  REQUIRE(other.wait() == hipSuccess);
+  return code;
+}
+
 /// Waits until `holds()`, but not for ever: what is asked may never come true.
 template <typename Condition>
 void wait_a_while(Condition holds) {
@@ -178,15 +194,37 @@ const rule rules[] = {
      },
      {good, good, implicit, implicit, implicit, implicit, implicit, good},
      runtimes},
-    {"hipMallocAsync in a blocking stream while another is captured in relaxed mode",
+    {"hipMallocAsync in a non-blocking stream while a blocking one is captured in relaxed mode",
+     [] {
+       return code_of_allocation_beside_capture(hipStreamDefault, hipStreamCaptureModeRelaxed,
+                                                false);
+     },
+     {good, good, captured, captured, captured, captured, captured, good},
+     runtimes},
+    {"hipMallocAsync in a non-blocking stream while another is captured in global mode",
+     [] {
+       return code_of_allocation_beside_capture(hipStreamNonBlocking, hipStreamCaptureModeGlobal,
+                                                false);
+     },
+     {captured, good, good, good, good, good, good, captured},
+     runtimes},
+    {"hipMallocFromPoolAsync in a non-blocking stream while a blocking one is captured in global "
+     "mode",
+     [] {
+       return code_of_allocation_beside_capture(hipStreamDefault, hipStreamCaptureModeGlobal, true);
+     },
+     {captured, good, good, good, good, good, good, captured},
+     runtimes},
+    {"hipFreeAsync in a non-blocking stream while a blocking one is captured in relaxed mode",
      [] {
        const stream work{hipStreamDefault};
-       const stream other{hipStreamDefault};
-       begin_capture(work, hipStreamCaptureModeRelaxed);
+       const stream other;
        void* pointer = nullptr;
-       const int code = hipMallocAsync(&pointer, 64, other.get());
+       REQUIRE(hipMallocAsync(&pointer, 64, other.get()) == hipSuccess);
+       begin_capture(work, hipStreamCaptureModeRelaxed);
+       const int code = hipFreeAsync(pointer, other.get());
        static_cast<void>(end_capture(work));
-       if (code == good) REQUIRE(hipFreeAsync(pointer, other.get()) == hipSuccess);
+       if (code != good) REQUIRE(hipFreeAsync(pointer, other.get()) == hipSuccess);
        REQUIRE(other.wait() == hipSuccess);
        return code;
      },
