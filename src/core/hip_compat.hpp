@@ -126,8 +126,8 @@ inline bool imports_descriptor_by_value(int runtime_version) {
 }
 
 // From ROCm 6.1, the first with addresses, to 6.4, hipMemAddressFree leaves the record of the
-// addresses to the last command that used them: late_record in docs/guides/rocm.md. Observed on
-// 6.4.3, not on 7.2.4; releases between were not run.
+// addresses to the last command that used them: late_record and unwaited_stream in
+// docs/guides/rocm.md. Observed on 6.4.3, not on 7.2.4; releases between were not run.
 inline bool forgets_addresses_late(int runtime_version) {
   return is_at_least(runtime_version, 6, 1) && !is_at_least(runtime_version, 7, 0);
 }

@@ -60,7 +60,7 @@ mapped_region::~mapped_region() {
   backings.merge(left_behind);
   const bool was_used = holds_memory || !backings.empty();
   if (addresses) recycle_all(backings, *addresses, cache());
-  if (addresses && was_used) await_records();
+  if (addresses && was_used && !await_records()) addresses->note_no_wait();
 }
 
 // In clr up to 6.4 a command that used addresses holds their record. The free of addresses waits
@@ -75,9 +75,8 @@ bool mapped_region::frees_late_records() noexcept {
   return late;
 }
 
-void mapped_region::await_records() const noexcept {
-  if (!frees_late_records()) return;
-  static_cast<void>(outlast_refusals(rights));
+bool mapped_region::await_records() const noexcept {
+  return !frees_late_records() || outlast_refusals(rights);
 }
 
 backing_map mapped_region::make_missing(const address_range& range, std::size_t offset,

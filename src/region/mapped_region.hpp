@@ -130,8 +130,9 @@ class mapped_region {
   /// Returns whether the runtime may forget addresses only after they were freed and reserved
   /// again.
   [[nodiscard]] static bool frees_late_records() noexcept;
-  /// Waits for the devices with access where used addresses must not be freed earlier.
-  void await_records() const noexcept;
+  /// Waits for the devices with access where used addresses must not be freed earlier. Returns
+  /// whether it waited, or need not.
+  [[nodiscard]] bool await_records() const noexcept;
   /// Returns whether addresses that held memory must be re-reserved.
   [[nodiscard]] bool must_re_reserve() const noexcept { return holds_memory && renews; }
   /// Frees and re-reserves the addresses: memory that only they held returns to the device.

@@ -140,7 +140,7 @@ void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
       report_exceptions([&] { wait_for_device(device); });
       throw;
     }
-    await_records();
+    if (!await_records()) elsewhere->note_no_wait();
   } catch (const out_of_memory&) {
     return;
   }

@@ -8,29 +8,34 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "vmm/address_reservation.hpp"
 #include "vmm/refused_unmaps.hpp"
 
 namespace hipvmm {
 
 /// The addresses of a region: one reservation, and those that extend() found free directly after
-/// it.
+/// it. They are freed as addresses whose work was waited for, unless note_no_wait() was called.
 class address_range {
  public:
   explicit address_range(address_reservation first) { append(std::move(first)); }
 
-  [[nodiscard]] void* base() const noexcept { return parts_.front().get(); }
+  [[nodiscard]] void* base() const noexcept { return parts_.front().addresses.get(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] void* end() const noexcept { return static_cast<char*>(base()) + bytes_; }
 
   /// Pre: `next` starts at end().
   void append(address_reservation next) {
     const std::size_t added = next.bytes();
-    parts_.push_back(std::move(next));
+    parts_.push_back({std::move(next)});
     bytes_ += added;
   }
   void drop_last() noexcept {
-    bytes_ -= parts_.back().bytes();
+    bytes_ -= parts_.back().addresses.bytes();
     parts_.pop_back();
+  }
+  /// Work may still use the addresses when they are freed.
+  void note_no_wait() noexcept {
+    for (reserved_part& each : parts_) each.is_waited_for = false;
   }
   /// Maps `chunk` at `offset`.
   /// Pre: the chunk is within one part, see longest_at().
@@ -42,8 +47,8 @@ class address_range {
     has_two_sizes_ = has_two_sizes_ || chunk.bytes() != size_of_all_;
     std::size_t start = 0;
     auto part = parts_.begin();
-    while (offset >= start + part->bytes()) start += (part++)->bytes();
-    mapping made{*part, offset - start, chunk, map_answer::believed};
+    while (offset >= start + part->addresses.bytes()) start += (part++)->addresses.bytes();
+    mapping made{part->addresses, offset - start, chunk, map_answer::believed};
     if (answer == map_answer::verified) refused_.verify_or_keep(made, chunk);
     return made;
   }
@@ -52,15 +57,15 @@ class address_range {
   /// Start of the reservation that contains `offset`.
   [[nodiscard]] std::size_t part_start(std::size_t offset) const noexcept {
     std::size_t start = 0;
-    for (auto part = parts_.begin(); offset - start >= part->bytes(); ++part)
-      start += part->bytes();
+    for (auto part = parts_.begin(); offset - start >= part->addresses.bytes(); ++part)
+      start += part->addresses.bytes();
     return start;
   }
   /// The most bytes from `offset` on that one chunk may cover: HIP maps within one reservation.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
     std::size_t end = 0;
     auto part = parts_.begin();
-    while (offset >= end) end += (part++)->bytes();
+    while (offset >= end) end += (part++)->addresses.bytes();
     return end - offset;
   }
 
@@ -68,7 +73,19 @@ class address_range {
   [[nodiscard]] refused_unmaps& refused() const noexcept { return refused_; }
 
  private:
-  boost::container::small_vector<address_reservation, 2> parts_;
+  struct reserved_part {
+    address_reservation addresses;
+    bool is_waited_for = true;
+
+    reserved_part(address_reservation taken) noexcept : addresses{std::move(taken)} {}
+    reserved_part(reserved_part&&) noexcept = default;
+    reserved_part& operator=(reserved_part&&) noexcept = default;
+    ~reserved_part() {
+      if (is_waited_for) detail::free_waited_for(addresses);
+    }
+  };
+
+  boost::container::small_vector<reserved_part, 2> parts_;
   std::size_t bytes_ = 0;
   mutable std::size_t size_of_all_ = 0;
   mutable bool has_two_sizes_ = false;

@@ -16,6 +16,7 @@
 #include "core/hip_compat.hpp"
 #include "runtime/device.hpp"
 #include "runtime/host_function.hpp"
+#include "vmm/address_reservation.hpp"
 
 namespace hipvmm {
 namespace {
@@ -44,21 +45,46 @@ constexpr std::chrono::milliseconds handler_patience{1000};
 // handlers drops it, which is after events, streams and devices say that it is done. The record is
 // dropped by its address: addresses that are freed before and reserved again lose the new one. The
 // version decides, for the answer of a probe would be a matter of time.
-void await_late_records() noexcept {
-  detail::report_exceptions([] {
+// Returns whether it was one of these releases, and all was dropped.
+bool await_late_records() noexcept {
+  bool dropped = false;
+  detail::report_exceptions([&dropped] {
     if (!hip_compat::forgets_addresses_late(detail::runtime_version())) return;
-    if (detail::outlast_handlers(reference_device, handler_patience)) return;
+    dropped = detail::outlast_handlers(reference_device, handler_patience);
+    if (dropped) return;
     throw std::runtime_error{
         "addresses are freed while a host function has occupied HIP's thread for 1 s: on ROCm 6 "
         "their next reservation may be lost; let host functions end soon"};
   });
+  return dropped;
+}
+
+hipError_t free_locked(void* base, std::size_t bytes) {
+  return detail::timed(detail::memory_call::address_free,
+                       [&] { return hipMemAddressFree(base, bytes); });
 }
 
 hipError_t free_addresses(void* base, std::size_t bytes) {
-  await_late_records();
+  static_cast<void>(await_late_records());
   const std::lock_guard lock{address_calls_mutex()};
-  return detail::timed(detail::memory_call::address_free,
-                       [&] { return hipMemAddressFree(base, bytes); });
+  return free_locked(base, bytes);
+}
+
+// Reserves the start of freed addresses once more, in another size: HIP frees that only where it
+// has no record of the first size. With such a record a granule stays reserved. Does nothing where
+// others have the addresses by now.
+void keep_start_if_recorded(void* base, std::size_t bytes) {
+  const std::size_t unit = granularity_of(reference_device).minimum;
+  const std::size_t other = bytes == unit ? 2 * unit : unit;
+  void* again = nullptr;
+  if (hipMemAddressReserve(&again, other, 0, base, 0) != hipSuccess) detail::clear_last_error();
+  if (again == nullptr || hipMemAddressFree(again, other) == hipSuccess) return;
+  detail::clear_last_error();
+  detail::warn("hipMemAddressFree",
+               format_bytes(other) + " of addresses at " + detail::address_text(again) +
+                   " stay reserved, because HIP keeps a record of work there; ROCm 6 does so where "
+                   "a stream was destroyed before anything waited for it: wait for a stream before "
+                   "hipStreamDestroy");
 }
 
 void require_valid(std::size_t bytes, std::size_t alignment) {
@@ -113,6 +139,18 @@ void address_reservation::free() {
   if (base_ == nullptr) return;
   detail::check(free_addresses(base_, bytes_), "hipMemAddressFree");
   static_cast<void>(release());
+}
+
+void detail::free_waited_for(address_reservation& addresses) noexcept {
+  if (addresses.empty()) return;
+  const bool records_stay = await_late_records();
+  const std::size_t bytes = addresses.bytes();
+  void* const base = addresses.release();
+  report_exceptions([&] {
+    const std::lock_guard lock{address_calls_mutex()};
+    check(free_locked(base, bytes), "hipMemAddressFree");
+    if (records_stay) keep_start_if_recorded(base, bytes);
+  });
 }
 
 }  // namespace hipvmm

@@ -5,6 +5,7 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include "support/address_frees.hpp"
 #include "support/devices.hpp"
 
 namespace hipvmm::test {
@@ -18,7 +19,7 @@ struct counted_storage {
   }
   static std::uint64_t freed() {
     drain_retired_memory();
-    return hipvmm_host_call_count(on_fallback() ? "hipFree" : "hipMemAddressFree");
+    return on_fallback() ? hipvmm_host_call_count("hipFree") : address_frees();
   }
 };
 

@@ -8,6 +8,7 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include "support/address_frees.hpp"
 #include "support/devices.hpp"
 
 namespace hipvmm::test {
@@ -33,7 +34,7 @@ struct region_owner {
   static std::uint64_t freed() {
     drain_retired_memory();
     // hipFree of one byte is a way to wait where regions are mapped.
-    return hipvmm_host_call_count("hipMemAddressFree");
+    return address_frees();
   }
 };
 

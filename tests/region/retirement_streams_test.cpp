@@ -12,7 +12,12 @@
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 
@@ -100,6 +105,36 @@ TEST_CASE("retirement: a captured stream that another thread is destroying is wa
 }
 HIPVMM_CHILD("a captured stream is destroyed by another thread") {
   check_captured_stream_being_destroyed();
+}
+
+// AMD's runtime 6.4.3 keeps what the stream of such work used last.
+TEST_CASE("region: addresses of a stream that nobody waited for can be reserved in every size") {
+  // That is told.
+  const error_recorder reported;
+  for (const bool retires : {false, true}) {
+    CAPTURE(retires);
+    void* base = nullptr;
+    {
+      region used{first_device, 4 * granule()};
+      used.commit(0, granule());
+      base = used.base();
+      hipStream_t foreign = nullptr;
+      REQUIRE(hipStreamCreateWithFlags(&foreign, hipStreamNonBlocking) == hipSuccess);
+      REQUIRE(hipMemsetAsync(base, 1, granule(), foreign) == hipSuccess);
+      REQUIRE(hipStreamDestroy(foreign) == hipSuccess);
+      if (retires) used.retire();
+    }
+    drain_retired_memory();
+    for (const std::size_t granules : {1, 4, 3, 8}) {
+      CAPTURE(granules);
+      const physical_chunk chunk{first_device, granules * granule()};
+      address_reservation addresses{granules * granule(), 0, base};
+      mapping mapped{addresses, 0, chunk};
+      set_access(mapped.get(), mapped.bytes(), {first_device, access_right::read_write});
+      mapped.unmap();
+      CHECK_NOTHROW(addresses.free());
+    }
+  }
 }
 
 TEST_SUITE_END();

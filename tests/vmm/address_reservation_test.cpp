@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -11,11 +10,11 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "support/address_frees.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 
@@ -129,19 +128,12 @@ TEST_CASE("address_reservation: addresses released can be had again") {
 }
 
 TEST_CASE("address_reservation: free is counted as the destructor is") {
-  const auto frees = [] {
-    const std::vector<driver_calls> all = memory_calls();
-    return std::find_if(
-               all.begin(), all.end(),
-               [](const driver_calls& each) { return each.function == "hipMemAddressFree"; })
-        ->count;
-  };
-  const std::uint64_t before = frees();
+  const std::uint64_t before = address_frees();
   address_reservation first{granule()};
   first.free();
-  CHECK(frees() == before + 1);
+  CHECK(address_frees() == before + 1);
   { const address_reservation second{granule()}; }
-  CHECK(frees() == before + 2);
+  CHECK(address_frees() == before + 2);
 }
 
 }  // namespace
