@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <array>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "mr/pool/held_while_used.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 
 // When memory that a pool holds serves others again, and when it goes back to the device.
@@ -178,6 +180,44 @@ TEST_CASE("vmm_pool_resource: the largest requests that its numbers name are ser
     }
     for (const allocation& each : all) pool.deallocate(*each.in, each.at, each.bytes);
   }
+}
+
+// AMD's runtime 6.4.3 takes an event of a destroyed stream for a part of the capture of a new one
+// at its address, and ends that capture.
+TEST_CASE("vmm_pool_resource: streams that have ended cost no capture of one at their address") {
+  const test::error_recorder reported;
+  vmm_pool_resource pool{first_device};
+  const auto use = [&pool](stream_ref in) {
+    for (const std::size_t bytes : {std::size_t{256}, test::granule(), 4 * test::granule()}) {
+      void* const block = pool.allocate(in, bytes);
+      fill_async(in, block, 1, bytes);
+      pool.deallocate(in, block, bytes);
+    }
+  };
+  int lost = 0;
+  for (int round = 0; round < 20; ++round) {
+    const bool is_foreign = round % 2 == 1;
+    {
+      stream used{first_device};
+      use(used);
+      if (is_foreign) {
+        stream_ref{used}.synchronize();
+        pool.forget_stream(used);
+        REQUIRE(hipStreamDestroy(used.release()) == hipSuccess);
+      }
+    }
+    const stream captured{first_device};
+    const stream other{first_device};
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+    use(other);
+    static_cast<void>(pool.statistics());
+    hipGraph_t graph = nullptr;
+    if (hipStreamEndCapture(captured.get(), &graph) != hipSuccess) ++lost;
+    if (graph != nullptr) REQUIRE(hipGraphDestroy(graph) == hipSuccess);
+    static_cast<void>(hipGetLastError());
+  }
+  CHECK(lost == 0);
+  CHECK(reported.count() == 0);
 }
 
 }  // namespace hipvmm::mr
