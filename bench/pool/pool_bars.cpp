@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <tuple>
 
 #include <hipvmm/core/bytes.hpp>
 #include "pool_contenders.hpp"
@@ -44,6 +46,13 @@ std::vector<bar> judge_pool(const std::vector<measurement>& rows, const pool_set
   }
   bars.push_back(at_most("pair of 256 B in aggregate, 4 threads with streams of their own", 40,
                          " ns", nanoseconds(find(rows, scenario::own_streams, 256, 4))));
+  for (const auto& [scenario, blocks, most] :
+       {std::tuple{scenario::create, "16", 1.5}, std::tuple{scenario::create_small, "256", 4.0}}) {
+    std::vector<double> times = nanoseconds(find(rows, scenario, hipvmm::GiB, 1));
+    for (double& each : times) each *= 1e-6;
+    bars.push_back(
+        at_most(std::string{"1 GiB of new memory in "} + blocks + " blocks", most, " ms", times));
+  }
   const measurement* const trim = find(rows, scenario::beside_trim, chosen.trim_bytes, 1);
   std::optional<double> longest;
   if (trim != nullptr) longest = summarize(trim->seconds).max * 1e3;

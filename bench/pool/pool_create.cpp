@@ -14,18 +14,20 @@ namespace bench {
 namespace {
 
 constexpr std::size_t block_count = 16;
+constexpr std::size_t small_block_count = 256;
 
-/// Asks for `bytes` bytes in sixteen blocks, of a resource that has nothing yet.
+/// Asks for `bytes` bytes in so many blocks, of a resource that has nothing yet.
+template <std::size_t Blocks>
 class create_job final : public job {
  public:
   create_job(const contender& who, hipvmm::device_ref device, std::size_t bytes)
-      : who_{who}, stream_{device}, block_bytes_{bytes / block_count} {}
+      : who_{who}, stream_{device}, block_bytes_{bytes / Blocks} {}
 
   std::vector<double> sample() override {
     const resource_ptr resource = who_.make();
     held_blocks blocks{*resource, stream_};
     const stopwatch watch;
-    for (std::size_t i = 0; i < block_count; ++i) blocks.add(block_bytes_);
+    for (std::size_t i = 0; i < Blocks; ++i) blocks.add(block_bytes_);
     return {watch.seconds()};
   }
 
@@ -79,7 +81,10 @@ std::vector<measurement> measure_new(const measurement& row, const pool_settings
 
 std::vector<measurement> measure_create(const pool_settings& chosen) {
   std::vector<measurement> rows =
-      measure_new<create_job>(row_for(scenario::create, chosen.create_bytes), chosen);
+      measure_new<create_job<block_count>>(row_for(scenario::create, chosen.create_bytes), chosen);
+  for (measurement& row : measure_new<create_job<small_block_count>>(
+           row_for(scenario::create_small, chosen.create_bytes), chosen))
+    rows.push_back(std::move(row));
   for (measurement& row :
        measure_new<moved_job>(row_for(scenario::moved, chosen.create_bytes / 2), chosen))
     rows.push_back(std::move(row));
