@@ -320,7 +320,17 @@ void destroy_pool(hipMemPool_t pool) noexcept {
 }
 
 void free_async(stream_ref stream, void* pointer) noexcept {
-  report(hipFreeAsync(pointer, stream.get()), "hipFreeAsync");
+  if (!try_free_async(stream, pointer)) report(hipErrorStreamCaptureUnsupported, "hipFreeAsync");
+}
+
+bool try_free_async(stream_ref stream, void* pointer) noexcept {
+  const hipError_t result = hipFreeAsync(pointer, stream.get());
+  if (result == hipErrorStreamCaptureUnsupported) {
+    clear_last_error();
+    return false;
+  }
+  report(result, "hipFreeAsync");
+  return true;
 }
 
 }  // namespace hipvmm::detail

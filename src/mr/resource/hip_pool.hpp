@@ -17,4 +17,7 @@ void destroy_pool(hipMemPool_t pool) noexcept;
 
 void free_async(stream_ref stream, void* pointer) noexcept;
 
+/// Returns false where HIP refuses because another stream is captured, and reports other failures.
+[[nodiscard]] bool try_free_async(stream_ref stream, void* pointer) noexcept;
+
 }  // namespace hipvmm::detail

@@ -209,9 +209,7 @@ void pending_frees::free(const blocks_without_stream& passed) noexcept {
 }
 
 void pending_frees::free_idle(void* pointer, std::size_t bytes) noexcept {
-  const hipError_t result = hipFreeAsync(pointer, frees_.get());
-  if (result != hipErrorStreamCaptureUnsupported) return report(result, "hipFreeAsync");
-  clear_last_error();
+  if (try_free_async(frees_, pointer)) return;
   report_exceptions([&] {
     const std::lock_guard lock{mutex_};
     refused_.push_back({pointer, forget_size(pointer, bytes)});
