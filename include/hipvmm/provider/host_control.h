@@ -85,6 +85,23 @@ int hipvmm_host_note_allocate(void* pointer, size_t bytes, void* stream);
  * bytes is reported. Returns hipErrorInvalidValue unless exactly these bytes were allocated. */
 int hipvmm_host_note_deallocate(void* pointer, size_t bytes, void* stream);
 
+/** The same where the sub-allocator itself orders all work on the bytes: they may be used in any
+ * stream at once, or were freed without naming a stream. */
+int hipvmm_host_note_allocate_sync(void* pointer, size_t bytes);
+int hipvmm_host_note_deallocate_sync(void* pointer, size_t bytes);
+/** A sub-allocator returns bytes to where it had them from: what it allocated there is forgotten.
+ * Not what the sub-allocator below it has noted. */
+int hipvmm_host_note_return(void* pointer, size_t bytes);
+
+/** Work submitted to `stream` at this point reads `bytes` at `pointer`, or writes them unless
+ * `writes` is 0: what a kernel does, which cannot be seen otherwise. Returns a hipError_t, with
+ * nothing noted: hipErrorInvalidHandle for an unknown stream; hipErrorInvalidValue where a byte is
+ * no memory that the stream's device may use so; hipErrorStreamCaptureUnsupported while the stream
+ * is captured, for a graph's work is noted at its launch. */
+int hipvmm_host_note_use(const void* pointer, size_t bytes, void* stream, int writes);
+
+/** Whether the checker is on. */
+int hipvmm_host_checks_order(void);
 /** Reports made so far and not cleared. A process that ends with any ends with exit code 66. */
 uint64_t hipvmm_host_order_reports(void);
 /** Copies the last report, cut to `bytes` with its terminating zero; gives the report's length. */

@@ -27,23 +27,29 @@ struct noted_bytes {
   std::size_t bytes;
 };
 
-// Tells the checker of bytes of a sub-allocator; a HIP error where the stream is unknown.
+// Tells the checker of bytes.
 template <class Note>
-int note(const char* function, const noted_bytes& what, void* stream, Note&& body) noexcept {
-  runtime& machine = runtime::get();
-  race_checker* const checker = machine.checker();
+int note(const char* function, const noted_bytes& what, Note&& body) noexcept {
+  race_checker* const checker = runtime::get().checker();
   if (checker == nullptr) return hipSuccess;
   try {
-    const std::shared_ptr<stream_queue> queue = machine.stream(static_cast<hipStream_t>(stream));
     require(what.start + what.bytes >= what.start);
     if (what.bytes == 0) return hipSuccess;
     race_checker::enter(function);
-    return body(*checker, *queue);
+    return body(*checker);
   } catch (const failure& error) {
     return error.code();
   } catch (const std::bad_alloc&) {
     return hipErrorOutOfMemory;
   }
+}
+
+// The same at a point of a stream; a HIP error where that is unknown.
+template <class Note>
+int note(const char* function, const noted_bytes& what, void* stream, Note&& body) noexcept {
+  return note(function, what, [&](race_checker& checker) {
+    return body(checker, *runtime::get().stream(static_cast<hipStream_t>(stream)));
+  });
 }
 
 // A destructor of the library runs behind everything of the program that may still call HIP.
@@ -76,6 +82,46 @@ int hipvmm_host_note_deallocate(void* pointer, size_t bytes, void* stream) {
                                                                   : hipErrorInvalidValue;
   });
 }
+
+int hipvmm_host_note_allocate_sync(void* pointer, size_t bytes) {
+  const noted_bytes what{address_of(pointer), bytes};
+  return note(__func__, what, [&](race_checker& checker) {
+    checker.note_allocate(what.start, what.bytes);
+    return hipSuccess;
+  });
+}
+
+int hipvmm_host_note_deallocate_sync(void* pointer, size_t bytes) {
+  const noted_bytes what{address_of(pointer), bytes};
+  return note(__func__, what, [&](race_checker& checker) {
+    return checker.note_deallocate(what.start, what.bytes) ? hipSuccess : hipErrorInvalidValue;
+  });
+}
+
+int hipvmm_host_note_return(void* pointer, size_t bytes) {
+  const noted_bytes what{address_of(pointer), bytes};
+  return note(__func__, what, [&](race_checker& checker) {
+    checker.note_return(what.start, what.bytes);
+    return hipSuccess;
+  });
+}
+
+int hipvmm_host_note_use(const void* pointer, size_t bytes, void* stream, int writes) {
+  const noted_bytes what{address_of(pointer), bytes};
+  return note(__func__, what, stream, [&](race_checker& checker, const stream_queue& queue) {
+    runtime& machine = runtime::get();
+    if (machine.captures().is_capturing(queue)) return hipErrorStreamCaptureUnsupported;
+    const endpoint used{what.start, machine.addresses().classify(what.start), queue.device(),
+                        false};
+    require(used.where != memory_class::pageable || machine.configuration().pageable_access);
+    require(allowed(machine.access(), used, writes != 0 ? right::write : right::read, bytes));
+    checker.note_use(what.start, what.bytes, writes != 0 ? memory_use::write : memory_use::read,
+                     queue);
+    return hipSuccess;
+  });
+}
+
+int hipvmm_host_checks_order() { return runtime::get().checker() == nullptr ? 0 : 1; }
 
 uint64_t hipvmm_host_order_reports() {
   const race_checker* const checker = runtime::get().checker();

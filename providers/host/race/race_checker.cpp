@@ -148,11 +148,39 @@ bool race_checker::note_deallocate(address start, std::size_t bytes,
                                    const stream_queue& stream) noexcept {
   const guard lock{mutex_};
   const race_deed deed = next_deed(stream);
+  const race_view view{streams_, &streams_.place(stream)};
   std::optional<race_memory::findings> found =
-      memory_.deallocate({start, start + bytes}, deed, {streams_, &streams_.place(stream)});
+      memory_.deallocate({start, start + bytes}, deed, &view);
   if (!found) return false;
   report(*std::move(found));
   return true;
+}
+
+void race_checker::note_allocate(address start, std::size_t bytes) noexcept {
+  const guard lock{mutex_};
+  report(memory_.allocate({start, start + bytes}, {0, 0, host_origin()}, {streams_, nullptr}));
+}
+
+bool race_checker::note_deallocate(address start, std::size_t bytes) noexcept {
+  const guard lock{mutex_};
+  std::optional<race_memory::findings> found =
+      memory_.deallocate({start, start + bytes}, {0, 0, host_origin()}, nullptr);
+  if (!found) return false;
+  report(*std::move(found));
+  return true;
+}
+
+void race_checker::note_return(address start, std::size_t bytes) noexcept {
+  const guard lock{mutex_};
+  memory_.return_below({start, start + bytes});
+}
+
+void race_checker::note_use(address start, std::size_t bytes, memory_use how,
+                            const stream_queue& stream) noexcept {
+  const guard lock{mutex_};
+  if (suspensions != 0) return;
+  use(next_deed(stream), {start, start + bytes}, how, stream.device(), stream);
+  memory_.tidy({streams_, nullptr});
 }
 
 void race_checker::forget(address start, std::size_t bytes) noexcept {
@@ -197,11 +225,11 @@ std::shared_ptr<const race_origin> race_checker::origin_on(const stream_queue& s
                                              race_stack::capture());
 }
 
-race_party race_checker::host_that_takes_away() {
-  return {
-      std::make_shared<const race_origin>(current_function, std::nullopt, race_stack::capture()),
-      race_part::takes_away};
+std::shared_ptr<const race_origin> race_checker::host_origin() {
+  return std::make_shared<const race_origin>(current_function, std::nullopt, race_stack::capture());
 }
+
+race_party race_checker::host_that_takes_away() { return {host_origin(), race_part::takes_away}; }
 
 race_deed race_checker::next_deed(const stream_queue& stream) {
   static_cast<void>(streams_.place(stream));

@@ -62,6 +62,14 @@ class race_checker final : public stream_observer {
   /// The same by a sub-allocator. False when it has not allocated these very bytes.
   void note_allocate(address start, std::size_t bytes, const stream_queue& stream) noexcept;
   bool note_deallocate(address start, std::size_t bytes, const stream_queue& stream) noexcept;
+  /// The same without a stream: the sub-allocator orders all work on the bytes itself.
+  void note_allocate(address start, std::size_t bytes) noexcept;
+  bool note_deallocate(address start, std::size_t bytes) noexcept;
+  /// It returns bytes to where it had them from.
+  void note_return(address start, std::size_t bytes) noexcept;
+  /// Work that the program submits and that only it knows of, such as a kernel.
+  void note_use(address start, std::size_t bytes, memory_use how,
+                const stream_queue& stream) noexcept;
 
   /// Addresses go, whose memory nobody has had for some time.
   void forget(address start, std::size_t bytes) noexcept;
@@ -79,6 +87,7 @@ class race_checker final : public stream_observer {
 
   [[nodiscard]] std::shared_ptr<const race_origin> origin_on(const stream_queue& stream);
   [[nodiscard]] race_deed next_deed(const stream_queue& stream);
+  [[nodiscard]] static std::shared_ptr<const race_origin> host_origin();
   [[nodiscard]] static race_party host_that_takes_away();
   void use(const race_deed& deed, race_range bytes, memory_use how, int device,
            const stream_queue& stream);

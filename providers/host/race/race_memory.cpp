@@ -124,7 +124,7 @@ race_memory::findings race_memory::allocate(race_range bytes, const race_deed& n
 }
 
 std::optional<race_memory::findings> race_memory::deallocate(race_range bytes, const race_deed& now,
-                                                             const race_view& view) {
+                                                             const race_view* view) {
   const race_party later{now.origin, race_part::frees};
   std::optional<race_deed> freed;
   for (std::size_t i = layers_.size(); i-- > 1;) {
@@ -136,7 +136,7 @@ std::optional<race_memory::findings> race_memory::deallocate(race_range bytes, c
     });
     if (!held) continue;
     findings found;
-    judge_free(bytes, later, view, found);
+    if (view != nullptr) judge_free(bytes, later, *view, found);
     found = with_holders(std::move(found));
     for (std::size_t above = i + 1; above < layers_.size(); ++above) {
       layers_[above].erase(bytes.start, bytes.end);
@@ -144,13 +144,19 @@ std::optional<race_memory::findings> race_memory::deallocate(race_range bytes, c
     held->freed = now;
     layers_[i].put(bytes.start, bytes.end, *held);
     // What is in order stays, for the memory itself may end.
-    forget_unordered(bytes, view);
+    if (view != nullptr) forget_unordered(bytes, *view);
     return found;
   }
   if (!freed) return std::nullopt;
   findings found;
   add(found, race_fault::use_after_free, {freed->origin, race_part::frees}, later, bytes);
   return found;
+}
+
+void race_memory::return_below(race_range bytes) {
+  for (std::size_t i = layer_for(bytes); i < layers_.size(); ++i) {
+    layers_[i].erase(bytes.start, bytes.end);
+  }
 }
 
 race_memory::findings race_memory::end(race_range bytes, const race_party& now,

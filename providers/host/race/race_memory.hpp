@@ -56,8 +56,12 @@ class race_memory {
   /// A sub-allocator allocates bytes. Bytes inside of what another one has allocated are its own
   /// layer above, so that sub-allocators may stand on each other.
   findings allocate(race_range bytes, const race_deed& now, const race_view& view);
-  /// Empty when no sub-allocator has allocated these very bytes.
-  std::optional<findings> deallocate(race_range bytes, const race_deed& now, const race_view& view);
+  /// Empty when no sub-allocator has allocated these very bytes. Without a view the sub-allocator
+  /// orders earlier work itself: only what follows is judged.
+  std::optional<findings> deallocate(race_range bytes, const race_deed& now, const race_view* view);
+  /// A sub-allocator returns bytes to where it had them from: what it and those above it have
+  /// allocated there is forgotten.
+  void return_below(race_range bytes);
 
   /// The memory ends, or some devices lose rights to it.
   findings end(race_range bytes, const race_party& now, const race_view& host);
