@@ -89,14 +89,12 @@ void arena_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t
 }
 
 void* arena_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return allocate_or_dump(*state_, dumps_, bytes, [&] {
-    return state_->allocate(state_->allocator.idle(), bytes, alignment);
-  });
+  return allocate_or_dump(*state_, dumps_, bytes,
+                          [&] { return state_->allocate_sync(bytes, alignment); });
 }
 
 void arena_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions(
-      [&] { state_->deallocate(state_->allocator.all_streams(), pointer, bytes); });
+  detail::report_exceptions([&] { state_->deallocate_sync(pointer, bytes); });
 }
 
 std::size_t arena_resource::trim_to(std::size_t bytes_to_keep,

@@ -80,14 +80,13 @@ void fixed_size_resource::do_deallocate(stream_ref stream, void* pointer, std::s
 
 void* fixed_size_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
   require_fit(bytes);
-  return state_->allocate(state_->allocator.idle(), held_bytes_, alignment);
+  return state_->allocate_sync(held_bytes_, alignment);
 }
 
 void fixed_size_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
                                              std::size_t) noexcept {
   if (bytes > block_size_) return state_->refuse(pointer, bytes, "its blocks are smaller");
-  detail::report_exceptions(
-      [&] { state_->deallocate(state_->allocator.all_streams(), pointer, held_bytes_); });
+  detail::report_exceptions([&] { state_->deallocate_sync(pointer, held_bytes_); });
 }
 
 fixed_size_resource::block_counts fixed_size_resource::statistics() const {

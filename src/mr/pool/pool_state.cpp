@@ -101,9 +101,17 @@ void* pool_state::allocate(pool::stream_state& user, std::size_t bytes, std::siz
 void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
                                      std::size_t alignment) {
   state_of(captured).set_may_be_captured(true);
-  return allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
+  void* const made = allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
     return allocator.allocate_for_graph(held, aligned);
   });
+  if (is_noted) note_allocation(made, std::nullopt);
+  return made;
+}
+
+void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment) {
+  void* const made = allocate(allocator.idle(), bytes, alignment);
+  if (is_noted) note_allocation(made, std::nullopt);
+  return made;
 }
 
 void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
@@ -203,9 +211,13 @@ void pool_state::finish() noexcept {
   if (!drained) detail::report_exceptions([this] { fences.synchronize(); });
 }
 
-void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t bytes) {
+bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t bytes) {
+  const auto refused = [&](const std::string& why) {
+    refuse(pointer, bytes, why);
+    return false;
+  };
   const std::optional<std::size_t> offset = offset_of(pointer);
-  if (!offset) return refuse(pointer, bytes, "the address is none of this pool's");
+  if (!offset) return refused("the address is none of this pool's");
   // No allocation has another size; the sums of sizes beyond would overflow.
   const bool is_possible = bytes != 0 && bytes <= maximum;
   const std::size_t held = is_possible ? in_units(bytes) : 0;
@@ -213,13 +225,13 @@ void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   if (!is_possible) {
     // Refused below.
   } else if (user.thread() == 0) {
-    if (is_captured(user)) return refuse(pointer, bytes, pool::captured_stream);
+    if (is_captured(user)) return refused(pool::captured_stream);
     taken = allocator.deallocate(user, *offset, held);
   } else {
     try {
       taken = allocator.deallocate_and_record(user, *offset, held);
     } catch (const std::invalid_argument& captured) {
-      return refuse(pointer, bytes, captured.what());
+      return refused(captured.what());
     } catch (const std::exception&) {
       // Without a fence nobody could tell when the stream has passed.
       taken = allocator.deallocate(allocator.all_streams(), *offset, held);
@@ -227,15 +239,15 @@ void pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   }
   if (!taken) {
     const auto found = allocator.find(*offset);
-    return refuse(pointer, bytes,
-                  found ? "the allocation there has " + std::to_string(found->bytes) + " bytes"
-                        : "no allocation begins there; it may have been freed before");
+    return refused(found ? "the allocation there has " + std::to_string(found->bytes) + " bytes"
+                         : "no allocation begins there; it may have been freed before");
   }
   if (threshold.load(std::memory_order_relaxed) != std::numeric_limits<std::size_t>::max())
     release_excess();
+  return true;
 }
 
-void pool_state::deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
+bool pool_state::deallocate_in(stream_ref stream, void* pointer, std::size_t bytes) {
   pool::stream_state* user = nullptr;
   try {
     if (!deallocate_cached(stream, pointer, bytes)) user = &state_of(stream);
@@ -243,8 +255,14 @@ void pool_state::deallocate(stream_ref stream, void* pointer, std::size_t bytes)
     // Without a state nobody could tell when the stream has passed.
     user = &allocator.all_streams();
   }
-  if (user == nullptr) return release_cached_excess();
-  deallocate(*user, pointer, bytes);
+  if (user != nullptr) return deallocate(*user, pointer, bytes);
+  release_cached_excess();
+  return true;
+}
+
+void pool_state::deallocate_sync(void* pointer, std::size_t bytes) {
+  if (is_noted) return deallocate_noted(pointer, bytes, std::nullopt);
+  deallocate(allocator.all_streams(), pointer, bytes);
 }
 
 void pool_state::deallocate(void* pointer) {
@@ -255,8 +273,8 @@ void pool_state::deallocate(void* pointer) {
     return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
   // Nobody says which streams have used it: all work comes first, as it does for hipFree.
   if (found->user == nullptr || found->user->is_idle())
-    return deallocate(allocator.all_streams(), pointer, found->bytes);
-  if (found->user->thread() != 0) return deallocate(*found->user, pointer, found->bytes);
+    return deallocate_sync(pointer, found->bytes);
+  // A per-thread stream is this thread's.
   deallocate(found->user->stream(), pointer, found->bytes);
 }
 

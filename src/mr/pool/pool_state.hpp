@@ -21,6 +21,7 @@
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/event_fences.hpp"
 #include "mr/pool/order_watch.hpp"
+#include "runtime/order_checker.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm::mr {
@@ -48,10 +49,14 @@ struct pool_state {
     // into a graph. The legacy stream is never captured.
     if (!stream.is_default() && detail::is_captured(stream))
       return allocate_for_graph(stream, bytes, alignment);
-    if (alignment <= pool::block_allocator::unit && !is_per_thread(stream))
-      return allocate_cached(stream, bytes);
-    return allocate(state_of(stream), bytes, alignment);
+    void* const made = alignment <= pool::block_allocator::unit && !is_per_thread(stream)
+                           ? allocate_cached(stream, bytes)
+                           : allocate(state_of(stream), bytes, alignment);
+    if (is_noted) [[unlikely]]
+      note_allocation(made, stream);
+    return made;
   }
+  void* allocate_sync(std::size_t bytes, std::size_t alignment);
   void* allocate(pool::stream_state& user, std::size_t bytes, std::size_t alignment);
   void* allocate_for_graph(stream_ref captured, std::size_t bytes, std::size_t alignment);
   /// Allocates by `allocate` for a request of whole units.
@@ -82,10 +87,21 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  void deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
-  void deallocate(stream_ref stream, void* pointer, std::size_t bytes);
+  /// Both return false, and have reported it, where the memory was not deallocated.
+  bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
+  bool deallocate_in(stream_ref stream, void* pointer, std::size_t bytes);
+  void deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
+    if (is_noted) [[unlikely]]
+      return deallocate_noted(pointer, bytes, stream);
+    deallocate_in(stream, pointer, bytes);
+  }
+  void deallocate_sync(void* pointer, std::size_t bytes);
   /// Deallocates by address alone.
   void deallocate(void* pointer);
+  /// Notes for the order checker an allocation, for every stream where none is named.
+  void note_allocation(void* pointer, std::optional<stream_ref> stream);
+  /// Deallocates, in no stream where none is named, and notes it for the order checker.
+  void deallocate_noted(void* pointer, std::size_t bytes, std::optional<stream_ref> stream);
   void note_stream_wait(stream_ref waiter, stream_ref other) {
     if (waiter != other) allocator.add_dependency(state_of(waiter), state_of(other));
   }
@@ -114,6 +130,7 @@ struct pool_state {
   const pool_messages texts;
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();
+  const bool is_noted = detail::is_order_checked();
   std::unique_ptr<pool::addressed_backend> memory;
   std::size_t maximum;
   pool::event_fences fences;

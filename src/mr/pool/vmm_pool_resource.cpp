@@ -88,12 +88,11 @@ void vmm_pool_resource::do_deallocate(stream_ref stream, void* pointer, std::siz
 }
 
 void* vmm_pool_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  return state_->allocate(state_->allocator.idle(), bytes, alignment);
+  return state_->allocate_sync(bytes, alignment);
 }
 
 void vmm_pool_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
-  detail::report_exceptions(
-      [&] { state_->deallocate(state_->allocator.all_streams(), pointer, bytes); });
+  detail::report_exceptions([&] { state_->deallocate_sync(pointer, bytes); });
 }
 
 void vmm_pool_resource::deallocate(void* pointer) noexcept {

@@ -122,6 +122,7 @@ TEST_CASE(
   constexpr std::size_t bytes = 4200;
   void* const one = pool.allocate(other, bytes);
   void* const two = pool.allocate(other, bytes);
+  other.synchronize();
   const test::held_streams held;
   fill_async(own, one, 1, bytes);
   pool.deallocate(own, one, bytes);

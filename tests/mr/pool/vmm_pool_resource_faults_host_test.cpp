@@ -45,7 +45,8 @@ struct worn_pool {
     pool_options options;
     options.maximum_bytes = most;
     pool.emplace(first_device, options);
-    for (int i = 0; i < 8; ++i) parts.push_back(pool->allocate(first, 4 * MiB));
+    for (int i = 0; i < 8; ++i)
+      parts.push_back(pool->allocate(i % 4 == 2 ? second : first, 4 * MiB));
     for (std::size_t i = 0; i < parts.size(); i += 2) {
       const stream& used = i % 4 == 0 ? first : second;
       if (in_use) fill_async(used, parts[i], 1, 4 * MiB);

@@ -53,6 +53,8 @@ TEST_CASE("vmm_pool_resource: reuse in the same stream asks HIP only whether it 
     CHECK(calls.count() == 100);
     const stream_ref null = stream_ref::legacy_default();
     pool.deallocate(null, pool.allocate(null, bytes), bytes);
+    // For the order checker the default stream is that of the current device, which is asked for.
+    if (hipvmm_host_checks_order() != 0) continue;
     const test::call_counter for_null{nullptr};
     pool.deallocate(null, pool.allocate(null, bytes), bytes);
     CHECK(for_null.count() == 0);
@@ -87,6 +89,7 @@ TEST_CASE("vmm_pool_resource: an address alone goes back in the stream that has 
     pool.set_reuse({false, false, false});
     const stream first{first_device};
     void* const one = pool.allocate(first, bytes);
+    first.synchronize();
     test::blocked_stream second{first_device};
     // The second stream has it from its own cache.
     pool.deallocate(second, one, bytes);
@@ -105,6 +108,7 @@ TEST_CASE("vmm_pool_resource: an address alone whose stream is forgotten is held
     {
       const stream gone{first_device};
       one = pool.allocate(gone, bytes);
+      gone.synchronize();
       pool.forget_stream(gone);
     }
     drain_retired_memory();

@@ -140,6 +140,7 @@ TEST_CASE("vmm_pool_resource: what a stream of a device without access frees is 
   const scoped_device elsewhere{stranger};
   test::blocked_stream far{stranger};
   void* const one = pool.allocate(other, 8 * MiB);
+  other.synchronize();
   // Its copies go through the host, without a right to the memory.
   pool.deallocate(far, one, 8 * MiB);
   pool.set_reuse({true, true, false});
@@ -163,6 +164,7 @@ TEST_CASE("vmm_pool_resource: its end waits for devices without access that free
   auto pool = std::make_unique<vmm_pool_resource>(first_device, at_most(64 * MiB));
   const stream other{first_device};
   void* const one = pool->allocate(other, 8 * MiB);
+  other.synchronize();
   test::blocked_stream far{stranger};
   pool->deallocate(far, one, 8 * MiB);
   std::future<void> ended = std::async(std::launch::async, [&] { pool.reset(); });

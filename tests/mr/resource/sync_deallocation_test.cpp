@@ -147,8 +147,11 @@ TEST_CASE("hipmm: what stands on our resources passes on that a stream is missin
   check_passes_on(counted, 8 * MiB);
   const rmm::device_async_resource_ref named = counted;
   void* one = named.allocate(8 * MiB);
+  // Without a stream hipMM allocates in the default one.
+  stream_ref::legacy_default().synchronize();
   test::check_held_while_used(pool, one, 8 * MiB, [&] { named.deallocate(one, 8 * MiB); });
   one = counted.allocate(8 * MiB, memory_resource::default_alignment);
+  stream_ref::legacy_default().synchronize();
   test::check_held_while_used(pool, one, 8 * MiB, [&] {
     counted.deallocate(one, 8 * MiB, memory_resource::default_alignment);
   });

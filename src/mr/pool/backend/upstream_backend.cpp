@@ -7,6 +7,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "runtime/order_checker.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {
@@ -26,6 +27,7 @@ struct detached_upstream_slab final : detached {
 void upstream_deleter::operator()(void* memory) const noexcept {
   std::optional<detail::relaxed_captures> relaxed;
   detail::report_exceptions([&] { relaxed.emplace(); });
+  detail::note_return(memory, bytes);
   upstream->deallocate_sync(memory, bytes);
 }
 

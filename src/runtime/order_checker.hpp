@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/runtime/stream.hpp>
+
+// What the library reports to the host provider's order checker (HIPVMM_HOST_CHECK=1). With any
+// other provider, and without the checker, none of these does anything. None throws.
+namespace hipvmm::detail {
+
+/// Whether the checker judges how this process uses memory. Constant.
+[[nodiscard]] bool is_order_checked() noexcept;
+
+/// While one lives, what the calling thread notes is neither judged nor, of work, remembered.
+class order_check_pause {
+ public:
+  order_check_pause() noexcept;
+  ~order_check_pause();
+  order_check_pause(const order_check_pause&) = delete;
+  order_check_pause& operator=(const order_check_pause&) = delete;
+};
+
+/// A resource of the library allocates part of its memory, for work of `stream` after this point;
+/// or frees it there. Default streams are those of the current device.
+/// Pre of note_deallocation: exactly these bytes were noted as allocated.
+void note_allocation(void* pointer, std::size_t bytes, stream_ref stream) noexcept;
+void note_deallocation(void* pointer, std::size_t bytes, stream_ref stream) noexcept;
+/// The same without a stream: the resource orders all work on the bytes itself.
+void note_allocation(void* pointer, std::size_t bytes) noexcept;
+void note_deallocation(void* pointer, std::size_t bytes) noexcept;
+/// Reverses note_deallocation of memory that stays allocated after all. Nothing is judged.
+void note_refused_deallocation(void* pointer, std::size_t bytes) noexcept;
+/// A resource returns memory to its upstream: what it noted there is forgotten.
+void note_return(void* pointer, std::size_t bytes) noexcept;
+/// Work submitted to `stream` at this point reads or writes memory. Returns a hipError_t.
+[[nodiscard]] int note_work(stream_ref stream, const void* pointer, std::size_t bytes,
+                            bool writes) noexcept;
+
+}  // namespace hipvmm::detail
