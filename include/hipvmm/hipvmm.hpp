@@ -56,6 +56,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>

@@ -5,16 +5,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
 #include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "container/host_kernel.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -211,6 +214,37 @@ TEST_CASE("device_appender: what fitted moves along when growth must leave the r
   CHECK(vector.statistics().base_moves == 1);
   CHECK(vector.copy_to_host(stream) == series<element300>(0, roomy_size + roomy_room));
   CHECK(appender.prepare(0, stream).base() == vector.end());
+}
+
+HIPVMM_TEST_CASE_IN("device_appender: the order checker knows that the kernels of a run write",
+                    {"HIPVMM_HOST_CHECK=1"}) {
+  const stream own;
+  const stream other;
+  growable_device_vector<int> vector;
+  vector.resize(2000, 7, own);
+  device_appender<int> appender{vector};
+  // Other work reads elements that were removed, whose slots the run takes.
+  const auto reports_after = [&](std::size_t expected, bool in_order) {
+    vector.resize(2000, 7, own);
+    own.synchronize();
+    note_use(other, {vector.data() + 1000, 1000 * sizeof(int), memory_use::read});
+    vector.resize(1000, 7, own);
+    event between;
+    if (in_order) {
+      between.record(other);
+      own.wait(between);
+    }
+    static_cast<void>(appender.prepare(expected, own));
+    static_cast<void>(appender.commit(own));
+    other.synchronize();
+    const std::uint64_t count = hipvmm_host_order_reports();
+    hipvmm_host_clear_order_reports();
+    return count;
+  };
+  CHECK(reports_after(1, false) == 1);
+  CHECK(reports_after(1000, false) == 1);
+  CHECK(reports_after(1000, true) == 0);
+  CHECK(reports_after(0, false) == 0);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <hipvmm/container/device_appender_ref.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/host_task.hpp>
 
 namespace hipvmm {
 
@@ -67,7 +68,7 @@ class device_appender {
     make_room(count);
     fill_async(stream, counters_.data(), 0, sizeof(append_counters));
     const size_type size = target_.size();
-    run_ = run{target_.data(), size, target_.capacity() - size};
+    run_ = run{target_.data(), size, target_.capacity() - size, count};
     return {target_.end(), run_->room, counters_.data()};
   }
 
@@ -79,6 +80,9 @@ class device_appender {
   [[nodiscard]] append_result commit(stream_ref stream,
                                      on_overflow overflow = on_overflow::discard) {
     require_run();
+    // For the order checker, which sees no kernel.
+    note_use(stream, {run_->data + run_->size, std::min(run_->expected, run_->room) * sizeof(T),
+                      memory_use::write});
     append_counters found;
     copy(stream, &found, counters_.data(), sizeof(found));
     const auto taken = static_cast<size_type>(found.taken);
@@ -101,6 +105,7 @@ class device_appender {
     const T* data;
     size_type size;
     size_type room;
+    size_type expected;  // elements that the caller asked for room for
   };
 
   static growth_options one_granule(device_ref device) {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/runtime/host_task.hpp>
+
+#include <hip/hip_runtime_api.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "core/check.hpp"
+#include "runtime/host_function.hpp"
+#include "runtime/order_checker.hpp"
+
+namespace hipvmm {
+
+void note_use(stream_ref stream, const used_memory& used) {
+  const bool writes = used.use == memory_use::write;
+  const int result = detail::note_work(stream, used.pointer, used.bytes, writes);
+  if (result == hipErrorInvalidValue)
+    throw std::invalid_argument{
+        "note_use: " + std::to_string(used.bytes) + " bytes at " +
+        detail::address_text(used.pointer) + " are no memory that the stream's device may " +
+        (writes ? "write" : "read") + ": name memory of HIP that it has access to"};
+  detail::check(static_cast<hipError_t>(result), "hipvmm_host_note_use");
+}
+
+void host_task(stream_ref stream, std::function<void()> task,
+               std::initializer_list<used_memory> uses) {
+  {
+    const detail::order_check_pause refusals_only;
+    for (const used_memory& each : uses) note_use(stream, each);
+  }
+  detail::add_host_function(stream, std::move(task));
+  // Behind the task: once it runs, the checker takes what comes before it as finished.
+  for (const used_memory& each : uses) note_use(stream, each);
+}
+
+}  // namespace hipvmm
