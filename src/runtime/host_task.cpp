@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/race_notes.hpp"
 #include "runtime/host_function.hpp"
-#include "runtime/order_checker.hpp"
 
 namespace hipvmm {
 
 void note_use(stream_ref stream, const used_memory& used) {
   const bool writes = used.use == memory_use::write;
-  const int result = detail::note_work(stream, used.pointer, used.bytes, writes);
+  const int result = detail::note_work(stream.get(), used.pointer, used.bytes, writes);
   if (result == hipErrorInvalidValue)
     throw std::invalid_argument{
         "note_use: " + std::to_string(used.bytes) + " bytes at " +

@@ -17,11 +17,11 @@
 #include "core/background_task.hpp"
 #include "core/capture_mode.hpp"
 #include "core/process_mark.hpp"
+#include "core/race_notes.hpp"
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/event_fences.hpp"
 #include "mr/pool/order_watch.hpp"
-#include "runtime/order_checker.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm::mr {

@@ -7,8 +7,8 @@
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "core/race_notes.hpp"
 #include "mr/pool/pool_state.hpp"
-#include "runtime/order_checker.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -21,7 +21,7 @@ void note_in(std::optional<stream_ref> stream, device_ref device, Note note) noe
     if (!stream) return note();
     std::optional<scoped_device> scope;
     if (stream->is_default() || stream->is_per_thread_default()) scope.emplace(device);
-    note(*stream);
+    note(stream->get());
   } catch (const std::exception&) {
     note();
   }

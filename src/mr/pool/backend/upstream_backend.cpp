@@ -7,7 +7,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "runtime/order_checker.hpp"
+#include "core/race_notes.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {

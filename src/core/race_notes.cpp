@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "runtime/order_checker.hpp"
+#include "core/race_notes.hpp"
 
 // Functions of the host provider (hipvmm/provider/host_control.h). Weak: the library is linked with
 // providers that lack them.
@@ -33,16 +33,15 @@ order_check_pause::~order_check_pause() {
   if (is_order_checked()) hipvmm_host_resume_order_check();
 }
 
-void note_allocation(void* pointer, std::size_t bytes, stream_ref stream) noexcept {
+void note_allocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept {
   if (!is_order_checked()) return;
   // What a stream that is gone would use is not judged.
-  if (hipvmm_host_note_allocate(pointer, bytes, stream.get()) != 0) note_allocation(pointer, bytes);
+  if (hipvmm_host_note_allocate(pointer, bytes, stream) != 0) note_allocation(pointer, bytes);
 }
 
-void note_deallocation(void* pointer, std::size_t bytes, stream_ref stream) noexcept {
+void note_deallocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept {
   if (!is_order_checked()) return;
-  if (hipvmm_host_note_deallocate(pointer, bytes, stream.get()) != 0)
-    note_deallocation(pointer, bytes);
+  if (hipvmm_host_note_deallocate(pointer, bytes, stream) != 0) note_deallocation(pointer, bytes);
 }
 
 void note_allocation(void* pointer, std::size_t bytes) noexcept {
@@ -62,9 +61,9 @@ void note_return(void* pointer, std::size_t bytes) noexcept {
   if (is_order_checked()) static_cast<void>(hipvmm_host_note_return(pointer, bytes));
 }
 
-int note_work(stream_ref stream, const void* pointer, std::size_t bytes, bool writes) noexcept {
+int note_work(ihipStream_t* stream, const void* pointer, std::size_t bytes, bool writes) noexcept {
   if (!is_order_checked()) return 0;
-  return hipvmm_host_note_use(pointer, bytes, stream.get(), writes ? 1 : 0);
+  return hipvmm_host_note_use(pointer, bytes, stream, writes ? 1 : 0);
 }
 
 }  // namespace hipvmm::detail

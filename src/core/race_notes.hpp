@@ -3,7 +3,8 @@
 
 #include <cstddef>
 
-#include <hipvmm/runtime/stream.hpp>
+// The opaque struct behind hipStream_t.
+struct ihipStream_t;
 
 // What the library reports to the host provider's order checker (HIPVMM_HOST_CHECK=1). With any
 // other provider, and without the checker, none of these does anything. None throws.
@@ -24,8 +25,8 @@ class order_check_pause {
 /// A resource of the library allocates part of its memory, for work of `stream` after this point;
 /// or frees it there. Default streams are those of the current device.
 /// Pre of note_deallocation: exactly these bytes were noted as allocated.
-void note_allocation(void* pointer, std::size_t bytes, stream_ref stream) noexcept;
-void note_deallocation(void* pointer, std::size_t bytes, stream_ref stream) noexcept;
+void note_allocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept;
+void note_deallocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept;
 /// The same without a stream: the resource orders all work on the bytes itself.
 void note_allocation(void* pointer, std::size_t bytes) noexcept;
 void note_deallocation(void* pointer, std::size_t bytes) noexcept;
@@ -34,7 +35,7 @@ void note_refused_deallocation(void* pointer, std::size_t bytes) noexcept;
 /// A resource returns memory to its upstream: what it noted there is forgotten.
 void note_return(void* pointer, std::size_t bytes) noexcept;
 /// Work submitted to `stream` at this point reads or writes memory. Returns a hipError_t.
-[[nodiscard]] int note_work(stream_ref stream, const void* pointer, std::size_t bytes,
+[[nodiscard]] int note_work(ihipStream_t* stream, const void* pointer, std::size_t bytes,
                             bool writes) noexcept;
 
 }  // namespace hipvmm::detail
