@@ -16,7 +16,7 @@ relaxed_captures::~relaxed_captures() {
 
 bool is_capturing(hipStream_t stream) {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-  check(hipStreamIsCapturing(stream, &status), "hipStreamIsCapturing");
+  check_stream(hipStreamIsCapturing(stream, &status), "hipStreamIsCapturing", stream);
   return status != hipStreamCaptureStatusNone;
 }
 

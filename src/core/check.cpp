@@ -67,6 +67,30 @@ void check(hipError_t result, const char* call, std::source_location where) {
   throw hip_error{static_cast<int>(result), call, where.file_name(), where.line()};
 }
 
+void throw_failure(hipError_t result, const char* call, const std::string& context,
+                   std::source_location where) {
+  clear_last_error();
+  log<log_level::debug>(
+      [&] { return std::string{call} + " returned " + error_name(result) + ": " + context; });
+  throw hip_error{static_cast<int>(result), call, context, where.file_name(), where.line()};
+}
+
+bool is_stream_missing(hipError_t result) noexcept {
+  // The second up to ROCm 6.4.
+  return result == hipErrorInvalidHandle || result == hipErrorContextIsDestroyed;
+}
+
+std::string missing_stream_text(hipStream_t stream) {
+  return "stream " + address_text(stream) +
+         " does not exist: it was destroyed or never created; keep streams until their last use";
+}
+
+void check_stream(hipError_t result, const char* call, hipStream_t stream,
+                  std::source_location where) {
+  if (is_stream_missing(result)) throw_failure(result, call, missing_stream_text(stream), where);
+  check(result, call, where);
+}
+
 void report(hipError_t result, const char* call) noexcept {
   // After the runtime has shut down at process exit, its memory is gone and nothing is lost.
   if (result == hipSuccess || result == hipErrorDeinitialized) return;

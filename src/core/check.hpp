@@ -15,6 +15,20 @@ namespace hipvmm::detail {
 void check(hipError_t result, const char* call,
            std::source_location where = std::source_location::current());
 
+/// Throws hip_error for `result`, which is a failure. `context` continues the sentence.
+[[noreturn]] void throw_failure(hipError_t result, const char* call, const std::string& context,
+                                std::source_location where = std::source_location::current());
+
+/// Like check(), for a call that names a stream: the text of a stream that does not exist says so.
+void check_stream(hipError_t result, const char* call, hipStream_t stream,
+                  std::source_location where = std::source_location::current());
+
+/// Returns whether a call that names a stream failed because there is no such stream.
+[[nodiscard]] bool is_stream_missing(hipError_t result) noexcept;
+
+/// Says that there is no such stream, and what to do.
+[[nodiscard]] std::string missing_stream_text(hipStream_t stream);
+
 /// Reports a failure that cannot be thrown to the error handler. Does nothing for hipSuccess.
 void report(hipError_t result, const char* call) noexcept;
 

@@ -1,22 +1,223 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/copy.hpp>
 
+#include <hip/hip_runtime_api.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <fstream>
+#include <optional>
+#include <source_location>
+#include <string>
 #include <vector>
 
+#include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/peer_copies.hpp"
+#include "runtime/pointer_memory.hpp"
 
 namespace hipvmm {
-
-using detail::check;
 
 namespace {
 
 // Pageable host memory up to this size is staged by HIP without waiting for the stream.
 constexpr std::size_t staging_bytes = std::size_t{64} << 10;
+
+/// The memory on one side of a copy or fill.
+struct copy_side {
+  const void* address;
+  std::optional<device_ref> named;  ///< the device that a copy between devices names
+};
+
+/// A copy or fill that HIP was asked for.
+struct copy_request {
+  stream_ref stream;
+  copy_side destination;
+  std::optional<copy_side> source;  ///< empty for a fill
+  std::size_t bytes;
+};
+
+// More mappings than a large vector has; beyond, the search for a defect ends.
+constexpr int most_mappings = 4096;
+
+std::string name_of(device_ref device) { return "device " + std::to_string(device.ordinal()); }
+
+/// Whether the host may read `address`, as far as the system says; yes where it says nothing.
+bool is_readable(const void* address) {
+  std::ifstream maps{"/proc/self/maps"};
+  if (!maps) return true;
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  // Each line begins "from-to rwxp".
+  std::string rest;
+  std::uintptr_t from = 0;
+  std::uintptr_t to = 0;
+  char dash = 0;
+  std::string rights;
+  while (maps >> std::hex >> from >> dash >> to >> rights && std::getline(maps, rest))
+    if (wanted >= from && wanted < to) return rights.front() == 'r';
+  return false;
+}
+
+/// The device that does the work of `stream`; empty where HIP does not say.
+std::optional<device_ref> device_of(stream_ref stream) {
+  if (stream.is_default() || stream.is_per_thread_default()) return device_ref::current();
+  const int ordinal = hipGetStreamDeviceId(stream.get());
+  if (ordinal < 0) return std::nullopt;
+  return device_ref{ordinal};
+}
+
+/// What is at an address, for the sentence that names it; empty where HIP does not say.
+std::string kind_text(const detail::pointer_memory& found) {
+  switch (found.kind) {
+    case detail::pointer_kind::device:
+      return " (memory of " + name_of(found.device) + ")";
+    case detail::pointer_kind::pinned:
+      return " (pinned memory of the host)";
+    case detail::pointer_kind::managed:
+      return " (managed memory)";
+    case detail::pointer_kind::unknown:
+    case detail::pointer_kind::no_answer:
+      break;
+  }
+  return {};
+}
+
+/// What is wrong with the right of `user` to `owner`'s memory at `address`; empty if nothing is.
+std::string right_defect(const void* address, device_ref owner, device_ref user, bool is_written) {
+  constexpr unsigned long long unset = ~0ULL;
+  unsigned long long flags = unset;
+  const hipError_t result = detail::query_access(address, user, flags);
+  const std::string user_name = name_of(user);
+  if (result != hipSuccess || flags == unset) {
+    // No mapping: memory of hipMalloc or of a pool, or HIP has no virtual memory management.
+    detail::clear_last_error();
+    if (user == owner) return {};
+    const std::string advice = "use a stream of " + name_of(owner) + ", or copy_peer_async";
+    if (!user.can_access_peer(owner))
+      return user_name + " cannot reach memory of " + name_of(owner) + ": " + advice;
+    return user_name + " may have no right to memory of " + name_of(owner) + ": " + advice +
+           ", or grant it (chunks) or call hipDeviceEnablePeerAccess (hipMalloc)";
+  }
+  const std::string grant = "grant(" + name_of(user);
+  if (flags == hipMemAccessFlagsProtReadWrite) return {};
+  if (flags == hipMemAccessFlagsProtRead) {
+    if (!is_written) return {};
+    return user_name + " may only read memory of " + name_of(owner) + ": " + grant +
+           ", access_right::read_write)";
+  }
+  if (user != owner && !user.can_access_peer(owner))
+    return user_name + " cannot reach memory of " + name_of(owner) + ": use a stream of " +
+           name_of(owner) + ", or copy_peer_async";
+  return user_name + " has no right to memory of " + name_of(owner) + ": " + grant + ")";
+}
+
+/// The first address that HIP knows no memory at, where that is so of the last byte before `end`
+/// and not of `begin`; else `end`. CUDA takes a whole reservation for the memory at an address.
+const char* first_unknown(const char* begin, const char* end) {
+  const auto is_known = [](const char* at) {
+    return detail::memory_at(at).kind != detail::pointer_kind::unknown;
+  };
+  if (is_known(end - 1)) return end;
+  const char* known = begin;
+  const char* unknown = end - 1;
+  while (unknown - known > 1) {
+    const char* const middle = known + (unknown - known) / 2;
+    (is_known(middle) ? known : unknown) = middle;
+  }
+  return unknown;
+}
+
+/// What is wrong with the side called `what`; empty if nothing is known to be.
+std::string side_defect(const char* what, const copy_side& side, std::size_t bytes,
+                        std::optional<device_ref> user, bool is_written) {
+  const auto* at = static_cast<const char*>(side.address);
+  const char* const end = at + bytes;
+  for (int mappings = 0; at < end && mappings < most_mappings; ++mappings) {
+    const detail::pointer_memory found = detail::memory_at(at);
+    if (found.kind == detail::pointer_kind::unknown && !is_readable(at))
+      return std::string{"the "} + what + " " + detail::address_text(at) +
+             " is not backed by memory, or was freed: commit memory there, or use what is "
+             "allocated";
+    if (found.kind != detail::pointer_kind::device) return {};
+    if (side.named && *side.named != found.device)
+      return std::string{"the "} + what + " is memory of " + name_of(found.device) +
+             " and not of " + name_of(*side.named) + ", as the call says";
+    const device_ref worker = side.named ? *side.named : user.value_or(found.device);
+    std::string defect = right_defect(at, found.device, worker, is_written);
+    // ROCm up to 6.4 copies between host and device by the rights of the memory's owner.
+    if (defect.empty() && worker != found.device)
+      defect = right_defect(at, found.device, found.device, is_written);
+    if (!defect.empty()) return std::string{"at the "} + what + " " + defect;
+    const auto* const next = static_cast<const char*>(detail::end_of_memory(at));
+    if (next <= at) break;
+    at = next < end ? next : first_unknown(at, end);
+  }
+  return {};
+}
+
+/// What HIP reports about a request that it refused; empty where it was not asked or did not say.
+struct findings {
+  std::string destination_kind;
+  std::string source_kind;
+  std::string stream_device;
+  std::string defects;
+
+  void add(const std::string& defect) {
+    if (!defect.empty()) defects += "; " + defect;
+  }
+};
+
+/// Fills `found` as far as HIP answers. Throws where HIP fails.
+void ask(hipError_t result, const copy_request& request, findings& found) {
+  if (detail::is_stream_missing(result))
+    return found.add(detail::missing_stream_text(request.stream.get()));
+  if (result == hipErrorDeinitialized) return;
+  // The first question, for it costs no capture.
+  if (detail::is_captured(request.stream.get()))
+    return found.add(
+        "the stream is captured, or a capture forbids its use, so that HIP was not asked what is "
+        "there");
+  found.destination_kind = kind_text(detail::memory_at(request.destination.address));
+  if (request.source) found.source_kind = kind_text(detail::memory_at(request.source->address));
+  const std::optional<device_ref> user = device_of(request.stream);
+  if (user) found.stream_device = " of " + name_of(*user);
+  if (request.source) found.add(side_defect("source", *request.source, request.bytes, user, false));
+  found.add(side_defect("destination", request.destination, request.bytes, user, true));
+}
+
+/// Throws hip_error for a copy or fill that HIP refused. The text names its addresses, bytes and
+/// stream, what HIP reports is there and what to do. Clears HIP's last error.
+[[noreturn]] void throw_copy_failure(hipError_t result, const char* call,
+                                     const copy_request& request, std::source_location where) {
+  findings found;
+  try {
+    ask(result, request, found);
+  } catch (const std::exception&) {
+    // The failure of the copy is what the caller is to get.
+  }
+  std::string text = std::to_string(request.bytes) + " bytes were to be ";
+  text += request.source ? "copied from " + detail::address_text(request.source->address) +
+                               found.source_kind + " to "
+                         : std::string{"set at "};
+  text += detail::address_text(request.destination.address) + found.destination_kind +
+          " in stream " + detail::address_text(request.stream.get()) + found.stream_device +
+          found.defects;
+  detail::throw_failure(result, call, text, where);
+}
+
+/// Like check(), for a copy or fill. Costs a comparison where `result` is hipSuccess.
+void check_copy(hipError_t result, const char* call, const copy_request& request,
+                std::source_location where = std::source_location::current()) {
+  if (result != hipSuccess) throw_copy_failure(result, call, request, where);
+}
+
+/// Throws hip_error for a fill that HIP refused.
+void check_fill(hipError_t result, const char* call, stream_ref stream, const void* destination,
+                std::size_t bytes) {
+  check_copy(result, call, {stream, {destination, {}}, {}, bytes});
+}
 
 /// The length of the shortest of 1, 2 and 4 bytes that `pattern` repeats; zero when none does.
 std::size_t short_period(const unsigned char* pattern, std::size_t bytes) {
@@ -36,8 +237,8 @@ Word first_word(const void* pattern) {
 
 /// Fills `count` words of 4 bytes with the first of `pattern`.
 void fill_words(stream_ref stream, void* destination, const void* pattern, std::size_t count) {
-  check(hipMemsetD32Async(destination, first_word<std::int32_t>(pattern), count, stream.get()),
-        "hipMemsetD32Async");
+  check_fill(hipMemsetD32Async(destination, first_word<std::int32_t>(pattern), count, stream.get()),
+             "hipMemsetD32Async", stream, destination, 4 * count);
 }
 
 /// Writes the `bytes` bytes at `source` (host memory) by fills, one for each run of equal words or
@@ -71,8 +272,8 @@ void double_until(stream_ref stream, unsigned char* start, std::size_t done, std
 }  // namespace
 
 void copy_async(stream_ref stream, void* destination, const void* source, std::size_t bytes) {
-  check(hipMemcpyAsync(destination, source, bytes, hipMemcpyDefault, stream.get()),
-        "hipMemcpyAsync");
+  check_copy(hipMemcpyAsync(destination, source, bytes, hipMemcpyDefault, stream.get()),
+             "hipMemcpyAsync", {stream, {destination, {}}, copy_side{source, {}}, bytes});
 }
 
 void copy(stream_ref stream, void* destination, const void* source, std::size_t bytes) {
@@ -82,14 +283,16 @@ void copy(stream_ref stream, void* destination, const void* source, std::size_t 
 
 void copy_peer_async(stream_ref stream, void* destination, device_ref destination_device,
                      const void* source, device_ref source_device, std::size_t bytes) {
-  check(hipMemcpyPeerAsync(destination, destination_device.ordinal(), source,
-                           source_device.ordinal(), bytes, stream.get()),
-        "hipMemcpyPeerAsync");
+  check_copy(hipMemcpyPeerAsync(destination, destination_device.ordinal(), source,
+                                source_device.ordinal(), bytes, stream.get()),
+             "hipMemcpyPeerAsync",
+             {stream, {destination, destination_device}, copy_side{source, source_device}, bytes});
   detail::note_peer_copy(destination_device, source_device);
 }
 
 void fill_async(stream_ref stream, void* destination, unsigned char value, std::size_t bytes) {
-  check(hipMemsetAsync(destination, value, bytes, stream.get()), "hipMemsetAsync");
+  check_fill(hipMemsetAsync(destination, value, bytes, stream.get()), "hipMemsetAsync", stream,
+             destination, bytes);
 }
 
 void fill_pattern_async(stream_ref stream, void* destination, const void* pattern,
@@ -102,9 +305,9 @@ void fill_pattern_async(stream_ref stream, void* destination, const void* patter
   if (period == 1) return fill_async(stream, destination, bytes[0], total);
   if (period != 0 && reinterpret_cast<std::uintptr_t>(destination) % period == 0) {
     if (period == 4) return fill_words(stream, destination, pattern, total / 4);
-    check(
+    check_fill(
         hipMemsetD16Async(destination, first_word<std::uint16_t>(pattern), total / 2, stream.get()),
-        "hipMemsetD16Async");
+        "hipMemsetD16Async", stream, destination, total);
     return;
   }
 

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <memory>
+#include <source_location>
+#include <string>
 
 #include "core/check.hpp"
 #include "runtime/event.hpp"
@@ -137,6 +139,20 @@ void event_use::note_passed() const noexcept {
 
 namespace {
 
+/// Like check(), for a recording in `stream`. HIP has one code for the two mistakes.
+void check_recording(hipError_t result, device_ref device, stream_ref stream,
+                     std::source_location where = std::source_location::current()) {
+  if (detail::is_stream_missing(result))
+    detail::throw_failure(result, "hipEventRecord",
+                          "an event of device " + std::to_string(device.ordinal()) +
+                              " was to be recorded in stream " +
+                              detail::address_text(stream.get()) +
+                              ", which was destroyed or is another device's: record it in a stream "
+                              "of its own device",
+                          where);
+  check(result, "hipEventRecord", where);
+}
+
 ihipEvent_t* create(device_ref device, event_timing timing) {
   const scoped_device scope{device};
   hipEvent_t value = nullptr;
@@ -167,18 +183,19 @@ event& event::operator=(event&& other) noexcept {
 
 void detail::record_without_notify(const event& recorded, stream_ref stream) {
   recorded.order_.state_.fetch_add(recorded_order::one_recording);
-  check(hipEventRecord(recorded.value_, stream.get()), "hipEventRecord");
+  check_recording(hipEventRecord(recorded.value_, stream.get()), recorded.device_, stream);
 }
 
 void event::record(stream_ref stream) {
   detail::event_recording told{*this, stream};
-  check(hipEventRecord(value_, stream.get()), "hipEventRecord");
+  check_recording(hipEventRecord(value_, stream.get()), device_, stream);
   told.note_success();
 }
 
 void detail::make_stream_wait(stream_ref waiter, const event& event) {
   const event_use use{event};
-  check(hipStreamWaitEvent(waiter.get(), use.handle(), 0), "hipStreamWaitEvent");
+  check_stream(hipStreamWaitEvent(waiter.get(), use.handle(), 0), "hipStreamWaitEvent",
+               waiter.get());
   use.add_dependency(waiter);
 }
 

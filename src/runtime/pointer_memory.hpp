@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
 #include <optional>
 
 #include <hipvmm/runtime/device.hpp>
@@ -10,5 +13,31 @@ namespace hipvmm::detail {
 /// Returns the device whose memory `pointer` is in, from hipMalloc, a pool or a mapping. Empty for
 /// host memory, managed memory and memory unknown to HIP.
 [[nodiscard]] std::optional<device_ref> device_of_memory(const void* pointer);
+
+/// What hipPointerGetAttributes reports about an address.
+enum class pointer_kind {
+  device,     ///< from hipMalloc, a pool or a mapping
+  pinned,     ///< memory of the host that HIP knows
+  managed,    ///< moves between devices and the host
+  unknown,    ///< no memory of HIP
+  no_answer,  ///< HIP failed
+};
+struct pointer_memory {
+  pointer_kind kind;
+  device_ref device;  ///< where `kind` is `device`
+};
+[[nodiscard]] pointer_memory memory_at(const void* pointer) noexcept;
+
+/// Returns the first or the last byte of [address, address + bytes) where HIP knows no memory; null
+/// where both have some or HIP does not say.
+[[nodiscard]] const void* first_without_memory(const void* address, std::size_t bytes) noexcept;
+
+/// Calls hipMemGetAccess for the mapping at `address`. Stores the right of `device` in `flags`.
+[[nodiscard]] hipError_t query_access(const void* address, device_ref device,
+                                      unsigned long long& flags) noexcept;
+
+/// Returns the end of the allocation or mapping that `pointer` is in; null where HIP does not know.
+/// Pre: memory_at(pointer) is of a device.
+[[nodiscard]] const void* end_of_memory(const void* pointer) noexcept;
 
 }  // namespace hipvmm::detail

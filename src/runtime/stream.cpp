@@ -52,7 +52,7 @@ bool stream_ref::is_per_thread_default() const noexcept { return *this == per_th
 
 void stream_ref::synchronize() const {
   const detail::stream_use use{get(), false};
-  check(hipStreamSynchronize(get()), "hipStreamSynchronize");
+  detail::check_stream(hipStreamSynchronize(get()), "hipStreamSynchronize", get());
   use.note_passed();
 }
 
@@ -63,7 +63,7 @@ void stream_ref::synchronize_no_throw() const noexcept {
 bool detail::is_done_without_notify(stream_ref stream) {
   const hipError_t result = hipStreamQuery(stream.get());
   if (is_not_ready(result)) return false;
-  check(result, "hipStreamQuery");
+  check_stream(result, "hipStreamQuery", stream.get());
   return true;
 }
 

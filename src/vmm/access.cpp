@@ -4,19 +4,33 @@
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <optional>
+#include <source_location>
 #include <string>
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "runtime/pointer_memory.hpp"
 #include "vmm/access.hpp"
 
 namespace hipvmm {
 
-using detail::check;
 using detail::to_hip;
 
 namespace {
+
+/// Throws hip_error where `call`, about rights to [address, address + bytes), failed. `device` is
+/// one of those whose rights they are.
+void check_rights(hipError_t result, const char* call, const void* address, std::size_t bytes,
+                  device_ref device, std::source_location where = std::source_location::current()) {
+  if (result == hipSuccess) return;
+  std::string text = "rights of device " + std::to_string(device.ordinal()) + " to " +
+                     std::to_string(bytes) + " bytes at " + detail::address_text(address);
+  if (const void* const bare = detail::first_without_memory(address, bytes))
+    text += "; nothing is mapped at " + detail::address_text(bare) +
+            ": map a chunk there first, or commit it in its region";
+  detail::throw_failure(result, call, text, where);
+}
 
 auto place_of(const std::vector<access_desc>& entries, device_ref device) {
   return std::lower_bound(
@@ -67,22 +81,21 @@ void detail::set_rights(void* address, std::size_t bytes, const access_map& righ
   if (const access_right own = rights.get(owner); own != access_right::none || revoked == owner)
     descs.push_back(to_hip({owner, own}));
   if (descs.empty()) return;
-  check(timed(memory_call::set_access,
-              [&] { return hipMemSetAccess(address, bytes, descs.data(), descs.size()); }),
-        "hipMemSetAccess");
+  check_rights(timed(memory_call::set_access,
+                     [&] { return hipMemSetAccess(address, bytes, descs.data(), descs.size()); }),
+               "hipMemSetAccess", address, bytes, owner);
 }
 
 void set_access(void* address, std::size_t bytes, access_desc desc) {
   const hipMemAccessDesc wanted = to_hip(desc);
-  check(detail::timed(detail::memory_call::set_access,
-                      [&] { return hipMemSetAccess(address, bytes, &wanted, 1); }),
-        "hipMemSetAccess");
+  check_rights(detail::timed(detail::memory_call::set_access,
+                             [&] { return hipMemSetAccess(address, bytes, &wanted, 1); }),
+               "hipMemSetAccess", address, bytes, desc.device);
 }
 
 access_right get_access(const void* address, device_ref device) {
-  const hipMemLocation location = detail::to_location(device);
   unsigned long long flags = 0;
-  check(hipMemGetAccess(&flags, &location, const_cast<void*>(address)), "hipMemGetAccess");
+  check_rights(detail::query_access(address, device, flags), "hipMemGetAccess", address, 1, device);
   return detail::to_right(flags);
 }
 

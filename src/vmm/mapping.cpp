@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/mapping.hpp>
 
+#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "runtime/pointer_memory.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
@@ -23,6 +25,23 @@ bool has_no_right(const void* address, device_ref device) {
     if (error.code() != hipErrorInvalidValue) throw;
     return false;
   }
+}
+
+/// Throws hip_error for a refused mapping of `chunk` at `address`. The text says what is there.
+[[noreturn]] void throw_refused_map(hipError_t result, const void* address,
+                                    const physical_chunk& chunk,
+                                    std::source_location where = std::source_location::current()) {
+  std::string text = "a chunk of " + std::to_string(chunk.bytes()) + " bytes of device " +
+                     std::to_string(chunk.device().ordinal()) + " was to be mapped at " +
+                     detail::address_text(address);
+  const void* const last = static_cast<const char*>(address) + (chunk.bytes() - 1);
+  for (const void* each : {address, last}) {
+    if (!detail::device_of_memory(each)) continue;
+    text += "; " + detail::address_text(each) +
+            " is mapped already: unmap what is there first, or use other addresses";
+    break;
+  }
+  detail::throw_failure(result, "hipMemMap", text, where);
 }
 
 }  // namespace
@@ -45,13 +64,14 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
                                 " exceeds its reservation of " +
                                 std::to_string(reservation.bytes()) + " bytes"};
   void* const address = static_cast<char*>(reservation.get()) + offset;
-  detail::check(detail::timed(detail::memory_call::map,
-                              [&] { return hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0); }),
-                "hipMemMap");
+  const hipError_t result = detail::timed(detail::memory_call::map, [&] {
+    return hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0);
+  });
+  if (result != hipSuccess) throw_refused_map(result, address, chunk);
   // Nothing is unmapped where it has not: up to ROCm 6.4 that ends the process. Where HIP does not
   // answer what may be mapped stays: that costs memory.
   if (answer == map_answer::verified && !detail::is_freshly_mapped(address, chunk.device()))
-    detail::check(hipErrorInvalidValue, "hipMemMap");
+    throw_refused_map(hipErrorInvalidValue, address, chunk);
   address_ = address;
   bytes_ = chunk.bytes();
 }
