@@ -26,17 +26,18 @@ std::string describe(exhausted resource, int device, std::size_t requested, std:
   std::string text;
   switch (resource) {
     case exhausted::device_memory:
-      text = "out of device memory: device " + std::to_string(device) + " was asked for " +
-             format_bytes(requested) + " and has " + format_bytes(free) + " free";
+      text = "out of device memory: device " + std::to_string(device) +
+             (requested == 0 ? "" : " was asked for " + format_bytes(requested) + " and") +
+             " has " + format_bytes(free) + " free";
       break;
     case exhausted::addresses:
       text = "out of addresses: no range of " + format_bytes(requested) +
              " is to be had; reserve less (growth_options::max_bytes)";
       break;
     case exhausted::descriptors:
-      text = "descriptor limit reached: too few file descriptors are left for a chunk of " +
-             format_bytes(requested) + " on device " + std::to_string(device) + ", which has " +
-             format_bytes(free) +
+      text = "descriptor limit reached: too few file descriptors are left " +
+             (requested == 0 ? "" : "for a chunk of " + format_bytes(requested) + " ") +
+             "on device " + std::to_string(device) + ", which has " + format_bytes(free) +
              " free; raise `ulimit -n`, use larger chunks (growth_options::granule_bytes) or trim "
              "chunk_cache";
       break;

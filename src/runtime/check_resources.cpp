@@ -43,9 +43,14 @@ void check_resources(hipError_t result, const char* call, device_ref device, std
     return std::string{call} + " returned " + error_name(result) + " for " + format_bytes(bytes) +
            " of device " + std::to_string(device.ordinal());
   });
-  if (left == enough)
+  if (left == enough) {
+    std::string context = describe_retired(device);
+    if (bytes == 0)
+      context = std::string{call} + " does not say how much it needs" +
+                (context.empty() ? "" : "; " + context);
     throw out_of_memory{exhausted::device_memory, device.ordinal(), bytes, device.free_memory(),
-                        describe_retired(device)};
+                        context};
+  }
   throw out_of_memory{exhausted::descriptors, device.ordinal(), bytes, device.free_memory(),
                       std::string{call} + " returned " + error_name(result) + " while " +
                           std::to_string(limit - left) + " of the " + std::to_string(limit) +

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/check.hpp"
+#include "runtime/check_resources.hpp"
 #include "runtime/event.hpp"
 #include "runtime/stream_watch.hpp"
 
@@ -156,9 +157,10 @@ void check_recording(hipError_t result, device_ref device, stream_ref stream,
 ihipEvent_t* create(device_ref device, event_timing timing) {
   const scoped_device scope{device};
   hipEvent_t value = nullptr;
-  check(hipEventCreateWithFlags(
-            &value, timing == event_timing::enabled ? hipEventDefault : hipEventDisableTiming),
-        "hipEventCreateWithFlags");
+  detail::check_resources(
+      hipEventCreateWithFlags(
+          &value, timing == event_timing::enabled ? hipEventDefault : hipEventDisableTiming),
+      "hipEventCreateWithFlags", device, 0);
   return value;
 }
 

@@ -6,22 +6,22 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/hip_compat.hpp"
+#include "runtime/check_resources.hpp"
 #include "runtime/device_gate.hpp"
 #include "runtime/stream.hpp"
 #include "runtime/stream_watch.hpp"
 
 namespace hipvmm {
 
-using detail::check;
-
 namespace {
 
 ihipStream_t* create(device_ref device, stream_kind kind) {
   const scoped_device scope{device};
   hipStream_t value = nullptr;
-  check(hipStreamCreateWithFlags(
-            &value, kind == stream_kind::blocking ? hipStreamDefault : hipStreamNonBlocking),
-        "hipStreamCreateWithFlags");
+  detail::check_resources(
+      hipStreamCreateWithFlags(
+          &value, kind == stream_kind::blocking ? hipStreamDefault : hipStreamNonBlocking),
+      "hipStreamCreateWithFlags", device, 0);
   return value;
 }
 

@@ -2,6 +2,10 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
@@ -26,6 +30,30 @@ TEST_CASE("stream: a construction that fails leaves nothing") {
 
 TEST_CASE("event: a construction that fails leaves nothing") {
   fault_sweep{"event"}.run([] { const event value{other_device}; });
+}
+
+TEST_CASE("stream and event: a lack of memory is out_of_memory, which names the call") {
+  const auto text_of = [](const char* call, auto make) {
+    const planned_fault full{call, 1, hipErrorOutOfMemory};
+    try {
+      make();
+    } catch (const out_of_memory& failure) {
+      CHECK(failure.resource() == exhausted::device_memory);
+      CHECK(failure.device() == other_device.ordinal());
+      CHECK(failure.bytes_requested() == 0);
+      CHECK(hipPeekAtLastError() == hipSuccess);
+      return std::string{failure.what()};
+    }
+    return std::string{"none"};
+  };
+  const std::string free =
+      "out of device memory: device 1 has " + format_bytes(other_device.free_memory()) + " free; ";
+  CHECK(text_of("hipStreamCreateWithFlags", [] { const stream value{other_device}; }) ==
+        free + "hipStreamCreateWithFlags does not say how much it needs");
+  CHECK(text_of("hipEventCreateWithFlags", [] { const event value{other_device}; }) ==
+        free + "hipEventCreateWithFlags does not say how much it needs");
+  const planned_fault other{"hipEventCreateWithFlags", 1, hipErrorUnknown};
+  CHECK_THROWS_AS(event{other_device}, hip_error);
 }
 
 TEST_CASE("device_allocation: a construction that fails leaves nothing") {

@@ -59,6 +59,7 @@ class out_of_memory : public std::bad_alloc {
   [[nodiscard]] exhausted resource() const noexcept { return resource_; }
   /// The device's ordinal; -1 where the memory belongs to no device.
   [[nodiscard]] int device() const noexcept { return device_; }
+  /// Zero where HIP does not say how much a call needed, as for streams and events.
   [[nodiscard]] std::size_t bytes_requested() const noexcept { return bytes_requested_; }
   /// Free memory of the device or the host when the request failed, in bytes, as hipMemGetInfo or
   /// the operating system reported it. For a limit: what the limit left.

@@ -75,6 +75,7 @@ enum class event_timing { disabled, enabled };
 class event {
  public:
   /// Creates an event on the current device.
+  /// Throws: out_of_memory, which requested 0 bytes, where HIP reports it; hip_error.
   explicit event(event_timing timing = event_timing::disabled);
   explicit event(device_ref device, event_timing timing = event_timing::disabled);
   ~event();

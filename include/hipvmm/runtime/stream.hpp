@@ -75,6 +75,7 @@ enum class stream_kind {
 class stream {
  public:
   /// Creates a stream on the current device.
+  /// Throws: out_of_memory, which requested 0 bytes, where HIP reports it; hip_error.
   explicit stream(stream_kind kind = stream_kind::non_blocking);
   explicit stream(device_ref device, stream_kind kind = stream_kind::non_blocking);
   ~stream();

@@ -28,7 +28,8 @@ std::size_t limit_of_arena(std::optional<std::size_t> arena_size, device_ref dev
   return limit;
 }
 
-std::string why_arena_is_short(const pool_statistics& now, std::size_t bytes, std::size_t maximum) {
+std::string why_arena_is_short(const pool_statistics& now, std::size_t bytes, std::size_t maximum,
+                               std::size_t) {
   std::string text = "the arena holds " + format_bytes(now.reserved_current) + " of at most " +
                      format_bytes(maximum) + ", of which " + format_bytes(now.used_current) +
                      " are in use, and could serve " + format_bytes(now.largest_now) +

@@ -24,7 +24,8 @@ std::size_t size_of_blocks(std::size_t block_size, std::size_t count) {
   return align_up(block_size, pool::block_allocator::unit);
 }
 
-std::string why_blocks_are_short(const pool_statistics& now, std::size_t, std::size_t) {
+std::string why_blocks_are_short(const pool_statistics& now, std::size_t, std::size_t,
+                                 std::size_t) {
   return "the blocks of this size hold " + format_bytes(now.reserved_current) + ", of which " +
          format_bytes(now.used_current) + " are in use: free blocks, or let the upstream have more";
 }

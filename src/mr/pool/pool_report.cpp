@@ -23,14 +23,21 @@ std::string stream_name(stream_ref stream) {
 
 }  // namespace
 
-std::string shortage_of(const pool_statistics& now, std::size_t bytes, std::size_t maximum) {
+std::string shortage_of(const pool_statistics& now, std::size_t bytes, std::size_t maximum,
+                        std::size_t total) {
   std::string text = "the pool holds " + format_bytes(now.reserved_current) + " of at most " +
                      format_bytes(maximum) + ", of which " + format_bytes(now.used_current) +
                      " are in use. The largest request that it could serve is " +
                      format_bytes(now.largest_now) + " as its memory lies, " +
                      format_bytes(now.largest_moved) + " after moving idle chunks and " +
                      format_bytes(now.largest_possible) + " with new memory of the device. ";
-  if (bytes > maximum)
+  // A pool never holds more than the device has, whatever maximum_bytes is.
+  if (bytes > total)
+    text += "The request is larger than the device's memory of " + format_bytes(total) +
+            ": request less";
+  else if (now.used_current > total - bytes)
+    text += "What is in use leaves no room for it: free memory";
+  else if (bytes > maximum)
     text += "The request is larger than the pool may become: raise maximum_bytes";
   else if (now.used_current + bytes > maximum)
     text += "What is in use leaves no room for it: free memory, or raise maximum_bytes";

@@ -115,7 +115,7 @@ void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment) {
 }
 
 void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
-  const std::string why = texts.why_short(statistics(), bytes, maximum);
+  const std::string why = texts.why_short(statistics(), bytes, maximum, device.total_memory());
   const out_of_memory failure = cause ? out_of_memory{*cause, why}
                                       : out_of_memory{exhausted::device_memory, device.ordinal(),
                                                       bytes, device.free_memory(), why};

@@ -29,7 +29,9 @@ namespace hipvmm::mr {
 /// The name of a pool in messages, and the text of its refusals.
 struct pool_messages {
   const char* name;
-  std::string (*why_short)(const pool_statistics& now, std::size_t bytes, std::size_t maximum);
+  /// `total`: bytes of the pool's device.
+  std::string (*why_short)(const pool_statistics& now, std::size_t bytes, std::size_t maximum,
+                           std::size_t total);
 };
 
 /// The parts of a pool: memory, fences, their allocator, and the user's settings.

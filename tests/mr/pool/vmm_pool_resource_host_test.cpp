@@ -39,6 +39,37 @@ using test::first_device;
 
 }  // namespace
 
+TEST_CASE("vmm_pool_resource: raising the maximum is no advice where the device has no more" *
+          test::needs_virtual_memory) {
+  const auto refusal_of = [](vmm_pool_resource& pool, std::size_t bytes) {
+    try {
+      static_cast<void>(pool.allocate_sync(bytes));
+    } catch (const out_of_memory& error) {
+      return std::string{error.what()};
+    }
+    return std::string{"none"};
+  };
+  const std::size_t total = first_device.total_memory();
+  vmm_pool_resource small{first_device, at_most(16 * MiB)};
+  vmm_pool_resource whole{first_device};
+  const std::string more = refusal_of(small, 32 * MiB);
+  CHECK_MESSAGE(more.find("than the pool may become: raise maximum_bytes") != std::string::npos,
+                more);
+  for (vmm_pool_resource* const pool : {&small, &whole}) {
+    const std::string huge = refusal_of(*pool, total + 16 * MiB);
+    CHECK_MESSAGE(
+        huge.find("larger than the device's memory of " + format_bytes(total)) != std::string::npos,
+        huge);
+    CHECK_MESSAGE(huge.find("raise") == std::string::npos, huge);
+  }
+  const stream used{first_device};
+  void* const held = small.allocate(used, 10 * MiB);
+  const std::string beside = refusal_of(small, total - 4 * MiB);
+  CHECK_MESSAGE(beside.find("raise") == std::string::npos, beside);
+  CHECK_MESSAGE(beside.find("free memory") != std::string::npos, beside);
+  small.deallocate(used, held, 10 * MiB);
+}
+
 TEST_CASE("vmm_pool_resource: reuse in the same stream asks HIP only whether it is captured") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream used{first_device};
