@@ -139,10 +139,10 @@ class cuda_memory_resource final : public resource_of<hipvmm::mr::hip_resource> 
   cuda_memory_resource() : resource_of{std::in_place, device_ref::current()} {}
 };
 
-/// A managed_resource, made with the current device.
+/// A managed_resource: HIP allocates on the current device.
 class managed_memory_resource final : public resource_of<hipvmm::mr::managed_resource> {
  public:
-  managed_memory_resource() : resource_of{std::in_place, device_ref::current()} {}
+  managed_memory_resource() : resource_of{std::in_place} {}
 };
 
 /// A system_resource of the current device. Throws: unsupported where kernels cannot access it.

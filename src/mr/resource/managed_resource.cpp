@@ -13,9 +13,12 @@
 
 namespace hipvmm::mr {
 
-managed_resource::managed_resource(device_ref device, attachment first)
-    : device_{device}, first_{first} {
+managed_resource::managed_resource(device_ref device, attachment first) : managed_resource{first} {
   require_device(device);
+  device_ = device;
+}
+
+managed_resource::managed_resource(attachment first) : first_{first} {
   if (first == attachment::single)
     throw std::invalid_argument{
         "managed_resource: memory cannot begin attached to a single stream; begin with "
@@ -30,18 +33,19 @@ void managed_resource::do_deallocate(stream_ref stream, void* pointer, std::size
                                      std::size_t) noexcept {
   detail::report_exceptions([=, this] {
     detail::wait_before_free(stream, pointer);
-    device_allocation{pointer, device_, bytes};
+    device_allocation{pointer, device_to_use(), bytes};
   });
 }
 
 void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  const scoped_device scope{device_};
+  const device_ref device = device_to_use();
+  const scoped_device scope{device};
   detail::require_possible(bytes, "hipMallocManaged");
   const unsigned flags = first_ == attachment::host ? hipMemAttachHost : hipMemAttachGlobal;
   device_allocation memory = detail::make_with_reclaim([&] {
     void* pointer = nullptr;
     detail::check_host_memory(hipMallocManaged(&pointer, bytes, flags), "hipMallocManaged", bytes);
-    return device_allocation{pointer, device_, bytes};
+    return device_allocation{pointer, device, bytes};
   });
   if (!detail::is_aligned(memory.get(), alignment))
     detail::throw_misaligned("managed_resource", "hipMallocManaged", alignment);
@@ -51,7 +55,7 @@ void* managed_resource::do_allocate_sync(std::size_t bytes, std::size_t alignmen
 void managed_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
   detail::report_exceptions([=, this] {
     detail::wait_before_hip_free(pointer);
-    device_allocation{pointer, device_, bytes};
+    device_allocation{pointer, device_to_use(), bytes};
   });
 }
 

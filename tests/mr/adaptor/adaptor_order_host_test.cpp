@@ -97,7 +97,7 @@ TEST_CASE("callback_resource: memory of no stream is there when it is given") {
   upstream.get()->deallocate_sync(memory, KiB);
 }
 
-TEST_CASE("managed_resource: allocates while its device is current") {
+TEST_CASE("managed_resource: allocates on the current device, and the device that was named") {
   constexpr device_ref other{1};
   mr::managed_resource resource{other};
   const call_counter changes{"hipSetDevice"};
@@ -108,6 +108,14 @@ TEST_CASE("managed_resource: allocates while its device is current") {
   REQUIRE(hipPointerGetAttributes(&about, memory) == hipSuccess);
   CHECK(about.device == other.ordinal());
   resource.deallocate_sync(memory, KiB);
+
+  mr::managed_resource of_none;
+  const scoped_device scope{other};
+  void* const current = of_none.allocate_sync(KiB);
+  REQUIRE(hipPointerGetAttributes(&about, current) == hipSuccess);
+  CHECK(about.device == other.ordinal());
+  CHECK(of_none.is_equal(resource));
+  of_none.deallocate_sync(current, KiB);
 }
 
 }  // namespace

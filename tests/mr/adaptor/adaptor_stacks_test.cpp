@@ -76,7 +76,7 @@ void keep_contract(memory_resource& base, const std::vector<const test::adaptor_
 
 TEST_CASE("adaptors: each keeps the contract of a resource") {
   hip_resource plain{first_device};
-  managed_resource managed{first_device};
+  managed_resource managed;
   for (const test::adaptor_kind& kind : test::adaptor_kinds) {
     if (kind.is_for_managed_memory && !managed_memory_moves()) {
       MESSAGE("skipped: managed memory does not move here: ", kind.name);
@@ -94,7 +94,7 @@ TEST_CASE("adaptors: ten random stacks of three to six keep the contract") {
   options.maximum_bytes = 64 * MiB;
   vmm_pool_resource pool{first_device, options};
   hip_resource plain{first_device};
-  managed_resource managed{first_device};
+  managed_resource managed;
   new_delete_resource host;
   std::vector<memory_resource*> bases{&pool, &plain, &host};
   if (managed_memory_moves()) bases.push_back(&managed);

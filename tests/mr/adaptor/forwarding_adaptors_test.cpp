@@ -263,7 +263,7 @@ TEST_CASE(
     MESSAGE("skipped: managed memory does not move here");
     return;
   }
-  managed_resource managed{first_device};
+  managed_resource managed;
   const device_ref last{device_count() - 1};
   for (const bool is_of_last : {false, true}) {
     test::pretending_resource upstream{&managed, is_of_last ? std::optional{last} : std::nullopt};

@@ -49,7 +49,9 @@ void use(mr::memory_resource& resource) {
 TEST_CASE("host resource: each HIP call that fails leaves nothing behind") {
   mr::managed_resource managed{other_device};
   mr::pinned_host_resource pinned;
-  fault_sweep{"managed_resource"}.run([&] { use(managed); });
+  mr::managed_resource managed_of_none;
+  fault_sweep{"managed_resource of a device"}.run([&] { use(managed); });
+  fault_sweep{"managed_resource"}.run([&] { use(managed_of_none); });
   fault_sweep{"pinned_host_resource"}.run([&] { use(pinned); });
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -29,11 +28,7 @@ using test::first_device;
 
 template <typename Resource>
 std::unique_ptr<Resource> make() {
-  if constexpr (std::is_same_v<Resource, managed_resource>) {
-    return std::make_unique<managed_resource>(first_device);
-  } else {
-    return std::make_unique<Resource>();
-  }
+  return std::make_unique<Resource>();
 }
 
 }  // namespace
@@ -93,7 +88,7 @@ TEST_CASE("managed_resource: its memory is moved, advised about and asked") {
     return;
   }
   const stream used{first_device};
-  managed_resource resource{first_device, attachment::host};
+  managed_resource resource{attachment::host};
   void* const block = resource.allocate_sync(MiB);
   std::memset(block, 3, MiB);
   attach_async(used, block, attachment::global);
@@ -107,6 +102,7 @@ TEST_CASE("managed_resource: a device that does not exist and a single stream ar
   CHECK_THROWS_AS(managed_resource{device_ref{-1}}, std::invalid_argument);
   CHECK_THROWS_WITH_AS(managed_resource(first_device, attachment::single),
                        doctest::Contains("call attach_async"), std::invalid_argument);
+  CHECK_THROWS_AS(managed_resource{attachment::single}, std::invalid_argument);
 }
 
 TEST_CASE("new_delete_resource: takes any alignment") {

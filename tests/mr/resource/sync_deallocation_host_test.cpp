@@ -77,7 +77,7 @@ TEST_CASE("hip_resource: memory whose peers cannot be waited for is freed when t
 }
 
 TEST_CASE("host resource: memory without a stream is freed behind the work of all devices") {
-  mr::managed_resource managed{first_device};
+  mr::managed_resource managed;
   mr::pinned_host_resource pinned;
   struct subject {
     mr::memory_resource* resource;
@@ -100,7 +100,7 @@ TEST_CASE("host resource: memory without a stream is freed behind the work of al
 }
 
 TEST_CASE("host resource: memory without a stream stays allocated where no wait succeeds") {
-  mr::managed_resource managed{first_device};
+  mr::managed_resource managed;
   mr::pinned_host_resource pinned;
   for (mr::memory_resource* const resource :
        std::initializer_list<mr::memory_resource*>{&managed, &pinned}) {

@@ -116,7 +116,7 @@ TEST_CASE("hip_async_resource: threads that name no stream keep their bytes") {
 }
 
 TEST_CASE("adaptors: pass on that memory is deallocated without a stream") {
-  managed_resource managed{first_device};
+  managed_resource managed;
   for (const test::adaptor_kind& kind : test::adaptor_kinds) {
     CAPTURE(kind.name);
     // Prefetches are for managed memory, which not every device may use beside the host.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -20,10 +21,13 @@ namespace hipvmm::mr {
 /// handler.
 class managed_resource final : public memory_resource {
  public:
-  /// Makes `device` current while HIP allocates. Blocks are initially attached to `first`: to all
-  /// devices, or to the host alone.
-  /// Throws: std::invalid_argument when there is no such device, or for attachment::single, which
-  /// needs a stream (attach_async).
+  /// HIP allocates on the calling thread's current device, as RMM's managed_memory_resource does.
+  /// Blocks are initially attached to `first`: to all devices, or to the host alone.
+  /// Throws: std::invalid_argument for attachment::single, which needs a stream (attach_async).
+  explicit managed_resource(attachment first = attachment::global);
+  /// Deprecated until 0.3.0: makes `device` current while HIP allocates. Use the constructor
+  /// without a device, and scoped_device where it matters which is current.
+  /// Throws: std::invalid_argument when there is no such device; as above.
   explicit managed_resource(device_ref device, attachment first = attachment::global);
 
  private:
@@ -36,7 +40,11 @@ class managed_resource final : public memory_resource {
   [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override;
   [[nodiscard]] bool do_is_host_accessible() const noexcept override { return true; }
 
-  device_ref device_;
+  [[nodiscard]] device_ref device_to_use() const {
+    return device_ ? *device_ : device_ref::current();
+  }
+
+  std::optional<device_ref> device_;  // empty: the current one
   attachment first_;
 };
 
