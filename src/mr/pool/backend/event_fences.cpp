@@ -101,6 +101,16 @@ bool is_stream_asked_first() {
   return is_asked;
 }
 
+/// Throws: hip_error for a lack of memory too. It is none of the memory that was requested, for
+/// which the slow path would wait for work.
+event make_event(device_ref device) {
+  try {
+    return event{device};
+  } catch (const out_of_memory& full) {
+    detail::throw_failure(hipErrorOutOfMemory, "hipEventCreateWithFlags", full.what());
+  }
+}
+
 }  // namespace
 
 /// Done when the devices have finished what they had when it was made: a thread of the library
@@ -220,7 +230,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   for (const device_ref device : tried) {
     const scoped_device scope{device};
     std::optional<event> one = spare_->take(device);
-    if (!one) one.emplace(device);
+    if (!one) one = make_event(device);
     try {
       detail::record_without_notify(*one, stream);
     } catch (const hip_error& error) {
