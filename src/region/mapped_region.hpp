@@ -34,6 +34,7 @@ class mapped_region {
   // Like the functions of region with these names.
   void commit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes);
+  std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
   [[nodiscard]] bool can_move_chunks() const noexcept { return !known.needs(quirk::no_aliases); }
   void move_chunk(std::size_t from, std::size_t to);
   void end_move(std::size_t from);
@@ -158,6 +159,13 @@ class mapped_region {
   /// Takes out the chunks after `end`, to be released when `stream` has passed this point. Returns
   /// false, nothing done, where the caller must wait for the stream itself.
   [[nodiscard]] bool retire_behind(std::size_t end, stream_ref stream);
+  /// The same for the chunks [first, last).
+  [[nodiscard]] bool retire_chunks(backing_map::iterator first, backing_map::iterator last,
+                                   stream_ref stream);
+  /// Returns the end of the chunks from `first` on that end at `end_offset` or before. Throws
+  /// std::invalid_argument where one of them is mapped elsewhere too.
+  [[nodiscard]] backing_map::iterator require_whole_until(backing_map::iterator first,
+                                                          std::size_t end_offset);
   /// Replaces the chunk that begins before `end` and reaches beyond it by one that ends at `end`.
   void replace_tail(std::size_t end, stream_ref stream);
 

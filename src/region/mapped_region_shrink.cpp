@@ -17,10 +17,8 @@
 
 namespace hipvmm::detail {
 
-std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
-  drop_prepared();
-  const std::size_t end_offset = offset + bytes;
-  const auto first = backings.lower_bound(offset);
+backing_map::iterator mapped_region::require_whole_until(backing_map::iterator first,
+                                                         std::size_t end_offset) {
   auto last = first;
   while (last != backings.end() && last->first + last->second.bytes() <= end_offset) ++last;
 
@@ -29,6 +27,13 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
     for (auto at = first; at != last; ++at)
       if (left.elsewhere == at->second.chunk.get()) require_none_left_behind("decommit", from, 1);
   }
+  return last;
+}
+
+std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
+  drop_prepared();
+  const auto first = backings.lower_bound(offset);
+  const auto last = require_whole_until(first, offset + bytes);
   if (first != last) holds_memory = true;
   for (auto at = first; at != last; ++at) {
     try {
@@ -50,6 +55,18 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
   return returned;
 }
 
+std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
+  const std::size_t before = committed;
+  drop_prepared();
+  const auto first = backings.lower_bound(offset);
+  const auto last = require_whole_until(first, offset + bytes);
+  // As in trim().
+  const bool empties = renews && first == backings.begin() && last == backings.end();
+  if (empties || (!stream.is_done() && !retire_chunks(first, last, stream))) stream.synchronize();
+  decommit(offset, bytes);
+  return before - committed;
+}
+
 std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   require_none_left_behind("trim", 0, max_bytes());
   const std::size_t kept_end = align_up(bytes, granularity);
@@ -69,8 +86,12 @@ std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk
 }
 
 bool mapped_region::retire_behind(std::size_t end, stream_ref stream) {
-  const auto first = backings.lower_bound(end);
-  if (first == backings.end()) return true;
+  return retire_chunks(backings.lower_bound(end), backings.end(), stream);
+}
+
+bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iterator last,
+                                  stream_ref stream) {
+  if (first == last) return true;
   device_list devices = devices_of(rights);
   std::optional<event> mark = mark_in(stream, devices);
   if (!mark) return false;
@@ -78,7 +99,7 @@ bool mapped_region::retire_behind(std::size_t end, stream_ref stream) {
   backing_map& behind =
       one.emplace_back(addresses, cache(), std::move(mark), std::move(devices)).backings;
   std::size_t bytes = 0;
-  for (auto at = first; at != backings.end();) {
+  for (auto at = first; at != last;) {
     bytes += at->second.bytes();
     behind.insert(behind.end(), backings.extract(at++));
   }

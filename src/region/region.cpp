@@ -41,6 +41,14 @@ void require_units(const detail::mapped_region& self, const char* function, std:
   self.require_within(function, offset, bytes);
 }
 
+void require_not_captured(const char* function, stream_ref stream) {
+  if (stream.is_capturing())
+    throw std::invalid_argument{std::string{"region::"} + function +
+                                ": the stream is being captured into a graph, whose work no event "
+                                "tells of; name a stream that is not captured, or " +
+                                function + " when the capture has ended"};
+}
+
 }  // namespace
 
 region::region(device_ref device, std::size_t max_bytes, region_options options) {
@@ -95,6 +103,13 @@ std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
   return self.decommit(offset, bytes);
 }
 
+std::size_t region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
+  detail::mapped_region& self = live();
+  require_units(self, "decommit", offset, bytes);
+  require_not_captured("decommit", stream);
+  return self.decommit(offset, bytes, stream);
+}
+
 bool region::can_move_chunks() const noexcept { return mapped_ && mapped_->can_move_chunks(); }
 
 void region::move_chunk(std::size_t from, std::size_t to) {
@@ -110,10 +125,7 @@ void region::grant(device_ref device, access_right right) { live().grant(device,
 std::size_t region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   detail::mapped_region& self = live();
   self.require_within("trim", bytes, 0);
-  if (stream.is_capturing())
-    throw std::invalid_argument{
-        "region::trim: the stream is being captured into a graph, whose work no event tells of; "
-        "name a stream that is not captured, or trim when the capture has ended"};
+  require_not_captured("trim", stream);
   return self.trim(bytes, stream, tail);
 }
 

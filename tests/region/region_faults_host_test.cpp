@@ -233,6 +233,17 @@ TEST_CASE("region: trim that fails keeps every byte before the end") {
       check_kept, check_kept);
 }
 
+TEST_CASE("region: decommit in a stream that fails leaves the region as it was") {
+  HIPVMM_REQUIRE_ANY_LAYOUT();
+  fault_sweep{"decommit in a stream", after_failure::capacity}.run(
+      make_gapped,
+      [](gapped_ptr& subject) {
+        const std::size_t unit = subject->unit;
+        subject->region.decommit(unit, subject->region.max_bytes() - unit, subject->stream);
+      },
+      check_kept, check_kept);
+}
+
 TEST_CASE("region: trim without a fault releases all that it can") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   const gapped_ptr whole = make_gapped();

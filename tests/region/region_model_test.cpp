@@ -191,8 +191,11 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
         }
       }
     } else {
-      REQUIRE(region.decommit(first * unit, (end - first) * unit) ==
-              model.decommit(first, end) * unit);
+      const std::size_t offset = first * unit;
+      const std::size_t bytes = (end - first) * unit;
+      const bool in_stream = below(generator, 2) == 0;
+      REQUIRE((in_stream ? region.decommit(offset, bytes, stream)
+                         : region.decommit(offset, bytes)) == model.decommit(first, end) * unit);
     }
     if (step % 10 == 0) compare(region, model, stream);
   }

@@ -137,6 +137,20 @@ TEST_CASE_FIXTURE(thirty_two_granules, "region: trim beyond the region throws ou
   CHECK(region.committed_bytes() == unit);
 }
 
+TEST_CASE_FIXTURE(thirty_two_granules, "region: decommit in a stream releases chunks in between") {
+  for (std::size_t index = 0; index < 4; ++index) region.commit(index * unit, unit);
+  write_tags(region, 0, 4, 1, stream);
+  CHECK(region.decommit(unit, 2 * unit, stream) == 2 * unit);
+  CHECK(region.committed_bytes() == 2 * unit);
+  CHECK(region.chunk_count() == 2);
+  CHECK(region.committed_from(unit) == 0);
+  check_tags(region, 0, 1, 1, stream);
+  check_tags(region, 3, 4, 1, stream);
+  CHECK(region.decommit(unit, 2 * unit, stream) == 0);
+  CHECK_THROWS_AS(region.decommit(unit + 1, unit, stream), std::invalid_argument);
+  CHECK_THROWS_AS(region.decommit(31 * unit, 2 * unit, stream), std::out_of_range);
+}
+
 TEST_SUITE_END();
 
 }  // namespace

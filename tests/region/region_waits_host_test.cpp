@@ -100,6 +100,33 @@ TEST_CASE("region: trim in a stream of a peer with access waits for nothing") {
   CHECK(region.committed_bytes() == unit);
 }
 
+TEST_CASE("region: decommit in a stream waits for nothing, a commit of its addresses does") {
+  HIPVMM_SKIP_UNDER(unmap_waits);
+  const std::size_t unit = granule();
+  region_options options;
+  options.when_empty = empty_policy::keeps_addresses;
+  region region{first_device, 8 * unit, options};
+  for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * unit, unit);
+  blocked_stream user{first_device};
+  fill_async(user, region.base(), 1, 3 * unit);
+  const calls_of waits{waiting_functions};
+  const std::uint64_t mapped = live_objects().mappings;
+  CHECK(region.decommit(unit, unit, user) == unit);
+  CHECK(waits.count() == 0);
+  CHECK(live_objects().mappings == mapped);
+  CHECK(region.committed_from(0) == unit);
+  CHECK(region.committed_from(2 * unit) == unit);
+  std::atomic<bool> has_returned{false};
+  std::thread growing{[&] {
+    region.commit(unit, unit);
+    has_returned = true;
+  }};
+  CHECK_FALSE(happens([&] { return has_returned.load(); }));
+  user.release();
+  growing.join();
+  CHECK(region.committed_from(0) == 3 * unit);
+}
+
 TEST_CASE("region: where a copy cannot be waited for its device is") {
   const std::size_t unit = granule();
   const stream own;

@@ -369,6 +369,9 @@ TEST_CASE("retirement: trim in a stream that is captured throws, and the capture
   REQUIRE(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeGlobal) == hipSuccess);
   CHECK(stream.ref().is_capturing());
   CHECK_THROWS_AS(region.trim(0, stream), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(static_cast<void>(region.decommit(0, granule(), stream)),
+                       doctest::Contains("region::decommit: the stream is being captured"),
+                       std::invalid_argument);
   CHECK(region.committed_bytes() == granule());
   end_capture(stream.get());
   CHECK_FALSE(stream.ref().is_capturing());

@@ -87,6 +87,13 @@ class region {
   /// Returns their bytes. Chunks that reach outside stay.
   /// Pre: nothing in flight uses the bytes.
   std::size_t decommit(std::size_t offset, std::size_t bytes);
+  /// Decommits the same chunks once `stream` has passed this point: they are mapped until then, and
+  /// a commit() of their addresses waits for that. Waits for `stream` where trim() does, and where
+  /// nothing stays backed and quirk::re_reserve is in force.
+  /// Pre: all work that uses the bytes is ordered before this call in `stream`.
+  /// Throws: as decommit(); std::invalid_argument while `stream` is captured. See
+  /// drain_retired_memory().
+  std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
 
   /// Returns whether move_chunk() is supported: not where quirk::no_aliases is in force.
   [[nodiscard]] bool can_move_chunks() const noexcept;
