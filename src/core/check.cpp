@@ -60,8 +60,7 @@ void warn(const char* subject, const std::string& sentence) noexcept {
   tell(subject, static_cast<int>(hipErrorUnknown), sentence.c_str());
 }
 
-void check(hipError_t result, const char* call, std::source_location where) {
-  if (result == hipSuccess) return;
+void throw_failure(hipError_t result, const char* call, std::source_location where) {
   clear_last_error();
   log<log_level::debug>([&] { return std::string{call} + " returned " + error_name(result); });
   throw hip_error{static_cast<int>(result), call, where.file_name(), where.line()};
@@ -85,10 +84,10 @@ std::string missing_stream_text(hipStream_t stream) {
          " does not exist: it was destroyed or never created; keep streams until their last use";
 }
 
-void check_stream(hipError_t result, const char* call, hipStream_t stream,
-                  std::source_location where) {
+void throw_stream_failure(hipError_t result, const char* call, hipStream_t stream,
+                          std::source_location where) {
   if (is_stream_missing(result)) throw_failure(result, call, missing_stream_text(stream), where);
-  check(result, call, where);
+  throw_failure(result, call, where);
 }
 
 void report(hipError_t result, const char* call) noexcept {
@@ -98,9 +97,9 @@ void report(hipError_t result, const char* call) noexcept {
   tell(call, static_cast<int>(result), error_name(result));
 }
 
-void report_exceptions_of(void (*body)(void*), void* argument) noexcept {
+void report_caught() noexcept {
   try {
-    body(argument);
+    throw;
   } catch (const hip_error& error) {
     report(static_cast<hipError_t>(error.code()), error.call());
   } catch (const std::exception& error) {

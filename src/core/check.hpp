@@ -11,17 +11,30 @@
 
 namespace hipvmm::detail {
 
+/// Throws hip_error for `result`, which is a failure of `call`, a HIP function.
+[[noreturn]] void throw_failure(hipError_t result, const char* call, std::source_location where);
+
 /// Throws hip_error unless `result` is hipSuccess. `call` is the HIP function's name.
-void check(hipError_t result, const char* call,
-           std::source_location where = std::source_location::current());
+inline void check(hipError_t result, const char* call,
+                  std::source_location where = std::source_location::current()) {
+  if (result != hipSuccess) [[unlikely]]
+    throw_failure(result, call, where);
+}
 
 /// Throws hip_error for `result`, which is a failure. `context` continues the sentence.
 [[noreturn]] void throw_failure(hipError_t result, const char* call, const std::string& context,
                                 std::source_location where = std::source_location::current());
 
+/// Throws hip_error for `result`, which is a failure of a call that names `stream`.
+[[noreturn]] void throw_stream_failure(hipError_t result, const char* call, hipStream_t stream,
+                                       std::source_location where);
+
 /// Like check(), for a call that names a stream: the text of a stream that does not exist says so.
-void check_stream(hipError_t result, const char* call, hipStream_t stream,
-                  std::source_location where = std::source_location::current());
+inline void check_stream(hipError_t result, const char* call, hipStream_t stream,
+                         std::source_location where = std::source_location::current()) {
+  if (result != hipSuccess) [[unlikely]]
+    throw_stream_failure(result, call, stream, where);
+}
 
 /// Returns whether a call that names a stream failed because there is no such stream.
 [[nodiscard]] bool is_stream_missing(hipError_t result) noexcept;
@@ -56,13 +69,17 @@ void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
 /// Throws out_of_memory for `bytes` of host memory that `call` did not allocate.
 [[noreturn]] void throw_out_of_host_memory(std::size_t bytes, const char* call);
 
-/// Runs `body` and reports a hip_error to the error handler instead of throwing it.
-void report_exceptions_of(void (*body)(void*), void* argument) noexcept;
+/// Reports the exception that is being handled to the error handler.
+void report_caught() noexcept;
 
-/// Runs a callable like report_exceptions_of().
+/// Runs `body` and reports what it throws to the error handler.
 template <typename Body>
 void report_exceptions(Body body) noexcept {
-  report_exceptions_of([](void* argument) { (*static_cast<Body*>(argument))(); }, &body);
+  try {
+    body();
+  } catch (...) {
+    report_caught();
+  }
 }
 
 }  // namespace hipvmm::detail

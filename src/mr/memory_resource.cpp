@@ -9,11 +9,16 @@
 namespace hipvmm::mr {
 namespace {
 
-void require_alignment(std::size_t bytes, std::size_t alignment) {
-  if (!is_power_of_two(alignment))
-    throw std::invalid_argument{"an allocation of " + std::to_string(bytes) +
-                                " bytes: the alignment " + std::to_string(alignment) +
-                                " must be a power of two"};
+[[noreturn]] void refuse_alignment(std::size_t bytes, std::size_t alignment) {
+  throw std::invalid_argument{"an allocation of " + std::to_string(bytes) +
+                              " bytes: the alignment " + std::to_string(alignment) +
+                              " must be a power of two"};
+}
+
+// Without a frame for the sentence: every allocation comes here.
+inline void require_alignment(std::size_t bytes, std::size_t alignment) {
+  if (!is_power_of_two(alignment)) [[unlikely]]
+    refuse_alignment(bytes, alignment);
 }
 
 }  // namespace

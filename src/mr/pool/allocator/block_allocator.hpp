@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <hipvmm/mr/pool_reuse.hpp>
 #include "mr/pool/allocator/allocator_state.hpp"
 #include "mr/pool/allocator/maintenance.hpp"
+#include "mr/pool/allocator/thread_caches.hpp"
 #include "mr/pool/allocator/usage.hpp"
 
 namespace hipvmm::mr::pool {
@@ -82,18 +84,42 @@ class block_allocator {
     stream_state* state;
     thread_cache* cache;
   };
-  [[nodiscard]] small_user small_user_of(stream_ref stream);
+  [[nodiscard]] small_user small_user_of(stream_ref stream) {
+    const std::uint64_t serial = serial_.load(std::memory_order_acquire);
+    const std::uint64_t key = reinterpret_cast<std::uintptr_t>(stream.get()) + serial;
+    remembered& last = last_used[key * 0x9E3779B97F4A7C15U >> (64 - remembered_bits)];
+    if (last.serial != serial || last.stream != stream.get()) [[unlikely]]
+      remember_user(last, serial, stream);
+    return last.user;
+  }
   /// Takes a block of that class, or of that size, from the cache and returns its offset; npos when
   /// it has none. Not a std::optional, which stalls each hit when it is returned in registers.
   [[nodiscard]] std::size_t cached_small_block(const small_user& user,
-                                               std::size_t class_index) noexcept;
-  [[nodiscard]] std::size_t cached_block(const small_user& user, std::size_t bytes) noexcept;
+                                               std::size_t class_index) noexcept {
+    const std::size_t cached = user.cache->pop(class_index);
+    if (cached != thread_cache::npos)
+      static_cast<void>(all_.small_blocks.to_caller(cached, class_index, user.state->id()));
+    return cached;
+  }
+  [[nodiscard]] std::size_t cached_block(const small_user& user, std::size_t bytes) noexcept {
+    const std::size_t cached = user.cache->pop_block(bytes);
+    if (cached != thread_cache::npos)
+      static_cast<void>(all_.small_blocks.to_caller(cached, block_class, user.state->id()));
+    return cached;
+  }
   /// As allocate and deallocate for a size class, when the cache has no block. Deallocation also
   /// returns false for memory that is no such block.
   [[nodiscard]] std::optional<std::size_t> allocate_small_block(const small_user& user,
                                                                 std::size_t class_index);
   bool deallocate_small_block(const small_user& user, std::size_t class_index,
-                              std::size_t offset) noexcept;
+                              std::size_t offset) noexcept {
+    if (!all_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
+    if (!user.cache->push(class_index, offset)) push_over_oldest(user, class_index, offset);
+    // A request that was looking for memory before may have emptied this cache already.
+    if (all_.last_resorts.load() != 0) [[unlikely]]
+      empty_caches(all_, *user.state);
+    return true;
+  }
   /// The same for larger blocks; a cache keeps the last few of them.
   [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user,
                                                           std::size_t bytes);
@@ -175,8 +201,20 @@ class block_allocator {
 
  private:
   using state_lock = allocator_state::state_lock;
+  /// What a thread used last, of each of some streams and pools.
+  struct remembered {
+    std::uint64_t serial = 0;
+    ihipStream_t* stream = nullptr;
+    small_user user{};
+  };
+  static constexpr unsigned remembered_bits = 3;
+  static thread_local constinit std::array<remembered, 1 << remembered_bits> last_used;
 
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
+  void remember_user(remembered& place, std::uint64_t serial, stream_ref stream);
+  /// Makes room in the cache, and adds the block.
+  void push_over_oldest(const small_user& user, std::size_t class_index,
+                        std::size_t offset) noexcept;
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
   /// Creates anew the memory that a pool which releases all or nothing should have kept.
   /// `returned`: the bytes that it released. Returns how many of them remain released.

@@ -3,55 +3,21 @@
 #include <array>
 
 #include "mr/pool/allocator/block_allocator.hpp"
-#include "mr/pool/allocator/thread_caches.hpp"
 
 namespace hipvmm::mr::pool {
-namespace {
 
-/// What a thread used last, of each of some streams and pools.
-struct remembered {
-  std::uint64_t serial = 0;
-  ihipStream_t* stream = nullptr;
-  block_allocator::small_user user{};
-};
-constexpr unsigned remembered_bits = 3;
-thread_local constinit std::array<remembered, 1 << remembered_bits> last_used;
-
-remembered& place_for(std::uint64_t serial, const ihipStream_t* stream) noexcept {
-  const std::uint64_t key = reinterpret_cast<std::uintptr_t>(stream) + serial;
-  return last_used[key * 0x9E3779B97F4A7C15U >> (64 - remembered_bits)];
-}
-
-}  // namespace
+thread_local constinit std::array<block_allocator::remembered,
+                                  1 << block_allocator::remembered_bits>
+    block_allocator::last_used{};
 
 std::uint64_t block_allocator::next_serial() noexcept {
   static std::atomic<std::uint64_t> last_made{0};
   return ++last_made;
 }
 
-block_allocator::small_user block_allocator::small_user_of(stream_ref stream) {
-  const std::uint64_t serial = serial_.load(std::memory_order_acquire);
-  remembered& last = place_for(serial, stream.get());
-  if (last.serial != serial || last.stream != stream.get()) {
-    stream_state& state = all_.streams.state_of(stream, 0);
-    last = {serial, stream.get(), {&state, &state.cache_of(this_thread_number())}};
-  }
-  return last.user;
-}
-
-std::size_t block_allocator::cached_small_block(const small_user& user,
-                                                std::size_t class_index) noexcept {
-  const std::size_t cached = user.cache->pop(class_index);
-  if (cached != thread_cache::npos)
-    static_cast<void>(all_.small_blocks.to_caller(cached, class_index, user.state->id()));
-  return cached;
-}
-
-std::size_t block_allocator::cached_block(const small_user& user, std::size_t bytes) noexcept {
-  const std::size_t cached = user.cache->pop_block(bytes);
-  if (cached != thread_cache::npos)
-    static_cast<void>(all_.small_blocks.to_caller(cached, block_class, user.state->id()));
-  return cached;
+void block_allocator::remember_user(remembered& place, std::uint64_t serial, stream_ref stream) {
+  stream_state& state = all_.streams.state_of(stream, 0);
+  place = {serial, stream.get(), {&state, &state.cache_of(this_thread_number())}};
 }
 
 std::optional<std::size_t> block_allocator::allocate_small_block(const small_user& user,
@@ -123,19 +89,15 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
   return count;
 }
 
-bool block_allocator::deallocate_small_block(const small_user& user, std::size_t class_index,
-                                             std::size_t offset) noexcept {
-  if (!all_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
-  while (!user.cache->push(class_index, offset)) {
+void block_allocator::push_over_oldest(const small_user& user, std::size_t class_index,
+                                       std::size_t offset) noexcept {
+  do {
     const block_carrier carrier{all_};
     std::array<std::size_t, thread_cache::most> oldest{};
     const std::size_t count =
         user.cache->take(class_index, oldest.data(), thread_cache::capacity(class_index) / 2);
     free_small_blocks(all_, *user.state, class_index, oldest.data(), count);
-  }
-  // A request that was looking for memory before may have emptied this cache already.
-  if (all_.last_resorts.load() != 0) empty_caches(all_, *user.state);
-  return true;
+  } while (!user.cache->push(class_index, offset));
 }
 
 std::optional<std::size_t> block_allocator::allocate_block(const small_user& user,

@@ -17,35 +17,14 @@ void block_map::add(std::size_t offset, std::size_t class_index, std::size_t use
       ->store(word(offset, {class_index, user, cached}), std::memory_order_relaxed);
 }
 
-thread_cache::thread_cache() {
-  std::uint32_t total = 0;
-  for (std::size_t i = 0; i < size_class_count; ++i) {
-    first_[i] = total;
-    total += static_cast<std::uint32_t>(capacity(i));
-  }
-  slots_.resize(total);
-}
-
-std::size_t thread_cache::pop(std::size_t class_index) noexcept {
-  const std::lock_guard lock{lock_};
-  std::uint32_t& size = sizes_[class_index];
-  return size == 0 ? npos : slots_[first_[class_index] + --size];
-}
-
-bool thread_cache::push(std::size_t class_index, std::size_t offset) noexcept {
-  const std::lock_guard lock{lock_};
-  std::uint32_t& size = sizes_[class_index];
-  if (size == capacity(class_index)) return false;
-  slots_[first_[class_index] + size++] = offset;
-  return true;
-}
+thread_cache::thread_cache() : slots_(places.total) {}
 
 std::size_t thread_cache::take(std::size_t class_index, std::size_t* offsets,
                                std::size_t count) noexcept {
   const std::lock_guard lock{lock_};
   std::uint32_t& size = sizes_[class_index];
   const std::size_t taken = std::min<std::size_t>(count, size);
-  std::size_t* const begin = slots_.data() + first_[class_index];
+  std::size_t* const begin = slots_.data() + places.first[class_index];
   std::copy_n(begin, taken, offsets);
   std::copy(begin + taken, begin + size, begin);
   size -= static_cast<std::uint32_t>(taken);
@@ -57,7 +36,7 @@ std::size_t thread_cache::take_next(std::size_t& class_index, std::size_t* offse
   while (class_index < size_class_count && sizes_[class_index] == 0) ++class_index;
   if (class_index == size_class_count) return 0;
   const std::size_t taken = std::exchange(sizes_[class_index], 0);
-  std::copy_n(slots_.data() + first_[class_index], taken, offsets);
+  std::copy_n(slots_.data() + places.first[class_index], taken, offsets);
   return taken;
 }
 

@@ -242,9 +242,19 @@ class thread_cache {
   thread_cache();
 
   /// Removes the newest small block and returns its offset; npos when there is none.
-  [[nodiscard]] std::size_t pop(std::size_t class_index) noexcept;
+  [[nodiscard]] std::size_t pop(std::size_t class_index) noexcept {
+    const std::lock_guard lock{lock_};
+    std::uint32_t& size = sizes_[class_index];
+    return size == 0 ? npos : slots_[places.first[class_index] + --size];
+  }
   /// Adds a small block; returns false when there is no room.
-  [[nodiscard]] bool push(std::size_t class_index, std::size_t offset) noexcept;
+  [[nodiscard]] bool push(std::size_t class_index, std::size_t offset) noexcept {
+    const std::lock_guard lock{lock_};
+    std::uint32_t& size = sizes_[class_index];
+    if (size == capacity(class_index)) return false;
+    slots_[places.first[class_index] + size++] = offset;
+    return true;
+  }
   /// Removes up to `count` small blocks, the oldest first, and returns how many.
   std::size_t take(std::size_t class_index, std::size_t* offsets, std::size_t count) noexcept;
   /// Removes all small blocks, at most `most`, of the first class at or after `class_index` that
@@ -271,7 +281,7 @@ class thread_cache {
   void for_each(Visit visit) noexcept {
     const std::lock_guard lock{lock_};
     for (std::size_t i = 0; i < size_class_count; ++i)
-      for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[first_[i] + at]);
+      for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[places.first[i] + at]);
     if (here_.bytes != 0) visit(here_.offset);
   }
   /// Removes and returns the cached larger block; its offset is npos when there is none.
@@ -279,8 +289,7 @@ class thread_cache {
   /// Maximum number of cached small blocks of a class: 64 KiB of them, but at least 4 and at most
   /// 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {
-    const std::size_t fit = 65536 / classes.bytes[class_index];
-    return fit < 4 ? 4 : fit > most ? most : fit;
+    return places.capacity[class_index];
   }
   static constexpr std::size_t most = 64;
 
@@ -297,13 +306,32 @@ class thread_cache {
     std::atomic_flag taken_{};
   };
 
+  /// Where a class has its blocks in `slots_`: a table, because a division takes longer than all
+  /// else that a cache does.
+  struct class_places {
+    std::array<std::uint32_t, size_class_count> capacity{};
+    std::array<std::uint32_t, size_class_count> first{};
+    std::uint32_t total = 0;
+
+    constexpr class_places() {
+      for (std::size_t i = 0; i < size_class_count; ++i) {
+        const std::uint32_t fit = 65536 / classes.bytes[i];
+        capacity[i] = fit < 4 ? 4 : fit > most ? most : fit;
+        first[i] = total;
+        total += capacity[i];
+      }
+    }
+  };
+  static const class_places places;
+
   spin_lock lock_;
-  std::array<std::uint32_t, size_class_count> first_{};  // of a class, in `slots_`
   std::array<std::uint32_t, size_class_count> sizes_{};
   std::vector<std::size_t> slots_;
   std::array<block_at, 4> blocks_;  // allocated
   std::size_t oldest_block_ = 0;
   block_at here_;
 };
+
+inline constexpr thread_cache::class_places thread_cache::places;
 
 }  // namespace hipvmm::mr::pool
