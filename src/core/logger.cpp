@@ -55,8 +55,12 @@ struct logger::state {
   spdlog::logger lines{"hipvmm", {}};
 
   state() {
-    if (const char* const name = ::secure_getenv("HIPVMM_DEBUG_LOG_FILE"); name && *name != '\0')
-      open(name);
+    for (const char* const variable : {"HIPVMM_DEBUG_LOG_FILE", "RMM_DEBUG_LOG_FILE"}) {
+      const char* const name = ::secure_getenv(variable);
+      if (name == nullptr || *name == '\0') continue;
+      open(variable, name);
+      break;
+    }
     if (!has_file) lines.sinks().push_back(std::make_shared<spdlog::sinks::stderr_sink_mt>());
     lines.set_pattern(pattern);
     lines.set_level(spdlog::level::trace);
@@ -69,22 +73,24 @@ struct logger::state {
  private:
   // Not emptied: processes that the program starts, hipvmm-probe among them, have the same name
   // for theirs.
-  void open(const std::string& name) {
+  void open(const std::string& variable, const std::string& name) {
     try {
       lines.sinks().push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(name));
       has_file = true;
     } catch (const spdlog::spdlog_ex& error) {
-      why_no_file =
-          std::string{
-              "the file that HIPVMM_DEBUG_LOG_FILE names cannot be written, and "
-              "standard error is used instead: "} +
-          error.what();
+      why_no_file = "the file that " + variable +
+                    " names cannot be written, and standard error is used instead: " + error.what();
     }
   }
 };
 
 logger::logger() : state_{std::make_unique<state>()} {
+#ifdef HIPVMM_RMM
+  // As RMM's, which writes to standard error until a file is named.
+  const bool is_requested = true;
+#else
   const bool is_requested = has_file || !state_->why_no_file.empty();
+#endif
   detail::least_logged = is_requested ? log_level::info : log_level::off;
 }
 

@@ -4,8 +4,10 @@
 #include <hipvmm/core/logger.hpp>
 
 #include <doctest/doctest.h>
+#include <stdlib.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <new>
@@ -34,10 +36,11 @@ struct logged {
   std::string output;
 };
 
-logged run_with_file(const std::string& name) {
+logged run_with_file(const std::string& name,
+                     const std::string& variable = "HIPVMM_DEBUG_LOG_FILE") {
   const test::temporary_folder folder;
   const std::string path = folder.path() / "debug.log";
-  const test::child_result child = test::run_child(name, {"HIPVMM_DEBUG_LOG_FILE=" + path});
+  const test::child_result child = test::run_child(name, {variable + "=" + path});
   INFO(child.output);
   CHECK(passed(child));
   std::ifstream file{path};
@@ -136,6 +139,16 @@ TEST_CASE("logger: a file that cannot be written is told once, and standard erro
   const std::string output = run_without_file("three lines are logged", "/dev/null/debug.log");
   CHECK(count_of(output, "HIPVMM_DEBUG_LOG_FILE names.*/dev/null/debug.log") == 1);
   CHECK(count_of(output, "a line") == 3);
+}
+TEST_CASE("logger: hipMM's variable names the file, unless hipvmm's own does") {
+  CHECK(count_of(run_with_file("three lines are logged", "RMM_DEBUG_LOG_FILE").file, "a line") ==
+        3);
+  const test::temporary_folder folder;
+  const std::string other = folder.path() / "other.log";
+  REQUIRE(::setenv("RMM_DEBUG_LOG_FILE", other.c_str(), 1) == 0);
+  CHECK(count_of(run_with_file("three lines are logged").file, "a line") == 3);
+  REQUIRE(::unsetenv("RMM_DEBUG_LOG_FILE") == 0);
+  CHECK(!std::filesystem::exists(other));
 }
 TEST_CASE("logger: a full disk is told once") {
   const std::string output = run_without_file("three lines are logged", "/dev/full");

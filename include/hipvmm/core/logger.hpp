@@ -10,12 +10,13 @@ namespace hipvmm {
 enum class log_level { trace, debug, info, warn, error, critical, off };
 
 /// The debug log: what the library does with memory, in words.
-/// - Lines are appended to the file that HIPVMM_DEBUG_LOG_FILE names, else written to standard
-///   error.
+/// - Lines are appended to the file that HIPVMM_DEBUG_LOG_FILE or else hipMM's RMM_DEBUG_LOG_FILE
+///   names, else written to standard error.
 /// - Levels below CMake's HIPVMM_LOGGING_LEVEL (by default trace and debug) are not compiled into
 ///   the library.
 /// - The initial level is info with a file and off without one: failures already reach the program
-///   as exceptions or by its error handler, and are not printed as well.
+///   as exceptions or by its error handler, and are not printed as well. A library built with
+///   CMake's HIPVMM_RMM begins with info in any case, as hipMM does.
 /// Any thread may call it.
 class logger {
  public:
