@@ -151,6 +151,16 @@ unsigned to_hip(attachment to) {
   return hipMemAttachSingle;
 }
 
+void attach(stream_ref stream, void* pointer, std::size_t bytes, attachment to) {
+  if (to == attachment::single && hip_compat::is_legacy_stream(stream.get()))
+    throw std::invalid_argument{
+        "attach_async: attachment::single to the legacy default stream; attach to a stream of its "
+        "own, or use attachment::global"};
+  refuse_device_memory("hipStreamAttachMemAsync", pointer, bytes);
+  check_range(hipStreamAttachMemAsync(stream.get(), pointer, bytes, to_hip(to)),
+              "hipStreamAttachMemAsync", pointer, bytes);
+}
+
 }  // namespace
 
 void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
@@ -228,14 +238,16 @@ memory_coherency coherency_of(const void* pointer, std::size_t bytes) {
 }
 
 void attach_async(stream_ref stream, void* pointer, attachment to) {
-  if (to == attachment::single && hip_compat::is_legacy_stream(stream.get()))
-    throw std::invalid_argument{
-        "attach_async: attachment::single to the legacy default stream; attach to a stream of its "
-        "own, or use attachment::global"};
-  refuse_device_memory("hipStreamAttachMemAsync", pointer, 0);
   // No length: HIP takes all of the allocation, or nothing.
-  check_range(hipStreamAttachMemAsync(stream.get(), pointer, 0, to_hip(to)),
-              "hipStreamAttachMemAsync", pointer, 0);
+  attach(stream, pointer, 0, to);
+}
+
+void attach_async(stream_ref stream, void* pointer, std::size_t bytes, attachment to) {
+  if (bytes == 0)
+    throw std::invalid_argument{
+        "attach_async: 0 bytes at " + detail::address_text(pointer) +
+        "; pass the size of the memory, or none for a whole managed allocation"};
+  attach(stream, pointer, bytes, to);
 }
 
 }  // namespace hipvmm

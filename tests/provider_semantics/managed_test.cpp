@@ -156,6 +156,7 @@ TEST_CASE("managed memory: is attached to a stream") {
   const managed memory;
   const allocation plain{4096};
   const own_stream stream;
+  int on_host = 0;
   const auto attach = [&](hipStream_t to, void* at, unsigned flags, std::size_t bytes = 0) {
     return hipStreamAttachMemAsync(to, at, bytes, flags);
   };
@@ -168,6 +169,8 @@ TEST_CASE("managed memory: is attached to a stream") {
       {"part of it", [&] { return attach(stream.get(), memory.get(), hipMemAttachGlobal, 4096); }},
       {"memory of hipMalloc",
        [&] { return attach(stream.get(), plain.get(), hipMemAttachGlobal); }},
+      {"memory of the host, without its size",
+       [&] { return attach(stream.get(), &on_host, hipMemAttachGlobal); }},
       {"null", [&] { return attach(stream.get(), nullptr, hipMemAttachGlobal); }},
   });
   REQUIRE(hipStreamSynchronize(stream.get()) == hipSuccess);

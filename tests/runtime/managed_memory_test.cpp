@@ -125,6 +125,27 @@ TEST_CASE("attach_async: takes a whole allocation, and single for a stream of it
   used.synchronize();
 }
 
+TEST_CASE("attach_async: memory of malloc, in its size, where the device reaches it") {
+  if (is_missing()) return;
+  const stream used{device};
+  std::vector<char> memory(bytes);
+  if (device.supports_pageable_access()) {
+    for (const attachment to : {attachment::single, attachment::host, attachment::global})
+      CHECK_NOTHROW(attach_async(used, memory.data(), bytes, to));
+  } else {
+    CHECK_THROWS_WITH_AS(attach_async(used, memory.data(), bytes, attachment::global),
+                         doctest::Contains("128.00 KiB"), std::invalid_argument);
+  }
+  CHECK_THROWS_AS(attach_async(used, memory.data(), attachment::global), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(attach_async(used, memory.data(), 0, attachment::global),
+                       doctest::Contains("0 bytes"), std::invalid_argument);
+  const managed_block managed;
+  CHECK_NOTHROW(attach_async(used, managed.get(), bytes, attachment::global));
+  CHECK_THROWS_AS(attach_async(used, managed.get(), bytes / 2, attachment::global),
+                  std::invalid_argument);
+  used.synchronize();
+}
+
 TEST_CASE("managed memory: ranges and devices that are none are refused by name") {
   if (is_missing()) return;
   const stream used{device};

@@ -107,5 +107,9 @@ enum class attachment {
 /// Attaches the allocation that begins at `pointer`, in the order of `stream`.
 /// Throws: as above; std::invalid_argument for `single` with the legacy default stream.
 void attach_async(stream_ref stream, void* pointer, attachment to);
+/// Attaches `bytes` bytes of memory that no function of HIP allocated, such as malloc's, for a
+/// stream of a device with supports_pageable_access(); or a whole managed allocation.
+/// Throws: as above; std::invalid_argument for zero bytes.
+void attach_async(stream_ref stream, void* pointer, std::size_t bytes, attachment to);
 
 }  // namespace hipvmm

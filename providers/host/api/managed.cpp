@@ -276,9 +276,13 @@ hipError_t hipStreamAttachMemAsync(hipStream_t stream, void* pointer, size_t byt
             flags == hipMemAttachSingle);
     require(flags != hipMemAttachSingle || !hipvmm::hip_compat::is_legacy_stream(stream));
     const std::shared_ptr<stream_queue> queue = machine.stream(stream);
-    const std::optional<tracked_range> found = machine.addresses().find(address_of(pointer));
-    require(found && found->kind == memory_kind::managed_allocation);
-    require(bytes == 0 || bytes == found->bytes);
+    if (is_reached(machine, pointer)) {
+      require(bytes != 0);
+    } else {
+      const std::optional<tracked_range> found = machine.addresses().find(address_of(pointer));
+      require(found && found->kind == memory_kind::managed_allocation);
+      require(bytes == 0 || bytes == found->bytes);
+    }
     machine.captures().refuse_unrecorded(*queue);
     return hipSuccess;
   });
