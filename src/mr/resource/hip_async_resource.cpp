@@ -219,8 +219,13 @@ void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std:
 void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t bytes) {
   return detail::make_with_reclaim([&] {
     void* pointer = nullptr;
-    detail::check_resources(hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get()),
-                            "hipMallocFromPoolAsync", device(), bytes);
+    const hipError_t result = hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get());
+    if (result == hipErrorInvalidValue && !pool_.is_owned)
+      detail::throw_failure(result, "hipMallocFromPoolAsync",
+                            "the resource is a view of a pool that allocates nothing, as CUDA's "
+                            "pools that were imported from another process: let that process "
+                            "allocate, and export_pointer() the block");
+    detail::check_resources(result, "hipMallocFromPoolAsync", device(), bytes);
     return pointer;
   });
 }

@@ -377,6 +377,28 @@ HIPVMM_CHILD("imports a pool and a block of it") {
   pool.release(used, std::move(block));
   CHECK(block.empty());
   used.synchronize();
+
+  // Memory of its own, which the exporter does not see, on ROCm alone.
+  hip_async_resource own{device_ref{0}, pool.get()};
+  void* allocated = nullptr;
+  try {
+    allocated = own.allocate(used, MiB);
+  } catch (const hip_error& error) {
+    CHECK_MESSAGE(std::string{error.what()}.find("export_pointer() the block") != std::string::npos,
+                  error.what());
+  }
+  // What this build and profile do is asked of HIP itself.
+  void* directly = nullptr;
+  const bool allocates =
+      hipMallocFromPoolAsync(&directly, MiB, pool.get(), used.get()) == hipSuccess;
+  static_cast<void>(hipGetLastError());
+  CHECK((allocated != nullptr) == allocates);
+  if (!allocates) return;
+  CHECK(hipFreeAsync(directly, used.get()) == hipSuccess);
+  fill_async(used, allocated, 0x65, MiB);
+  CHECK(test::read_bytes(used, allocated, MiB) == test::byte_vector(MiB, 0x65));
+  own.deallocate(used, allocated, MiB);
+  used.synchronize();
 }
 
 TEST_CASE("hip_async_resource: memory of hipMalloc is refused as a block with what to do") {
