@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <hipvmm/container/device_uvector.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+/// thrust::uninitialized_fill by par.on(stream), as in hipMM's README.
+void fill_by_thrust(hipvmm::device_uvector<int>& numbers, int value, hipvmm::stream_ref stream);
+/// thrust::sort by hipvmm::exec_policy, with temporary storage of `temporary`.
+void sort_by_thrust(hipvmm::device_uvector<int>& numbers, hipvmm::stream_ref stream,
+                    hipvmm::mr::memory_resource* temporary);
