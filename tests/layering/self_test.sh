@@ -234,6 +234,16 @@ void settle();'
     sed -i 's/numbers/values/' "$tree/samples/grow_in_place.cpp"
     rejects 'README.md: what it quotes from samples/grow_in_place.cpp does not stand there' quotes
     ;;
+  stale_quote_in_list)
+    sed -i "s/total.set_value/total.put/" "$tree/samples/coming_from_hipmm.cpp"
+    rejects "docs/guides/coming_from_hipmm.md: what it quotes from ../../samples/coming_from_hipmm.cpp" quotes
+    ;;
+  code_of_no_program)
+    append docs/guides/getting_started.md '```cpp
+int main() { return 17; }
+```'
+    rejects "docs/guides/getting_started.md: its code 'int main() { return 17; }' ... is of no program" quotes
+    ;;
   result_of_no_page)
     touch "$tree/bench/results/2000-01-01-nothing.csv"
     rejects 'no page links to bench/results/2000-01-01-nothing.csv' results
