@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The growable vector and what its users call: devices, streams, events, errors, sizes, and kernels
-// that append. <hipvmm/hipvmm.hpp> has everything.
+// The growable vector and what its users call: devices, streams, events, errors, sizes, kernels
+// that append, and memory that waits for work or is kept. <hipvmm/hipvmm.hpp> has everything.
 // IWYU pragma: begin_exports
 #include <hipvmm/container/device_appender.hpp>
 #include <hipvmm/container/device_appender_ref.hpp>
@@ -10,8 +10,10 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/version.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 // IWYU pragma: end_exports

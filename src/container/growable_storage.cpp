@@ -270,7 +270,8 @@ void growable_storage::require_room(std::size_t bytes) {
   if (bytes > max_bytes() && options_.past_max == past_max_size::refuse)
     throw std::length_error{"growth to " + format_bytes(bytes) + " exceeds the " +
                             format_bytes(max_bytes()) +
-                            " reserved, and growth_options::past_max is refuse"};
+                            " reserved, and growth_options::past_max is refuse: set a larger "
+                            "max_bytes, or let it move"};
 }
 
 void growable_storage::move_to_fit(std::size_t bytes) {

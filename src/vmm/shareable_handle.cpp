@@ -16,10 +16,13 @@
 namespace hipvmm {
 
 shareable_handle::shareable_handle(physical_chunk& chunk) {
-  if (chunk.empty()) throw std::invalid_argument{"the export of an empty chunk"};
+  if (chunk.empty())
+    throw std::invalid_argument{
+        "the export of an empty chunk: it was moved from, or never created"};
   if (chunk.shareable() != handle_type::posix_fd)
     throw std::invalid_argument{
-        "the export of a chunk that was not created with handle_type::posix_fd"};
+        "the export of a chunk that was created without handle_type::posix_fd: name that to its "
+        "constructor"};
   int descriptor = -1;
   const hipError_t result = hipMemExportToShareableHandle(&descriptor, chunk.get(),
                                                           hipMemHandleTypePosixFileDescriptor, 0);

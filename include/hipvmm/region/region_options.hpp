@@ -31,7 +31,8 @@ enum class without_vmm {
 
 /// How a region makes its chunks and keeps its addresses.
 struct region_options {
-  /// Whether the region's chunks can be exported to other processes.
+  /// Whether the region's chunks can be exported to other processes. The handle of the chunk behind
+  /// an address is HIP's to give: hipMemRetainAllocationHandle.
   handle_type shareable = handle_type::none;
   /// The cache that chunks are acquired from and recycled to; nullptr: chunk_cache::shared().
   chunk_cache* cache = nullptr;

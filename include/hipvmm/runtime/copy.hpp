@@ -20,6 +20,8 @@ void copy(stream_ref stream, void* destination, const void* source, std::size_t 
 
 /// Copies between two devices in the order of `stream`.
 /// - Each device accesses only its own side: neither needs access to the other's memory.
+///   Exception: between mapped chunks, as of vectors and pools, ROCm 6 lets the device of the
+///   source copy, which needs a right to the destination (trait::peer_copies).
 /// - From then on, regions and vectors of either device wait, when they are destroyed, for the work
 ///   of both.
 /// Pre: `stream` belongs to one of the two devices.

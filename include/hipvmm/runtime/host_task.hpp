@@ -32,10 +32,10 @@ void note_use(stream_ref stream, const used_memory& used);
 
 /// Makes HIP call `task` in a thread of its own after the work of `stream`; later work of the
 /// stream waits for it. With the host provider it may use device memory by its address, as a
-/// kernel; with others only memory that the host can use. `uses` is what it does with memory, as
-/// for note_use(). Throws: as note_use; hip_error, among others where `stream` is captured. `task`
-/// does not run then. Pre: `task` calls no HIP, hipvmm's functions that do included, and does not
-/// throw.
+/// kernel, except mapped memory under the profile cuda-13, which is closed to the host; with others
+/// only memory that the host can use. `uses` is what it does with memory, as for note_use().
+/// Throws: as note_use; hip_error, among others where `stream` is captured. `task` does not run
+/// then. Pre: `task` calls no HIP, hipvmm's functions that do included, and does not throw.
 void host_task(stream_ref stream, std::function<void()> task,
                std::initializer_list<used_memory> uses = {});
 

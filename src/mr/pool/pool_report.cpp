@@ -28,7 +28,7 @@ std::string shortage_of(const pool_statistics& now, std::size_t bytes, std::size
   std::string text = "the pool holds " + format_bytes(now.reserved_current) + " of at most " +
                      format_bytes(maximum) + ", of which " + format_bytes(now.used_current) +
                      " are in use. The largest request that it could serve is " +
-                     format_bytes(now.largest_now) + " as its memory lies, " +
+                     format_bytes(now.largest_now) + " without moving chunks, " +
                      format_bytes(now.largest_moved) + " after moving idle chunks and " +
                      format_bytes(now.largest_possible) + " with new memory of the device. ";
   // A pool never holds more than the device has, whatever maximum_bytes is.

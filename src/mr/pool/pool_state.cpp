@@ -151,7 +151,7 @@ void pool_state::refuse(const void* pointer, std::size_t bytes,
                         const std::string& why) const noexcept {
   detail::report_exceptions([&] {
     throw std::invalid_argument{texts.name + (": " + std::to_string(bytes)) + " bytes at " +
-                                detail::address_text(pointer) + " were not taken back: " + why};
+                                detail::address_text(pointer) + " were not deallocated: " + why};
   });
 }
 
@@ -180,8 +180,8 @@ bool pool_state::ends_unused() noexcept {
   detail::report_exceptions([&] { used = allocator.usage_snapshot().used_bytes; });
   if (used != 0)
     detail::report_exceptions([&] {
-      throw std::logic_error{texts.name + (": it ends with " + format_bytes(used)) +
-                             " still in use, which go with it: free all of it first"};
+      throw std::logic_error{texts.name + (": destroyed with " + format_bytes(used)) +
+                             " still in use, which it releases: deallocate all memory first"};
     });
   return used == 0;
 }

@@ -19,7 +19,8 @@ struct pool_options {
   /// quirk::re_reserve is in force, it does so only once the whole pool is idle.
   std::size_t release_threshold = std::numeric_limits<std::size_t>::max();
   pool_reuse reuse{};
-  /// Whether the pool's chunks can be exported to other processes.
+  /// Whether the pool's chunks can be exported to other processes. The handle of the chunk behind
+  /// an address is HIP's to give: hipMemRetainAllocationHandle.
   handle_type shareable = handle_type::none;
   /// What to do where capability::path() is memory_path::fallback.
   without_vmm fallback = without_vmm::use_hip_malloc;
