@@ -69,6 +69,16 @@ struct mapped_chunk {
   hipvmm::mapping mapped;
 };
 
+/// What a chunk says that was not made to be shared.
+void export_plain_chunk(hipvmm::device_ref device) {
+  hipvmm::physical_chunk plain{device, hipvmm::granularity_of(device).recommended};
+  try {
+    const hipvmm::shareable_handle handle{plain};
+  } catch (const std::invalid_argument& error) {
+    std::printf("%s\n", error.what());
+  }
+}
+
 void write_and_send(int socket) {
   const hipvmm::device_ref device = hipvmm::device_ref::current();
   const hipvmm::stream stream{device};
@@ -77,6 +87,7 @@ void write_and_send(int socket) {
   const mapped_chunk memory{chunk};
   hipvmm::copy(stream, memory.mapped.get(), pattern(chunk.bytes()).data(), chunk.bytes());
   send_chunk(socket, hipvmm::shareable_handle{chunk});
+  export_plain_chunk(device);
 }
 
 bool receive_and_read(int socket) {
