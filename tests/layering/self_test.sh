@@ -230,6 +230,20 @@ void settle();'
     append docs/design/style.md '[nowhere](../reference/hip_surface.md#no-such-heading)'
     rejects 'docs/design/style.md: the link ../reference/hip_surface.md#no-such-heading names no heading' links
     ;;
+  html_link)
+    html() { bash "$tree/docs/reference/html/check_links.sh" "$tree/html"; }
+    mkdir -p "$tree/html/below"
+    printf '<h1 id="top">A</h1><a href="b%%20c.html#low">B</a> <a href="https://example.org">E</a>\n' \
+      >"$tree/html/a.html"
+    printf '<a name="low"></a>\n<a href="below/d.html">D</a>\n' >"$tree/html/b c.html"
+    printf '<a href="../a.html#top">A</a><img src="../b%%20c.html"/>\n' >"$tree/html/below/d.html"
+    accepts html
+    append html/a.html '<a href="below/none.html">N</a>'
+    rejects 'a.html: the link below/none.html leads to no file' html
+    sed -i '$d' "$tree/html/a.html"
+    append html/below/d.html '<a href="../a.html#bottom">A</a>'
+    rejects 'below/d.html: the link ../a.html#bottom names no anchor of that page' html
+    ;;
   stale_quote)
     sed -i 's/numbers/values/' "$tree/samples/grow_in_place.cpp"
     rejects 'README.md: what it quotes from samples/grow_in_place.cpp does not stand there' quotes
