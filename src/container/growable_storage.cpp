@@ -49,7 +49,10 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
   const capability found = capability_of(device);
   std::unique_ptr<detail::storage_memory> result;
   if (found.path() != memory_path::fallback) {
-    result = std::make_unique<detail::region_storage>(region{device, wanted, chunks});
+    const bool moves = found.needs(quirk::re_reserve) && !is_pinned;
+    result = std::make_unique<detail::region_storage>(
+        region{device, wanted, chunks},
+        moves ? detail::held_memory::moves_data : detail::held_memory::stays);
   } else if (options.fallback == without_vmm::refuse) {
     throw unsupported{
         "growth_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
@@ -127,11 +130,17 @@ growable_storage::~growable_storage() { retire_memory(); }
 
 void* growable_storage::data() const noexcept { return memory_ ? memory_->base() : nullptr; }
 
-std::size_t growable_storage::capacity_bytes() const noexcept {
+std::size_t growable_storage::capacity_bytes() const noexcept { return held_bytes() - lead(); }
+
+std::size_t growable_storage::max_bytes() const noexcept { return limit_bytes() - lead(); }
+
+std::size_t growable_storage::lead() const noexcept { return memory_ ? memory_->lead() : 0; }
+
+std::size_t growable_storage::held_bytes() const noexcept {
   return memory_ ? memory_->committed_bytes() : 0;
 }
 
-std::size_t growable_storage::max_bytes() const noexcept {
+std::size_t growable_storage::limit_bytes() const noexcept {
   return memory_ ? memory_->max_bytes() : 0;
 }
 
@@ -173,14 +182,14 @@ void growable_storage::retire_memory() noexcept {
 }
 
 void growable_storage::grow(std::size_t bytes) {
-  if (bytes > capacity_bytes()) add(bytes);
-  prepare_ahead(bytes);
+  if (bytes > capacity_bytes()) add(add_bytes(lead(), bytes));
+  prepare_ahead(bytes == 0 ? 0 : lead() + bytes);
 }
 
 void growable_storage::add(std::size_t bytes) {
   require_room(bytes);
   // Slack is for memory that is yet to be made.
-  if (bytes <= max_bytes() && bytes > capacity_bytes() + memory_->cancel_or_wait()) {
+  if (bytes <= limit_bytes() && bytes > held_bytes() + memory_->cancel_or_wait()) {
     // Copies are paid for by steps in proportion to them.
     constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
     const bool copies = !memory_->is_address_stable() && options_.step_limit != 0;
@@ -194,7 +203,7 @@ void growable_storage::add(std::size_t bytes) {
 // memory for it: what is asked for may fit where the slack does not.
 bool growable_storage::commit_more(std::size_t bytes, std::size_t share, std::size_t limit) {
   const std::size_t target =
-      growth_target(capacity_bytes(), bytes, max_bytes(), granule_, limit, share);
+      growth_target(held_bytes(), bytes, limit_bytes(), granule_, limit, share);
   if (target <= exact_for(bytes)) return false;
   try {
     commit(target);
@@ -206,6 +215,7 @@ bool growable_storage::commit_more(std::size_t bytes, std::size_t share, std::si
 
 void growable_storage::reserve(std::size_t bytes) {
   if (bytes <= capacity_bytes()) return;
+  bytes = add_bytes(lead(), bytes);
   require_room(bytes);
   commit_exactly(bytes);
 }
@@ -217,9 +227,9 @@ bool growable_storage::is_pinned() const noexcept {
 
 // Whole granules, cut at the end of the reservation.
 std::size_t growable_storage::exact_for(std::size_t bytes) const {
-  if (is_pinned()) return max_bytes();
+  if (is_pinned()) return limit_bytes();
   const std::size_t exact = align_up(bytes, granule_);
-  return bytes <= max_bytes() ? std::min(exact, max_bytes()) : exact;
+  return bytes <= limit_bytes() ? std::min(exact, limit_bytes()) : exact;
 }
 
 void growable_storage::commit_exactly(std::size_t bytes) {
@@ -232,12 +242,13 @@ void growable_storage::commit_exactly(std::size_t bytes) {
 }
 
 void growable_storage::commit(std::size_t bytes) {
-  const std::size_t backed = capacity_bytes();
+  const std::size_t backed = held_bytes();
+  const std::size_t used = capacity_bytes();
   const std::size_t held = backed + memory_->cancel_or_wait();
   const bool is_ready = bytes <= held;
   peak_bytes_ = std::max(peak_bytes_, held);
   const void* const before = data();
-  if (bytes > max_bytes()) {
+  if (bytes > limit_bytes()) {
     move_to_fit(bytes);
   } else {
     memory_->commit(backed, bytes - backed);
@@ -245,37 +256,37 @@ void growable_storage::commit(std::size_t bytes) {
   ++growth_steps_;
   if (options_.grow_ahead.prepare != prefetch_level::off)
     ++(is_ready ? ahead_hits_ : ahead_misses_);
-  note_move(before, backed);
-  peak_bytes_ = std::max(peak_bytes_, capacity_bytes());
+  note_move(before, backed, used);
+  peak_bytes_ = std::max(peak_bytes_, held_bytes());
   detail::log<log_level::debug>([&] {
-    return "a vector grew from " + format_bytes(backed) + " to " + format_bytes(capacity_bytes()) +
+    return "a vector grew from " + format_bytes(backed) + " to " + format_bytes(held_bytes()) +
            " of device " + std::to_string(device_.ordinal()) +
            (data() == before ? "" : ", to another address");
   });
 }
 
 // Getting an address is no move, and losing it none either. Mappings move without a copy; an
-// allocation of `backed` bytes is there until what stays of it is copied to the next.
-void growable_storage::note_move(const void* before, std::size_t backed) noexcept {
+// allocation of `held` bytes is there until what stays of the `used` ones is copied to the next.
+void growable_storage::note_move(const void* before, std::size_t held, std::size_t used) noexcept {
   if (before == nullptr || data() == nullptr || data() == before) return;
   ++base_moves_;
   if (memory_->is_address_stable()) return;
-  copied_bytes_ += std::min(backed, capacity_bytes());
-  peak_bytes_ = std::max(peak_bytes_, backed + capacity_bytes());
+  copied_bytes_ += std::min(used, capacity_bytes());
+  peak_bytes_ = std::max(peak_bytes_, held + held_bytes());
 }
 
 // Reserves for a moved-from storage, and refuses what the options forbid.
 void growable_storage::require_room(std::size_t bytes) {
   if (!memory_) memory_ = reserve_memory(device_, options_);
-  if (bytes > max_bytes() && options_.past_max == past_max_size::refuse)
-    throw std::length_error{"growth to " + format_bytes(bytes) + " exceeds the " +
+  if (bytes > limit_bytes() && options_.past_max == past_max_size::refuse)
+    throw std::length_error{"growth to " + format_bytes(bytes - lead()) + " exceeds the " +
                             format_bytes(max_bytes()) +
                             " reserved, and growth_options::past_max is refuse: set a larger "
                             "max_bytes, or let it move"};
 }
 
 void growable_storage::move_to_fit(std::size_t bytes) {
-  const std::size_t twice = add_bytes(max_bytes(), max_bytes());
+  const std::size_t twice = add_bytes(limit_bytes(), limit_bytes());
   try {
     memory_->extend(std::max(bytes, twice), bytes);
   } catch (const out_of_memory& error) {
@@ -287,7 +298,7 @@ void growable_storage::move_to_fit(std::size_t bytes) {
 void growable_storage::prepare_ahead(std::size_t bytes) {
   if (options_.grow_ahead.prepare == prefetch_level::off || !memory_) return;
   const auto wanted = [&](std::size_t limit) {
-    return ahead_target(capacity_bytes(), bytes, max_bytes(), granule_, limit, options_.grow_ahead);
+    return ahead_target(held_bytes(), bytes, limit_bytes(), granule_, limit, options_.grow_ahead);
   };
   // What limits a step costs system calls to know, which are for a chunk that is to be made.
   if (wanted(options_.step_limit) == 0 || memory_->prepared_bytes() != 0) return;
@@ -359,12 +370,24 @@ void growable_storage::move_within(std::size_t to, std::size_t from, std::size_t
 std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   if (!memory_ || is_pinned()) return 0;
   const void* const before = data();
-  const std::size_t backed = capacity_bytes();
-  peak_bytes_ = std::max(peak_bytes_, backed + memory_->prepared_bytes());
-  const std::size_t released =
-      memory_->trim(std::min(align_up(bytes, granule_), max_bytes()), stream, tail);
-  note_move(before, backed);
+  const std::size_t held = held_bytes();
+  const std::size_t used = capacity_bytes();
+  peak_bytes_ = std::max(peak_bytes_, held + memory_->prepared_bytes());
+  // Without a byte in use, what was erased goes too.
+  const std::size_t kept =
+      bytes == 0 ? 0 : std::min(align_up(lead() + bytes, granule_), limit_bytes());
+  const std::size_t released = memory_->trim(kept, stream, tail);
+  note_move(before, held, used);
   return released;
+}
+
+void growable_storage::erase_front(std::size_t bytes, stream_ref stream) {
+  if (bytes == 0) return;
+  if (stream.is_capturing())
+    throw std::invalid_argument{
+        "erase_front in a stream that is being captured into a graph, whose launches may use the "
+        "elements later; name a stream that is not captured, or erase when the graph has run"};
+  memory_->erase_front(bytes, stream);
 }
 
 void growable_storage::grant(device_ref device, access_right right) {
@@ -377,16 +400,15 @@ access_right growable_storage::access(device_ref device) const noexcept {
 }
 
 growth_statistics growable_storage::statistics() const noexcept {
-  return {
-      growth_steps_,
-      base_moves_,
-      memory_ ? memory_->chunk_count() : 0,
-      memory_ ? std::max(peak_bytes_, capacity_bytes() + memory_->prepared_bytes()) : peak_bytes_,
-      memory_ ? memory_->prepared_bytes() : 0,
-      ahead_hits_,
-      ahead_misses_,
-      memory_ ? memory_->failed_preparations() : 0,
-      copied_bytes_};
+  return {growth_steps_,
+          base_moves_,
+          memory_ ? memory_->chunk_count() : 0,
+          memory_ ? std::max(peak_bytes_, held_bytes() + memory_->prepared_bytes()) : peak_bytes_,
+          memory_ ? memory_->prepared_bytes() : 0,
+          ahead_hits_,
+          ahead_misses_,
+          memory_ ? memory_->failed_preparations() : 0,
+          copied_bytes_};
 }
 
 bool growable_storage::is_address_stable() const noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "container/malloc_storage.hpp"
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -36,13 +37,13 @@ malloc_storage::~malloc_storage() {
 void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
   const std::size_t needed = offset + bytes;
   if (bytes == 0 || needed <= committed_bytes()) return;
-  device_allocation larger = allocate_or_explain(needed);
+  device_allocation larger = allocate_or_explain(align_up(needed - lead_, granularity_));
   if (!memory_.empty()) {
     try {
       const stream own{device()};
       // Work in flight may write to the old bytes.
       wait_for_users(rights_.all());
-      copy_to(larger, committed_bytes(), own);
+      copy_to(larger, committed_bytes() - lead_, own);
     } catch (...) {
       release_when_unused(std::move(larger), devices_of(rights_.all()));
       throw;
@@ -56,13 +57,12 @@ std::size_t malloc_storage::trim(std::size_t bytes, stream_ref stream, tail_chun
     throw std::invalid_argument{
         "a trim in a stream that is being captured into a graph, whose work no event tells of; "
         "name a stream that is not captured, or trim when the capture has ended"};
-  const std::size_t kept = align_up(bytes, granularity_);
   const std::size_t before = committed_bytes();
-  if (kept == 0) {
+  if (bytes == 0) {
     release_all(stream);
-  } else if (tail == tail_chunk::replace && committed_bytes() > kept &&
-             committed_bytes() - kept > kept / 8) {
-    shorten_to(kept, stream);
+  } else if (tail == tail_chunk::replace) {
+    const std::size_t kept = align_up(bytes - lead_, granularity_);
+    if (before > kept && before - kept > kept / 8) shorten_to(kept, stream);
   }
   return before - committed_bytes();
 }
@@ -88,7 +88,7 @@ void malloc_storage::shorten_to(std::size_t kept, stream_ref stream) {
     return;
   }
   try {
-    copy_to(smaller, kept, stream);
+    copy_to(smaller, std::min(kept, committed_bytes() - lead_), stream);
   } catch (...) {
     release_when_unused(std::move(smaller), devices_of(rights_.all()));
     throw;
@@ -139,12 +139,13 @@ device_allocation malloc_storage::allocate_or_explain(std::size_t bytes) const {
 
 void malloc_storage::copy_to(const device_allocation& to, std::size_t bytes,
                              stream_ref stream) const {
-  copy_async(stream, to.get(), memory_.get(), bytes);
+  if (bytes != 0) copy_async(stream, to.get(), base(), bytes);
   stream.synchronize();
 }
 
 void malloc_storage::replace(device_allocation next) noexcept {
   std::swap(memory_, next);
+  lead_ = 0;
   release_when_unused(std::move(next));
 }
 

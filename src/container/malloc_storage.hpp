@@ -12,8 +12,8 @@ namespace hipvmm::detail {
 
 /// Backing of a growable_storage on a device without usable virtual memory: one allocation of
 /// hipMalloc that holds [0, committed_bytes()).
-/// - commit() that adds makes a larger allocation, waits for the devices with access and copies:
-///   base() changes.
+/// - commit() that adds makes a larger allocation, waits for the devices with access and copies
+///   what was not erased: base() changes.
 /// - trim() releases all memory or, if `tail` is replace, copies the remaining bytes into a smaller
 ///   allocation.
 /// - prepare() does nothing: the memory behind the last byte cannot be allocated before the copy.
@@ -31,6 +31,8 @@ class malloc_storage final : public storage_memory {
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
   std::size_t trim(std::size_t bytes, stream_ref stream,
                    tail_chunk tail = tail_chunk::keep) override;
+  /// Releases nothing: the next commit() that adds, or trim() that replaces, does.
+  void erase_front(std::size_t bytes, stream_ref) override { lead_ += bytes; }
   void retire() noexcept override;
   void prepare(std::size_t, prefetch_level) override {}
   std::size_t cancel_or_wait() noexcept override { return 0; }
@@ -42,7 +44,10 @@ class malloc_storage final : public storage_memory {
   [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
   [[nodiscard]] bool is_address_stable() const noexcept override { return false; }
   /// nullptr while nothing is allocated.
-  [[nodiscard]] void* base() const noexcept override { return memory_.get(); }
+  [[nodiscard]] void* base() const noexcept override {
+    return memory_.empty() ? nullptr : static_cast<char*>(memory_.get()) + lead_;
+  }
+  [[nodiscard]] std::size_t lead() const noexcept override { return lead_; }
   [[nodiscard]] std::size_t max_bytes() const noexcept override { return limit_; }
   [[nodiscard]] std::size_t committed_bytes() const noexcept override { return memory_.bytes(); }
   [[nodiscard]] std::size_t chunk_count() const noexcept override {
@@ -54,12 +59,12 @@ class malloc_storage final : public storage_memory {
   /// Allocates; waits for retired memory where the device is full. out_of_memory names what is
   /// held.
   [[nodiscard]] device_allocation allocate_or_explain(std::size_t bytes) const;
-  /// Copies the first `bytes` bytes in the order of `stream` and waits for it.
+  /// Copies `bytes` bytes from base() on in the order of `stream` and waits for it.
   void copy_to(const device_allocation& to, std::size_t bytes, stream_ref stream) const;
   void release_all(stream_ref stream);
   /// Does nothing when there is no memory for the smaller allocation.
   void shorten_to(std::size_t kept, stream_ref stream);
-  /// Replaces the memory, which nothing uses any more, by `next`.
+  /// Replaces the memory, which nothing uses any more, by `next`, which begins with base().
   void replace(device_allocation next) noexcept;
   /// As region's, when there is memory for a record.
   [[nodiscard]] bool retire_whole() noexcept;
@@ -68,6 +73,7 @@ class malloc_storage final : public storage_memory {
   malloc_rights rights_;
   std::size_t granularity_;
   std::size_t limit_;
+  std::size_t lead_ = 0;
   device_allocation memory_;
 };
 

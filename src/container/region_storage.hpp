@@ -9,18 +9,21 @@
 
 namespace hipvmm::detail {
 
-/// Backing of a growable_storage by chunks of virtual memory.
+/// Whether the data may move to other addresses when only that returns released memory.
+enum class held_memory { stays, moves_data };
+
+/// Backing of a growable_storage by chunks of virtual memory. After erase_front() the chunks are
+/// not at the region's base; when they reach the end of its addresses, they are mapped into another
+/// reservation without the addresses in front.
 class region_storage final : public storage_memory {
  public:
-  explicit region_storage(region owned) noexcept : region_{std::move(owned)} {}
+  region_storage(region owned, held_memory held) noexcept
+      : region_{std::move(owned)}, held_{held} {}
 
-  void commit(std::size_t offset, std::size_t bytes) override { region_.commit(offset, bytes); }
-  bool extend(std::size_t max_bytes, std::size_t commit_bytes) override {
-    return region_.extend(max_bytes, commit_bytes);
-  }
-  std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) override {
-    return region_.trim(bytes, stream, tail);
-  }
+  void commit(std::size_t offset, std::size_t bytes) override;
+  bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
+  std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) override;
+  void erase_front(std::size_t bytes, stream_ref stream) override;
   void retire() noexcept override { region_.retire(); }
   void prepare(std::size_t bytes, prefetch_level how) override { region_.prepare(bytes, how); }
   std::size_t cancel_or_wait() noexcept override { return region_.cancel_or_wait(); }
@@ -33,15 +36,25 @@ class region_storage final : public storage_memory {
   void grant(device_ref device, access_right right) override { region_.grant(device, right); }
   [[nodiscard]] const access_map& rights() const override { return region_.rights(); }
   [[nodiscard]] bool is_address_stable() const noexcept override { return true; }
-  [[nodiscard]] void* base() const noexcept override { return region_.base(); }
-  [[nodiscard]] std::size_t max_bytes() const noexcept override { return region_.max_bytes(); }
+  [[nodiscard]] void* base() const noexcept override {
+    return static_cast<char*>(region_.base()) + start_ + lead_;
+  }
+  [[nodiscard]] std::size_t lead() const noexcept override { return lead_; }
+  [[nodiscard]] std::size_t max_bytes() const noexcept override {
+    return region_.max_bytes() - start_;
+  }
   [[nodiscard]] std::size_t committed_bytes() const noexcept override {
     return region_.committed_bytes();
   }
   [[nodiscard]] std::size_t chunk_count() const noexcept override { return region_.chunk_count(); }
 
  private:
+  void leave_front(std::size_t max_bytes, std::size_t commit_bytes);
+
   region region_;
+  held_memory held_;
+  std::size_t start_ = 0;  // offset of the first chunk in the region
+  std::size_t lead_ = 0;
 };
 
 }  // namespace hipvmm::detail

@@ -10,7 +10,8 @@
 namespace hipvmm::detail {
 
 /// Interface to the backing of a growable_storage: a region or, without virtual memory, one
-/// allocation of hipMalloc. The functions do what region's functions of these names do.
+/// allocation of hipMalloc. The functions do what region's functions of these names do. Offsets and
+/// sizes are counted from the first byte backed, which erase_front() and what adds memory change.
 class storage_memory {
  public:
   storage_memory() = default;
@@ -21,6 +22,10 @@ class storage_memory {
   virtual void commit(std::size_t offset, std::size_t bytes) = 0;
   virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
+  /// Moves base() on by `bytes`. Releases whole chunks before it, but the last chunk of all, once
+  /// `stream` has passed this point. Pre: lead() + bytes <= committed_bytes(). Throws: as
+  /// region::decommit; then nothing has changed.
+  virtual void erase_front(std::size_t bytes, stream_ref stream) = 0;
   virtual void retire() noexcept = 0;
   virtual void prepare(std::size_t bytes, prefetch_level how) = 0;
   virtual std::size_t cancel_or_wait() noexcept = 0;
@@ -31,7 +36,10 @@ class storage_memory {
 
   /// Whether base() stays when a commit() adds memory.
   [[nodiscard]] virtual bool is_address_stable() const noexcept = 0;
+  /// The first byte that was not erased; nullptr while there are neither addresses nor memory.
   [[nodiscard]] virtual void* base() const noexcept = 0;
+  /// Bytes before base() that are backed still.
+  [[nodiscard]] virtual std::size_t lead() const noexcept = 0;
   [[nodiscard]] virtual std::size_t max_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t committed_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t chunk_count() const noexcept = 0;

@@ -45,6 +45,8 @@ class mapped_region {
   /// Reserves more addresses directly after the present ones. Returns false, nothing done, where
   /// HIP returns other addresses.
   [[nodiscard]] bool extend_in_place(std::size_t max_bytes, std::size_t commit_bytes);
+  /// Pre: nothing is backed before `from`.
+  void rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes);
   void prepare(std::size_t bytes, prefetch_level how);
   void cancel_or_wait() noexcept { preparation.cancel_or_wait(); }
   [[nodiscard]] std::size_t prepared_bytes() const noexcept;
@@ -57,6 +59,10 @@ class mapped_region {
   [[nodiscard]] std::size_t max_bytes() const noexcept { return addresses->bytes(); }
   [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept;
   [[nodiscard]] std::size_t chunk_count() const noexcept { return backings.size(); }
+  [[nodiscard]] std::size_t chunk_bytes_at(std::size_t offset) const noexcept {
+    const auto at = backings.find(offset);
+    return at == backings.end() ? 0 : at->second.bytes();
+  }
 
   [[nodiscard]] chunk_cache& cache() const noexcept {
     return options.cache != nullptr ? *options.cache : chunk_cache::shared();
@@ -155,6 +161,9 @@ class mapped_region {
   [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes);
   /// Releases what is prepared or under way, and allows prepare() again.
   void drop_prepared();
+  /// The same where the chunks up to `last` are to be released, unless one stays behind them: what
+  /// is prepared is behind that.
+  void drop_prepared_behind(backing_map::const_iterator last);
   void note_failed_preparation() noexcept;
   /// Takes out the chunks after `end`, to be released when `stream` has passed this point. Returns
   /// false, nothing done, where the caller must wait for the stream itself.
@@ -190,6 +199,9 @@ class mapped_region {
   // any.
   backing_map left_behind;
 
+  /// Counts the offsets of all backings from `from` on while the object lives, and permanently once
+  /// kept.
+  class shifted_offsets;
   /// Makes the prepared chunk part of the region while the object lives, and permanently once kept.
   class adoption;
   struct preparation_order {
@@ -209,6 +221,19 @@ class mapped_region {
   std::atomic<std::size_t> failures{0};
   // Last member: it must be cancelled before anything it uses is destroyed.
   background_task preparation{[this] { make_prepared(); }};
+};
+
+class mapped_region::shifted_offsets {
+ public:
+  shifted_offsets(backing_map& backings, std::size_t from) noexcept;
+  ~shifted_offsets();
+  shifted_offsets(const shifted_offsets&) = delete;
+  shifted_offsets& operator=(const shifted_offsets&) = delete;
+  void keep() noexcept { from_ = 0; }
+
+ private:
+  backing_map& backings_;
+  std::size_t from_;
 };
 
 class mapped_region::adoption {

@@ -137,27 +137,52 @@ bool mapped_region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   if (!known.needs(quirk::one_reservation) && extend_in_place(max_bytes, commit_bytes))
     return false;
 
+  rebase(0, max_bytes, commit_bytes);
+  return true;
+}
+
+void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
+  require_none_left_behind("rebase", 0, addresses->bytes());
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   adoption adopted{*this};
-  auto larger = std::make_shared<address_range>(
-      make_with_reclaim([max_bytes] { return address_reservation{max_bytes}; }));
-  mapping_list moved{larger};
+  shifted_offsets shifted{backings, from};
+  auto other = std::make_shared<address_range>(
+      make_with_reclaim([&] { return address_reservation{std::max(max_bytes, end())}; }));
+  mapping_list moved{other};
   map_all(moved);
-  backing_map made = make_missing_or_explain(*larger, 0, commit_bytes);
+  backing_map made = make_missing_or_explain(*other, 0, commit_bytes);
   try {
     wait_for_users(rights);
   } catch (...) {
-    release_all(made, *larger);
+    release_all(made, *other);
     throw;
   }
 
   move_to(moved);
   merge(made);
+  shifted.keep();
   adopted.keep();
   ordered.reset();
   may_prepare = true;
   await_visible(0, this->max_bytes());
-  return true;
+}
+
+mapped_region::shifted_offsets::shifted_offsets(backing_map& backings, std::size_t from) noexcept
+    : backings_{backings}, from_{from} {
+  // Upwards, so that no two have one offset meanwhile.
+  for (auto at = backings_.begin(); from_ != 0 && at != backings_.end();) {
+    auto node = backings_.extract(at++);
+    node.key() -= from_;
+    backings_.insert(at, std::move(node));
+  }
+}
+
+mapped_region::shifted_offsets::~shifted_offsets() {
+  for (auto at = backings_.end(); from_ != 0 && at != backings_.begin();) {
+    auto node = backings_.extract(std::prev(at));
+    node.key() += from_;
+    at = backings_.insert(at, std::move(node));
+  }
 }
 
 std::size_t mapped_region::committed_from(std::size_t offset) const noexcept {

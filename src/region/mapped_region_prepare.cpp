@@ -61,6 +61,11 @@ void mapped_region::drop_prepared() {
   may_prepare = true;
 }
 
+void mapped_region::drop_prepared_behind(backing_map::const_iterator last) {
+  if (last == backings.end()) return drop_prepared();
+  may_prepare = true;
+}
+
 void mapped_region::note_failed_preparation() noexcept {
   ordered.reset();
   may_prepare = false;

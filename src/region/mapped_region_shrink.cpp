@@ -31,9 +31,10 @@ backing_map::iterator mapped_region::require_whole_until(backing_map::iterator f
 }
 
 std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
-  drop_prepared();
+  preparation.cancel_or_wait();
   const auto first = backings.lower_bound(offset);
   const auto last = require_whole_until(first, offset + bytes);
+  drop_prepared_behind(last);
   if (first != last) holds_memory = true;
   for (auto at = first; at != last; ++at) {
     try {
@@ -57,9 +58,10 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
 
 std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
   const std::size_t before = committed;
-  drop_prepared();
+  preparation.cancel_or_wait();
   const auto first = backings.lower_bound(offset);
   const auto last = require_whole_until(first, offset + bytes);
+  drop_prepared_behind(last);
   // As in trim().
   const bool empties = renews && first == backings.begin() && last == backings.end();
   if (empties || (!stream.is_done() && !retire_chunks(first, last, stream))) stream.synchronize();

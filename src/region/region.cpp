@@ -157,6 +157,20 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   return self.extend(wanted, least);
 }
 
+void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
+  detail::mapped_region& self = live();
+  require_units(self, "rebase", from, 0);
+  const std::size_t wanted = align_up(max_bytes, self.granularity);
+  const std::size_t least = align_up(commit_bytes, self.granularity);
+  if (wanted == 0 || least > wanted)
+    throw std::invalid_argument{"region::rebase: cannot hold " + std::to_string(commit_bytes) +
+                                " bytes in " + std::to_string(max_bytes)};
+  if (self.is_backed_within(0, from))
+    throw std::invalid_argument{"region::rebase: something is backed before offset " +
+                                std::to_string(from) + ": decommit it first"};
+  self.rebase(from, wanted, least);
+}
+
 access_right region::access(device_ref device) const noexcept {
   return mapped_ ? mapped_->rights.get(device) : access_right::none;
 }
@@ -182,6 +196,10 @@ std::size_t region::committed_from(std::size_t offset) const noexcept {
 }
 
 std::size_t region::chunk_count() const noexcept { return mapped_ ? mapped_->chunk_count() : 0; }
+
+std::size_t region::chunk_bytes_at(std::size_t offset) const noexcept {
+  return mapped_ ? mapped_->chunk_bytes_at(offset) : 0;
+}
 
 std::size_t region::granularity() const noexcept { return mapped_ ? mapped_->granularity : 0; }
 

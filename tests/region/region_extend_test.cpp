@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -123,6 +124,63 @@ TEST_CASE_FIXTURE(small_region, "region: extend can follow extend") {
     CHECK(region.committed_from(0) == region.committed_bytes());
     check_contents();
   }
+}
+
+/// A region of eight granules, the last four backed by two chunks and tagged.
+struct late_region {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 8 * unit};
+  void* const old_base = region.base();
+
+  late_region() {
+    region.commit(4 * unit, 2 * unit);
+    region.commit(6 * unit, 2 * unit);
+    write_tags(region, 4, 8, 1, stream);
+  }
+  /// Granules counted as they were before the region moved.
+  void check_contents(std::size_t first) {
+    for (std::size_t index = 4; index < 8; ++index) {
+      const auto* const at = advance(region.base(), (index - first) * unit);
+      CHECK(read_bytes(stream, at, tag_bytes) ==
+            pattern(tag_bytes, 1000 + static_cast<std::uint32_t>(index)));
+    }
+  }
+};
+
+TEST_CASE_FIXTURE(late_region, "region: rebase leaves the addresses in front behind") {
+  region.rebase(4 * unit, 8 * unit, 4 * unit);
+  CHECK(region.base() != old_base);
+  CHECK(region.max_bytes() == 8 * unit);
+  CHECK(region.committed_from(0) == 4 * unit);
+  CHECK(region.chunk_count() == 2);
+  check_contents(4);
+  CHECK_THROWS_AS(static_cast<void>(get_access(advance(old_base, 4 * unit), first_device)),
+                  hip_error);
+  region.rebase(0, 16 * unit, 6 * unit);
+  CHECK(region.max_bytes() == 16 * unit);
+  CHECK(region.committed_from(0) == 6 * unit);
+  check_contents(4);
+}
+
+TEST_CASE_FIXTURE(late_region, "region: rebase keeps a gap in front, and room for what is backed") {
+  region.rebase(3 * unit, unit, 0);
+  CHECK(region.max_bytes() == 5 * unit);
+  CHECK(region.committed_from(0) == 0);
+  CHECK(region.chunk_bytes_at(unit) == 2 * unit);
+  CHECK(region.chunk_bytes_at(2 * unit) == 0);
+  CHECK(region.chunk_bytes_at(3 * unit) == 2 * unit);
+  check_contents(3);
+}
+
+TEST_CASE_FIXTURE(late_region, "region: rebase with bad arguments throws and changes nothing") {
+  CHECK_THROWS_AS(region.rebase(5 * unit, 8 * unit, 0), std::invalid_argument);
+  CHECK_THROWS_AS(region.rebase(4 * unit + 1, 8 * unit, 0), std::invalid_argument);
+  CHECK_THROWS_AS(region.rebase(4 * unit, 4 * unit, 5 * unit), std::invalid_argument);
+  CHECK_THROWS_AS(region.rebase(4 * unit, 0, 0), std::invalid_argument);
+  CHECK_THROWS_AS(region.rebase(9 * unit, 8 * unit, 0), std::out_of_range);
+  CHECK(region.base() == old_base);
+  check_contents(0);
 }
 
 TEST_CASE("region: extend leaves all bytes within reach of one copy and one fill") {

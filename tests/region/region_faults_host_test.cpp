@@ -67,6 +67,50 @@ TEST_CASE("region: a construction that fails leaves nothing") {
   fault_sweep{"region"}.run([] { const region value{device_ref{1}, 16 * granule()}; });
 }
 
+/// What is backed does not begin at the base, and one chunk is made ahead.
+struct late_region {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 16 * unit};
+  void* const base = region.base();
+
+  late_region() {
+    region.grant(second_device, access_right::read);
+    region.commit(8 * unit, 2 * unit);
+    region.commit(10 * unit, 2 * unit);
+    write_tags(region, 8, 12, 1, stream);
+    region.prepare(2 * unit, prefetch_level::mapped);
+    region.cancel_or_wait();
+  }
+  [[nodiscard]] bool has_contents(std::size_t first) const {
+    for (std::size_t index = 8; index < 12; ++index) {
+      const void* const at = advance(region.base(), (index - first) * unit);
+      const auto tag = pattern(tag_bytes, 1000 + static_cast<std::uint32_t>(index));
+      if (read_bytes(stream, at, tag_bytes) != tag) return false;
+      if (get_access(at, second_device) != access_right::read) return false;
+    }
+    return true;
+  }
+};
+
+TEST_CASE("region: rebase that fails leaves the region as it was") {
+  fault_sweep{"rebase"}.run(
+      [] { return std::make_unique<late_region>(); },
+      [](std::unique_ptr<late_region>& subject) {
+        subject->region.rebase(8 * subject->unit, 16 * subject->unit, 7 * subject->unit);
+      },
+      [](const std::unique_ptr<late_region>& subject) {
+        CHECK(subject->region.base() == subject->base);
+        CHECK(subject->region.committed_bytes() == 4 * subject->unit);
+        CHECK(subject->region.committed_from(8 * subject->unit) == 4 * subject->unit);
+        CHECK(subject->has_contents(0));
+      },
+      [](const std::unique_ptr<late_region>& subject) {
+        CHECK(subject->region.committed_from(0) == 7 * subject->unit);
+        CHECK(subject->has_contents(8));
+      });
+}
+
 TEST_CASE("region: commit that fails leaves the region as it was") {
   HIPVMM_REQUIRE_ANY_LAYOUT();
   fault_sweep{"commit"}.run(

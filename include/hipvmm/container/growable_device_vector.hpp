@@ -15,38 +15,19 @@
 
 #include <hipvmm/container/device_iterator.hpp>
 #include <hipvmm/container/device_span.hpp>
+#include <hipvmm/container/element_range.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
 
 namespace hipvmm {
-namespace detail {
-
-/// Whether `Range` names device memory of T: a device_span, or a container that has span().
-template <typename Range, typename T>
-inline constexpr bool is_device_range_v = std::is_convertible_v<const Range&, device_span<const T>>;
-
-/// Whether `Range` is a contiguous range of T that the host can index. Containers in device memory
-/// cannot be, or give a proxy.
-template <typename Range, typename T, typename = void>
-struct is_host_range : std::false_type {};
-template <typename Range, typename T>
-struct is_host_range<Range, T,
-                     std::void_t<decltype(std::data(std::declval<const Range&>())),
-                                 decltype(std::declval<const Range&>()[0])>>
-    : std::bool_constant<
-          std::is_convertible_v<decltype(std::data(std::declval<const Range&>())), const T*> &&
-          std::is_same_v<decltype(std::declval<const Range&>()[0]), const T&>> {};
-template <typename Range, typename T>
-inline constexpr bool is_host_range_v = is_host_range<Range, T>::value;
-
-}  // namespace detail
 
 /// A vector in the memory of one device that grows in place: growth maps more memory behind the
 /// elements, so no element is copied, data() stays the same and kernels in flight continue.
 /// - Differs from std::vector: elements are trivially copyable and accessed in the order of a
 ///   stream, never through references.
-/// - data() changes only when max_size() is exceeded; statistics().base_moves counts the changes.
+/// - data() changes only when max_size() is exceeded, which statistics().base_moves counts, and by
+///   erase_front(), which moves no element.
 /// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
 /// - Costs memory in steps of growth_options::granule_bytes, 2 MiB unless set: the first element of
 ///   each vector takes one. For many small arrays use device_uvector on a pool.
@@ -134,7 +115,7 @@ class growable_device_vector {
   [[nodiscard]] size_type capacity() const noexcept {
     return storage_.capacity_bytes() / sizeof(T);
   }
-  /// Elements that fit in the reserved addresses.
+  /// Elements that fit in the reserved addresses from data() on.
   [[nodiscard]] size_type max_size() const noexcept { return storage_.max_bytes() / sizeof(T); }
   [[nodiscard]] pointer data() noexcept { return static_cast<T*>(storage_.data()); }
   [[nodiscard]] const_pointer data() const noexcept {
@@ -293,6 +274,23 @@ class growable_device_vector {
       throw std::out_of_range{range_message("erase", add_bytes(index, count))};
     storage_.move_within(index * sizeof(T), (index + count) * sizeof(T),
                          (size_ - index - count) * sizeof(T), stream);
+    size_ -= count;
+  }
+
+  /// Removes the first `count` elements without moving the others: data() is then the address of
+  /// the first one that is left, and whole chunks before it are released once `stream` has passed
+  /// this point. Does not wait for that. A partly erased chunk and the last one stay.
+  /// - With appends this is a queue of any length. max_size() falls with each call; growth that
+  ///   exceeds it then uses the erased addresses again: data() changes as past max_size().
+  /// - Nothing is written to erased elements until then: appends in other streams need not wait for
+  ///   work that reads them.
+  /// - On hipMalloc their memory is released by the next growth.
+  /// Pre: all work that uses these elements is ordered before this call in `stream`.
+  /// Throws: std::out_of_range when `count` exceeds size(); std::invalid_argument while `stream` is
+  /// captured; hip_error.
+  void erase_front(size_type count, stream_ref stream) {
+    if (count > size_) throw std::out_of_range{range_message("erase_front", count)};
+    storage_.erase_front(count * sizeof(T), stream);
     size_ -= count;
   }
 

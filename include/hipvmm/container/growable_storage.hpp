@@ -67,7 +67,8 @@ struct growth_options {
 /// Statistics of growth since construction.
 struct growth_statistics {
   std::size_t growth_steps;    ///< times memory was added
-  std::size_t base_moves;      ///< times data() changed: past max_size, on hipMalloc, by shrink()
+  std::size_t base_moves;      ///< times data() changed: past max_size, on hipMalloc, by shrink();
+                               ///< not by erase_front()
   std::size_t chunks;          ///< chunks mapped now
   std::size_t peak_bytes;      ///< most bytes held at one time: backed, prepared ahead, and old
                                ///< beside new during copies
@@ -96,7 +97,7 @@ struct growth_statistics {
                                        std::size_t max_bytes, std::size_t granule,
                                        std::size_t step_limit, const grow_ahead_policy& policy);
 
-/// The untyped part of growable_device_vector: memory backed from its start, and the policy of how
+/// The untyped part of growable_device_vector: memory backed from data() on, and the policy of how
 /// much to add when. The memory is a region or, where virtual memory is missing, one allocation of
 /// hipMalloc. Sizes are bytes. Same thread rules as std::vector.
 class growable_storage {
@@ -133,12 +134,18 @@ class growable_storage {
   /// Throws: as region::trim.
   std::size_t shrink(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
 
+  /// Moves data() on by `bytes`, as growable_device_vector::erase_front().
+  /// Pre: bytes <= capacity_bytes().
+  void erase_front(std::size_t bytes, stream_ref stream);
+
   /// As region::grant.
   void grant(device_ref device, access_right right);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
 
   [[nodiscard]] void* data() const noexcept;
+  /// Backed bytes from data() on.
   [[nodiscard]] std::size_t capacity_bytes() const noexcept;
+  /// Reserved bytes from data() on.
   [[nodiscard]] std::size_t max_bytes() const noexcept;
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] const growth_options& options() const noexcept { return options_; }
@@ -154,6 +161,10 @@ class growable_storage {
   [[nodiscard]] growable_storage empty_copy() const;
 
  private:
+  // Sizes in private functions are counted from the first byte backed, with what was erased.
+  [[nodiscard]] std::size_t lead() const noexcept;
+  [[nodiscard]] std::size_t held_bytes() const noexcept;
+  [[nodiscard]] std::size_t limit_bytes() const noexcept;
   [[nodiscard]] std::size_t exact_for(std::size_t bytes) const;
   [[nodiscard]] bool is_pinned() const noexcept;
   void require_room(std::size_t bytes);
@@ -161,7 +172,7 @@ class growable_storage {
   bool commit_more(std::size_t bytes, std::size_t share, std::size_t limit);
   void commit(std::size_t bytes);
   void commit_exactly(std::size_t bytes);
-  void note_move(const void* before, std::size_t backed) noexcept;
+  void note_move(const void* before, std::size_t held, std::size_t used) noexcept;
   void move_to_fit(std::size_t bytes);
   void prepare_ahead(std::size_t bytes);
   [[nodiscard]] std::size_t step_limit() const;

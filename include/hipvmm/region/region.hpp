@@ -66,7 +66,7 @@ class region {
   /// Orders a chunk in advance: a background thread of the process makes the chunk after the last
   /// one backed. It has `bytes` bytes, or as many as fit there.
   /// - A commit() that reaches the chunk takes it whole, or makes it if the thread has not begun.
-  /// - decommit() and trim() release it.
+  /// - trim(), and decommit() of the last chunk backed, release it.
   /// - Does nothing while one is ready or under way, and after a failure until the next commit().
   /// - Every operation that changes the region first cancels an order that has not begun, and waits
   ///   for one that has: the HIP calls for one chunk.
@@ -154,8 +154,17 @@ class region {
   /// exception nothing changed.
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
 
+  /// Moves the region to a new reservation of `max_bytes`, or as many as what is backed needs,
+  /// without the addresses before offset `from`: what was at `from` is then at base(). Backs
+  /// [0, commit_bytes) as commit() does. No byte is copied.
+  /// - Waits for every device that has access, as extend() does where the base changes.
+  /// Pre: `from` is a multiple of granularity().
+  /// Throws: std::invalid_argument where something is backed before `from`, or `commit_bytes`
+  /// exceed `max_bytes`; as extend(); on any exception nothing changed.
+  void rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes);
+
   /// Start of the reserved addresses. It is constant for the region's life, except:
-  /// - extend() may change it, and returns whether it did.
+  /// - extend() may change it, and returns whether it did; rebase() changes it.
   /// - Where quirk::re_reserve is in force, trim() and decommit() that leave nothing backed, and
   ///   trim() that replaces, may change it; see empty_policy.
   [[nodiscard]] void* base() const noexcept;
@@ -168,6 +177,8 @@ class region {
   /// Length in bytes of the backed range that starts at `offset`; zero where nothing is backed.
   [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept;
   [[nodiscard]] std::size_t chunk_count() const noexcept;
+  /// Bytes of the chunk that begins at `offset`; zero where none does.
+  [[nodiscard]] std::size_t chunk_bytes_at(std::size_t offset) const noexcept;
   /// Unit of commit and decommit in bytes: the device's minimum granularity.
   [[nodiscard]] std::size_t granularity() const noexcept;
   [[nodiscard]] device_ref device() const;

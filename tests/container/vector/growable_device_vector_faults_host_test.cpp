@@ -18,14 +18,14 @@ namespace {
 // Not the current one, so that switching devices is swept as well; and where a call that gives
 // memory back fails, memory is lost to the process, and other tests fill the first device to its
 // last granule.
-constexpr device_ref owner{1};
+constexpr device_ref filling_device{1};
 constexpr device_ref reading_device = first_device;
 constexpr std::size_t size_before = 1000;
 
 /// A vector of a thousand elements that must move to hold more than 8 MiB.
 struct moving_vector {
-  hipvmm::stream stream{owner};
-  growable_device_vector<element12> vector{owner, options()};
+  hipvmm::stream stream{filling_device};
+  growable_device_vector<element12> vector{filling_device, options()};
   address_reservation blocker = block_addresses_at(advance(vector.data(), 8 * MiB));
   const element12* const data = vector.data();
 
@@ -78,7 +78,7 @@ void sweep_member(const char* name, const std::vector<element12>& expected, Oper
 constexpr std::size_t more = 200'000;
 
 TEST_CASE("growable_device_vector: a construction that fails leaves nothing") {
-  fault_sweep{"construction"}.run([] { const vector_of_12 made{owner}; });
+  fault_sweep{"construction"}.run([] { const vector_of_12 made{filling_device}; });
 }
 
 TEST_CASE("growable_device_vector: reserve that fails changes nothing") {
@@ -113,6 +113,69 @@ TEST_CASE("growable_device_vector: append that fails changes nothing") {
   const std::vector<element12> added = series<element12>(size_before, more);
   sweep_member("append", followed_by(added),
                [&](vector_of_12& v, stream_ref stream) { v.append(added, stream); });
+}
+
+/// A vector of 8 MiB in four chunks, which fill its addresses.
+struct full_queue {
+  static constexpr std::size_t marked = 3 * MiB / 2;
+  hipvmm::stream stream{filling_device};
+  growable_device_vector<element<4>> vector{filling_device, options()};
+  const element<4>* data = nullptr;
+
+  full_queue() {
+    vector.grant(reading_device, peer_right());
+    for (std::size_t bytes = 2 * MiB; bytes <= 8 * MiB; bytes += 2 * MiB)
+      vector.resize(bytes / 4, numbered<element<4>>(bytes), stream);
+    vector.set_element(marked, numbered<element<4>>(1), stream);
+    data = vector.data();
+    drain_retired_memory();
+  }
+  static growth_options options() {
+    growth_options result;
+    result.max_bytes = 8 * MiB;
+    return result;
+  }
+};
+using queue_ptr = std::unique_ptr<full_queue>;
+
+TEST_CASE("growable_device_vector: erase_front that fails erases nothing") {
+  fault_sweep{"erase_front"}.run(
+      [] { return std::make_unique<full_queue>(); },
+      [](queue_ptr& subject) { subject->vector.erase_front(5 * MiB / 4, subject->stream); },
+      [](const queue_ptr& subject) {
+        CHECK(subject->vector.data() == subject->data);
+        CHECK(subject->vector.size() == 2 * MiB);
+        CHECK(subject->vector.element(0, subject->stream) == numbered<element<4>>(2 * MiB));
+      },
+      [](const queue_ptr& subject) {
+        CHECK(subject->vector.data() == subject->data + 5 * MiB / 4);
+        CHECK(subject->vector.size() == 3 * MiB / 4);
+      });
+}
+
+TEST_CASE("growable_device_vector: growth into erased addresses that fails keeps every element") {
+  const auto marked = [](const queue_ptr& subject) {
+    const std::size_t at = full_queue::marked - 5 * MiB / 4;
+    CHECK(subject->vector.element(at, subject->stream) == numbered<element<4>>(1));
+    CHECK(subject->vector.element(0, subject->stream) == numbered<element<4>>(6 * MiB));
+    CHECK(subject->vector.access(reading_device) == peer_right());
+    if (!on_fallback()) CHECK(get_access(subject->vector.data(), reading_device) == peer_right());
+  };
+  fault_sweep{"growth of a queue", after_failure::capacity}.run(
+      [] {
+        auto subject = std::make_unique<full_queue>();
+        subject->vector.erase_front(5 * MiB / 4, subject->stream);
+        return subject;
+      },
+      [](queue_ptr& subject) { subject->vector.resize(MiB, subject->stream); },
+      [&](const queue_ptr& subject) {
+        CHECK(subject->vector.size() == 3 * MiB / 4);
+        marked(subject);
+      },
+      [&](const queue_ptr& subject) {
+        CHECK(subject->vector.size() == MiB);
+        marked(subject);
+      });
 }
 
 TEST_CASE("growable_device_vector: append past the maximum that fails keeps every element") {
@@ -251,7 +314,7 @@ TEST_CASE("growable_device_vector: clone that fails leaves nothing") {
       [](std::unique_ptr<moving_vector>& subject) {
         // A stream of its own: where the fault is in the clone's destructor, which then cannot
         // wait, the copy loses its target, and that is this stream's error.
-        const hipvmm::stream stream{owner};
+        const hipvmm::stream stream{filling_device};
         const unordered_on_purpose memory_may_go_before_the_copy;
         const vector_of_12 copied = subject->vector.clone(stream);
         CHECK(copied.size() == size_before);

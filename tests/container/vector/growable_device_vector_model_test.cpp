@@ -39,7 +39,7 @@ class twins {
     const std::size_t size = model_.size();
     const std::size_t count = below(generator_, below(generator_, 4) == 0 ? 60'000 : 50);
     const T value = numbered<T>(below(generator_, 1000));
-    switch (below(generator_, 14)) {
+    switch (below(generator_, 15)) {
       case 0:
         vector_.push_back(value, stream);
         return model_.push_back(value);
@@ -94,6 +94,12 @@ class twins {
         vector_.shrink_to_fit(stream, count % 2 == 0 ? tail_chunk::keep : tail_chunk::replace);
         return;
       case 12: {
+        const std::size_t erased = below(generator_, size + 1);
+        vector_.erase_front(erased, stream);
+        model_.erase(model_.begin(), model_.begin() + static_cast<std::ptrdiff_t>(erased));
+        return;
+      }
+      case 13: {
         growable_device_vector<T> copied = vector_.clone(stream);
         swap(vector_, copied);
         return;

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "container/region_storage.hpp"
+
+#include <algorithm>
+
+#include <hipvmm/core/error.hpp>
+
+namespace hipvmm::detail {
+
+void region_storage::commit(std::size_t offset, std::size_t bytes) {
+  try {
+    region_.commit(start_ + offset, bytes);
+  } catch (const out_of_memory&) {
+    if (start_ == 0 || held_ == held_memory::stays) throw;
+    // What was erased is held by its addresses until a move frees them.
+    leave_front(region_.max_bytes(), committed_bytes());
+    region_.commit(offset, bytes);
+  }
+}
+
+bool region_storage::extend(std::size_t max_bytes, std::size_t commit_bytes) {
+  if (start_ == 0) return region_.extend(max_bytes, commit_bytes);
+  // At least what was reserved before: moves wait, and are rare where half of that was in front.
+  const std::size_t present = region_.max_bytes();
+  try {
+    leave_front(std::max(max_bytes, present), commit_bytes);
+  } catch (const out_of_memory& error) {
+    if (error.resource() != exhausted::addresses || max_bytes >= present) throw;
+    leave_front(max_bytes, commit_bytes);
+  }
+  return true;
+}
+
+void region_storage::leave_front(std::size_t max_bytes, std::size_t commit_bytes) {
+  region_.rebase(start_, max_bytes, commit_bytes);
+  start_ = 0;
+}
+
+std::size_t region_storage::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+  const std::size_t end = bytes == 0 ? 0 : start_ + bytes;
+  const std::size_t released = region_.trim(end, stream, tail);
+  if (end == 0) start_ = lead_ = 0;
+  return released;
+}
+
+void region_storage::erase_front(std::size_t bytes, stream_ref stream) {
+  const std::size_t lead = lead_ + bytes;
+  std::size_t released = 0;
+  for (;;) {
+    const std::size_t chunk = region_.chunk_bytes_at(start_ + released);
+    if (chunk == 0 || released + chunk > lead || released + chunk == committed_bytes()) break;
+    released += chunk;
+  }
+  if (released != 0) region_.decommit(start_, released, stream);
+  start_ += released;
+  lead_ = lead - released;
+}
+
+}  // namespace hipvmm::detail
