@@ -14,6 +14,7 @@
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/device_uvector.hpp>
+#include <hipvmm/container/device_vector.hpp>
 #include <hipvmm/container/element_range.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>

@@ -9,6 +9,7 @@
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/device_uvector.hpp>
+#include <hipvmm/container/device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/memory_resource.hpp>

@@ -188,8 +188,8 @@ TEST_CASE("device_uvector: elements are set without waiting for the stream") {
   const calls_of waits{waiting_functions};
   device_uvector<element<12>> vector{4, stream, &pool};
   {
-    const element<12> value = numbered<element<12>>(5);
-    vector.set_element_async(2, value, stream);
+    const element<12> fifth = numbered<element<12>>(5);
+    vector.set_element_async(2, fifth, stream);
   }
   vector.set_element_to_zero_async(3, stream);
   CHECK(waits.count() == 0);

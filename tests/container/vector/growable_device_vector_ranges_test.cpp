@@ -26,7 +26,7 @@ namespace hipvmm::test {
 namespace {
 
 using value = element<12>;
-using subject = growable_device_vector<value>;
+using vector_of_values = growable_device_vector<value>;
 
 template <typename Iterator, typename = void>
 inline constexpr bool can_be_read = false;
@@ -57,17 +57,17 @@ growth_options small_maximum() {
 }  // namespace
 
 TEST_CASE("growable_device_vector: the host cannot dereference its iterators") {
-  CHECK_FALSE(can_be_read<subject::iterator>);
-  CHECK_FALSE(can_be_read<subject::const_iterator>);
+  CHECK_FALSE(can_be_read<vector_of_values::iterator>);
+  CHECK_FALSE(can_be_read<vector_of_values::const_iterator>);
   CHECK_FALSE(can_be_read<device_span<value>::iterator>);
-  CHECK_FALSE(can_be_indexed<subject::iterator>);
+  CHECK_FALSE(can_be_indexed<vector_of_values::iterator>);
   CHECK(can_be_read<value*>);
-  using traits = std::iterator_traits<subject::const_iterator>;
+  using traits = std::iterator_traits<vector_of_values::const_iterator>;
   CHECK(std::is_same_v<traits::value_type, value>);
   CHECK(std::is_same_v<traits::reference, const value&>);
-  CHECK(std::is_convertible_v<subject::iterator, subject::const_iterator>);
-  CHECK_FALSE(std::is_convertible_v<subject::const_iterator, subject::iterator>);
-  CHECK(std::is_convertible_v<subject::iterator, value*>);
+  CHECK(std::is_convertible_v<vector_of_values::iterator, vector_of_values::const_iterator>);
+  CHECK_FALSE(std::is_convertible_v<vector_of_values::const_iterator, vector_of_values::iterator>);
+  CHECK(std::is_convertible_v<vector_of_values::iterator, value*>);
 }
 
 TEST_CASE("device_iterator: counts as a pointer does") {
@@ -98,11 +98,11 @@ TEST_CASE("growable_device_vector: which ranges are of the host and which of a d
   CHECK_FALSE(is_host_range_v<std::vector<int>, value>);
   CHECK_FALSE(is_host_range_v<std::initializer_list<value>, value>);
   for (const bool is_host :
-       {is_host_range_v<subject, value>, is_host_range_v<device_span<value>, value>,
+       {is_host_range_v<vector_of_values, value>, is_host_range_v<device_span<value>, value>,
         is_host_range_v<device_uvector<value>, value>,
         is_host_range_v<foreign_device_vector, value>})
     CHECK_FALSE(is_host);
-  CHECK(is_device_range_v<subject, value>);
+  CHECK(is_device_range_v<vector_of_values, value>);
   CHECK(is_device_range_v<device_span<value>, value>);
   CHECK(is_device_range_v<device_span<const value>, value>);
   CHECK(is_device_range_v<device_uvector<value>, value>);
@@ -114,7 +114,7 @@ TEST_CASE("growable_device_vector: which ranges are of the host and which of a d
 
 TEST_CASE("device_span: views the elements of each container") {
   const stream stream;
-  subject vector{5, stream};
+  vector_of_values vector{5, stream};
   device_uvector<value> fixed{6, stream};
   device_scalar<value> one{stream};
   device_buffer bytes{7, stream};
@@ -126,29 +126,30 @@ TEST_CASE("device_span: views the elements of each container") {
   CHECK(device_span<value>{one}.size() == 1);
   CHECK(device_span<std::byte>{bytes}.size() == 7);
   // What ends with the statement is for reading, as with std::span.
-  CHECK(std::is_convertible_v<subject, device_span<const value>>);
-  CHECK_FALSE(std::is_convertible_v<subject, device_span<value>>);
-  CHECK_FALSE(std::is_convertible_v<const subject&, device_span<value>>);
+  CHECK(std::is_convertible_v<vector_of_values, device_span<const value>>);
+  CHECK_FALSE(std::is_convertible_v<vector_of_values, device_span<value>>);
+  CHECK_FALSE(std::is_convertible_v<const vector_of_values&, device_span<value>>);
 }
 
 TEST_CASE("growable_device_vector: constructors with contents") {
   const stream stream;
   const std::vector<value> source = series<value>(3, 40);
-  CHECK(subject{100, stream}.copy_to_host(stream) == std::vector<value>(100));
-  CHECK(subject{4, numbered<value>(9), stream}.copy_to_host(stream) ==
+  CHECK(vector_of_values{100, stream}.copy_to_host(stream) == std::vector<value>(100));
+  CHECK(vector_of_values{4, numbered<value>(9), stream}.copy_to_host(stream) ==
         std::vector<value>(4, numbered<value>(9)));
-  const subject copied{source, stream};
+  const vector_of_values copied{source, stream};
   CHECK(copied.copy_to_host(stream) == source);
-  CHECK(subject{copied, stream}.copy_to_host(stream) == source);
-  CHECK(subject{copied.span().first(7), stream}.copy_to_host(stream) == series<value>(3, 7));
-  CHECK(subject{{numbered<value>(1), numbered<value>(2)}, stream}.size() == 2);
-  CHECK(subject{source, stream, small_maximum()}.max_size() <= 4 * MiB / sizeof(value));
-  CHECK_FALSE(std::is_constructible_v<subject, std::vector<int>, const hipvmm::stream&>);
+  CHECK(vector_of_values{copied, stream}.copy_to_host(stream) == source);
+  CHECK(vector_of_values{copied.span().first(7), stream}.copy_to_host(stream) ==
+        series<value>(3, 7));
+  CHECK(vector_of_values{{numbered<value>(1), numbered<value>(2)}, stream}.size() == 2);
+  CHECK(vector_of_values{source, stream, small_maximum()}.max_size() <= 4 * MiB / sizeof(value));
+  CHECK_FALSE(std::is_constructible_v<vector_of_values, std::vector<int>, const hipvmm::stream&>);
 }
 
 TEST_CASE("growable_device_vector: front and back are elements, and none of an empty one") {
   const stream stream;
-  subject vector{series<value>(3, 40), stream};
+  vector_of_values vector{series<value>(3, 40), stream};
   CHECK(vector.front_element(stream) == numbered<value>(3));
   CHECK(vector.back_element(stream) == numbered<value>(42));
   vector.clear();
@@ -159,7 +160,7 @@ TEST_CASE("growable_device_vector: front and back are elements, and none of an e
 TEST_CASE("growable_device_vector: appended to itself it doubles, though data() moves") {
   const stream stream;
   const std::vector<value> source = series<value>(0, 300'000);
-  subject vector{source, stream, small_maximum()};
+  vector_of_values vector{source, stream, small_maximum()};
   vector.append(vector, stream);
   std::vector<value> expected = source;
   expected.insert(expected.end(), source.begin(), source.end());
@@ -174,7 +175,7 @@ TEST_CASE("growable_device_vector: takes the elements of other containers on the
   device_uvector<value> fixed{3, stream};
   device_scalar<value> one{numbered<value>(8), stream};
   for (std::size_t i = 0; i < 3; ++i) fixed.set_element(i, numbered<value>(i), stream);
-  subject vector{fixed, stream};
+  vector_of_values vector{fixed, stream};
   vector.append(one, stream);
   vector.insert(1, one, stream);
   CHECK(vector.copy_to_host(stream) == std::vector<value>{numbered<value>(0), numbered<value>(8),
@@ -189,7 +190,7 @@ TEST_CASE("growable_device_vector: assigned a part of itself, near or far") {
   constexpr std::size_t size = 200'000;
   for (const std::size_t from : {std::size_t{0}, std::size_t{1}, std::size_t{90'000}, size - 1}) {
     CAPTURE(from);
-    subject vector{series<value>(0, size), stream};
+    vector_of_values vector{series<value>(0, size), stream};
     vector.assign(vector.span().subspan(from, size - from), stream);
     CHECK(vector.copy_to_host(stream) == series<value>(from, size - from));
   }
@@ -199,7 +200,7 @@ TEST_CASE("growable_device_vector: inserts and erases as std::vector does") {
   const stream stream;
   std::mt19937 generator = seeded_generator();
   std::vector<value> model = series<value>(0, 100'000);
-  subject vector{model, stream};
+  vector_of_values vector{model, stream};
   const auto below = [&generator](std::size_t limit) {
     return std::uniform_int_distribution<std::size_t>{0, limit}(generator);
   };
@@ -245,7 +246,7 @@ TEST_CASE("growable_device_vector: inserts and erases as std::vector does") {
 
 TEST_CASE("growable_device_vector: insert and erase name a place that is none") {
   const stream stream;
-  subject vector{series<value>(0, 10), stream};
+  vector_of_values vector{series<value>(0, 10), stream};
   CHECK_THROWS_WITH_AS(vector.insert(11, 1, numbered<value>(1), stream),
                        doctest::Contains("insert: 11 is beyond the size, 10"), std::out_of_range);
   CHECK_THROWS_WITH_AS(vector.erase(5, 6, stream), doctest::Contains("erase: 11"),
@@ -259,7 +260,7 @@ TEST_CASE("growable_device_vector: insert and erase name a place that is none") 
 
 TEST_CASE("growable_device_vector: shrink_to_fit returns the bytes that it releases") {
   const stream stream;
-  subject vector{1'000'000, stream};
+  vector_of_values vector{1'000'000, stream};
   const std::size_t before = vector.capacity() * sizeof(value);
   vector.resize(10, stream);
   const std::size_t released = vector.shrink_to_fit(stream, tail_chunk::replace);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include <hipvmm/container/device_uvector.hpp>
+
+namespace hipvmm {
+
+/// A device_uvector whose elements have values from the start, as thrust::device_vector: added
+/// elements are T{} or copies of a value, written in the order of the stream.
+/// - Differs from thrust::device_vector: each call takes a stream and waits for nothing, and the
+///   host accesses elements by copies only.
+/// - Differs from growable_device_vector: memory of a resource, and each growth copies.
+template <typename T>
+class device_vector : private device_uvector<T> {
+  static_assert(std::is_default_constructible_v<T>,
+                "device_vector<T>: T must be default constructible, for added elements are T{}; "
+                "device_uvector<T> leaves them uninitialised");
+
+  using base = device_uvector<T>;
+
+ public:
+  using typename base::const_iterator;
+  using typename base::const_pointer;
+  using typename base::const_reference;
+  using typename base::difference_type;
+  using typename base::iterator;
+  using typename base::pointer;
+  using typename base::reference;
+  using typename base::size_type;
+  using typename base::value_type;
+
+  /// Makes `count` elements T{} in memory of `resource`. Throws: as device_uvector.
+  device_vector(size_type count, stream_ref stream,
+                mr::memory_resource* resource = mr::get_current_device_resource())
+      : device_vector{count, T{}, stream, resource} {}
+  /// Makes `count` copies of `value`, which has been read when the constructor returns.
+  device_vector(size_type count, const T& value, stream_ref stream,
+                mr::memory_resource* resource = mr::get_current_device_resource())
+      : base{count, stream, resource} {
+    fill(0, count, value, stream);
+  }
+  /// Copies the elements of `other`, which may be of another device. Throws: as device_uvector.
+  device_vector(const device_vector& other, stream_ref stream,
+                mr::memory_resource* resource = mr::get_current_device_resource())
+      : base{other, stream, resource} {}
+  // Each needs a stream.
+  device_vector() = delete;
+  device_vector(const device_vector&) = delete;
+  device_vector& operator=(const device_vector&) = delete;
+  /// The moved-from vector is empty and may be used again.
+  device_vector(device_vector&&) noexcept = default;
+  device_vector& operator=(device_vector&&) noexcept = default;
+  ~device_vector() = default;
+
+  /// Changes the size; added elements are T{}. The memory changes as by device_buffer::resize.
+  /// Throws: as device_uvector::resize; then size and elements are as before.
+  void resize(size_type count, stream_ref stream) { resize(count, T{}, stream); }
+  /// Changes the size; added elements are copies of `value`.
+  void resize(size_type count, const T& value, stream_ref stream) {
+    base::reserve(count, stream);
+    const size_type present = size();
+    if (count > present) fill(present, count - present, value, stream);
+    base::resize(count, stream);
+  }
+
+  using base::back_element;
+  using base::begin;
+  using base::capacity;
+  using base::cbegin;
+  using base::cend;
+  using base::data;
+  using base::device;
+  using base::element;
+  using base::element_ptr;
+  using base::empty;
+  using base::end;
+  using base::front_element;
+  using base::is_empty;
+  using base::memory_resource;
+  using base::release;
+  using base::reserve;
+  using base::set_element;
+  using base::set_element_async;
+  using base::set_element_to_zero_async;
+  using base::set_stream;
+  using base::shrink_to_fit;
+  using base::size;
+  using base::span;
+  using base::ssize;
+  [[nodiscard]] stream_ref stream() const noexcept { return base::stream(); }
+
+ private:
+  // The memory behind the elements is there.
+  void fill(size_type first, size_type count, const T& value, stream_ref stream) {
+    fill_pattern_async(stream, data() + first, &value, sizeof(T), count);
+  }
+};
+
+}  // namespace hipvmm

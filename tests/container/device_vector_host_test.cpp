@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/device_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/host/fault_sweep.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+// Where a call that frees fails, memory is lost to the process; other tests fill the first device
+// to its last granule.
+constexpr device_ref sweeping_device{2};
+
+TEST_CASE("device_vector: a construction that fails leaves nothing") {
+  const scoped_device current{sweeping_device};
+  fault_sweep{"device_vector"}.run([] {
+    const stream stream;
+    const device_vector<element12> made{1000, numbered<element12>(1), stream};
+    stream.synchronize();
+  });
+}
+
+TEST_CASE("device_vector: resize that fails keeps size and elements") {
+  const scoped_device current{sweeping_device};
+  struct subject {
+    hipvmm::stream stream;
+    device_vector<element12> vector{1000, numbered<element12>(1), stream};
+  };
+  const auto check = [](const std::unique_ptr<subject>& made, std::size_t size) {
+    REQUIRE(made->vector.size() == size);
+    CHECK(made->vector.element(999, made->stream) == numbered<element12>(1));
+    if (size > 1000) CHECK(made->vector.back_element(made->stream) == numbered<element12>(2));
+  };
+  fault_sweep{"device_vector::resize", after_failure::capacity}.run(
+      [] { return std::make_unique<subject>(); },
+      [](std::unique_ptr<subject>& made) {
+        made->vector.resize(3000, numbered<element12>(2), made->stream);
+      },
+      [&](const std::unique_ptr<subject>& made) { check(made, 1000); },
+      [&](const std::unique_ptr<subject>& made) { check(made, 3000); });
+}
+
+}  // namespace
+}  // namespace hipvmm::test
