@@ -6,6 +6,9 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
 #include "support/devices.hpp"
 #include "support/element.hpp"
 
@@ -125,6 +128,30 @@ TEST_CASE("device_appender: more elements than addresses throw length_error and 
                   std::length_error);
   CHECK_THROWS_AS(static_cast<void>(subject.appender.commit(subject.stream)), std::logic_error);
   subject.check_unchanged();
+}
+
+TEST_CASE("device_appender: takes its counters from the resource it is given") {
+  const stream stream;
+  growable_device_vector<element12> vector;
+  mr::hip_resource upstream{first_device};
+  mr::statistics_resource_adaptor counted{&upstream};
+  {
+    device_appender<element12> appender{vector, &counted};
+    CHECK(counted.get_bytes_counter().value == sizeof(append_counters));
+    static_cast<void>(appender.prepare(10, stream));
+    CHECK(appender.commit(stream).appended == 0);
+    CHECK(counted.get_allocations_counter().total == 1);
+  }
+  CHECK(counted.get_bytes_counter().value == 0);
+  CHECK_THROWS_AS((device_appender<element12>{vector, nullptr}), std::invalid_argument);
+}
+
+TEST_CASE("device_appender: an appender alone backs no chunk" * needs_virtual_memory) {
+  chunk_cache::shared().trim();
+  const std::size_t chunks = chunk_cache::shared().statistics().misses;
+  growable_device_vector<element12> vector;
+  const device_appender<element12> appender{vector};
+  CHECK(chunk_cache::shared().statistics().misses == chunks);
 }
 
 TEST_CASE("device_appender: works on a vector of another device") {

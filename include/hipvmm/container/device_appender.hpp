@@ -7,10 +7,11 @@
 #include <stdexcept>
 #include <string>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/append_slots.hpp>
 #include <hipvmm/container/device_appender_ref.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 
@@ -28,14 +29,42 @@ struct append_result {
   std::size_t missed;    ///< elements not added, for which the kernel must run again
 };
 
+namespace detail {
+
+/// Memory of one run's counters.
+class append_counter_memory {
+ public:
+  append_counter_memory(device_ref device, mr::memory_resource* resource)
+      : device_{device}, resource_{resource} {
+    const scoped_device scope{device};
+    mr::require_current_device("device_appender", resource);
+    counters_ = static_cast<append_counters*>(resource->allocate_sync(sizeof(append_counters)));
+  }
+  ~append_counter_memory() {
+    mr::deallocate_sync_under(device_, resource_, counters_, sizeof(append_counters));
+  }
+  append_counter_memory(const append_counter_memory&) = delete;
+  append_counter_memory& operator=(const append_counter_memory&) = delete;
+
+  [[nodiscard]] append_counters* get() const noexcept { return counters_; }
+
+ private:
+  device_ref device_;
+  mr::memory_resource* resource_;
+  append_counters* counters_;
+};
+
+}  // namespace detail
+
 /// Lets kernels append an unknown number of elements to a growable_device_vector.
 /// - A run lasts from prepare to commit. Its kernels, on the vector's device, take slots behind the
 ///   last element.
 /// - Other kernels may use the existing elements meanwhile, also while the vector grows (where
 ///   is_address_stable(); otherwise growth waits for them and moves the elements).
 /// - The appended elements are dense and in no order; they become visible with commit.
-/// - It owns the counters, in a chunk of the smallest size: 2 MiB on NVIDIA, 4 KiB on ROCm.
-///   Keep one appender for many runs.
+/// - It owns the counters: 16 bytes of a memory resource, by default that of the vector's device.
+///   hipMalloc makes 2 MiB of them on NVIDIA where no other small allocation has room for them, a
+///   pool makes 256 bytes.
 /// - The vector must outlive it, must not be moved, and must not be changed during a run; commit
 ///   detects most violations.
 /// - Same thread rules as std::vector; can neither be copied nor moved.
@@ -46,13 +75,17 @@ class device_appender {
   using value_type = T;
   using size_type = std::size_t;
 
-  /// Throws: as the constructor and reserve of growable_device_vector.
+  /// Takes the counters from the resource of the vector's device.
+  /// Throws: as the other constructor.
   explicit device_appender(growable_device_vector<T>& target)
-      : target_{target}, counters_{target.device(), one_granule(target.device())} {
-    counters_.resize_uninitialized(1);
-  }
-  /// Releases the counters when all work on the device is done, because kernels of a run may still
-  /// count. Does not wait for that.
+      : device_appender{target, mr::get_per_device_resource(target.device())} {}
+  /// Takes the counters from `counters`, which must outlive the appender.
+  /// Throws: std::invalid_argument when `counters` is nullptr or gives memory of another device;
+  /// out_of_memory; hip_error.
+  device_appender(growable_device_vector<T>& target, mr::memory_resource* counters)
+      : target_{target}, counters_{target.device(), counters} {}
+  /// Deallocates the counters by memory_resource::deallocate_sync, because kernels of a run may
+  /// still count: a pool does not wait for them, hip_resource does.
   ~device_appender() = default;
   device_appender(const device_appender&) = delete;
   device_appender& operator=(const device_appender&) = delete;
@@ -66,10 +99,10 @@ class device_appender {
       throw std::logic_error{
           "device_appender::prepare: the run before has not ended; call commit or discard first"};
     make_room(count);
-    fill_async(stream, counters_.data(), 0, sizeof(append_counters));
+    fill_async(stream, counters_.get(), 0, sizeof(append_counters));
     const size_type size = target_.size();
     run_ = run{target_.data(), size, target_.capacity() - size, count};
-    return {target_.end(), run_->room, counters_.data()};
+    return {target_.end(), run_->room, counters_.get()};
   }
 
   /// Ends the run and waits for `stream`. The size grows by the elements appended. Where not all
@@ -84,7 +117,7 @@ class device_appender {
     note_use(stream, {run_->data + run_->size, std::min(run_->expected, run_->room) * sizeof(T),
                       memory_use::write});
     append_counters found;
-    copy(stream, &found, counters_.data(), sizeof(found));
+    copy(stream, &found, counters_.get(), sizeof(found));
     const auto taken = static_cast<size_type>(found.taken);
     const size_type fitted = std::min(taken, run_->room) - static_cast<size_type>(found.unused);
     if (fitted != taken) make_room(taken);
@@ -108,13 +141,6 @@ class device_appender {
     size_type expected;  // elements that the caller asked for room for
   };
 
-  static growth_options one_granule(device_ref device) {
-    growth_options result;
-    result.max_bytes = 1;
-    result.granule_bytes = capability_of(device).minimum_granularity();
-    return result;
-  }
-
   // With slack, unlike reserve, because runs may follow one another as calls of append do.
   void make_room(size_type count) {
     const size_type size = target_.size();
@@ -134,7 +160,7 @@ class device_appender {
   }
 
   growable_device_vector<T>& target_;
-  growable_device_vector<append_counters> counters_;
+  detail::append_counter_memory counters_;
   std::optional<run> run_;
 };
 

@@ -29,8 +29,8 @@ namespace hipvmm {
 /// - data() changes only when max_size() is exceeded, which statistics().base_moves counts, and by
 ///   erase_front(), which moves no element.
 /// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
-/// - Costs memory in steps of growth_options::granule_bytes, 2 MiB unless set: the first element of
-///   each vector takes one. For many small arrays use device_uvector on a pool.
+/// - Costs memory in steps of growth_options::granule_bytes: the first element of each vector takes
+///   2 MiB, or less where that is set to less, which NVIDIA's granularity of 2 MiB forbids. For many small arrays use device_uvector on a pool.
 /// - Same thread rules as std::vector. Construction without contents backs no memory.
 /// - Strong guarantee, except for assign of copies. When a call fails after memory was added,
 ///   capacity() may have grown; past max_size() data() may have changed.

@@ -41,6 +41,17 @@ device_default& default_of(device_ref device) {
   return all[static_cast<std::size_t>(device.ordinal())];
 }
 
+/// Makes a device current where that is possible; else reports why not.
+class tried_scope {
+ public:
+  explicit tried_scope(device_ref device) noexcept {
+    detail::report_exceptions([&] { scope_.emplace(device); });
+  }
+
+ private:
+  std::optional<scoped_device> scope_;
+};
+
 }  // namespace
 
 memory_resource* get_per_device_resource(device_ref device) { return default_of(device).current; }
@@ -73,9 +84,14 @@ device_ref require_current_device(const char* user, memory_resource* resource) {
 
 void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
                       void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
-  std::optional<scoped_device> scope;
-  detail::report_exceptions([&] { scope.emplace(device); });
+  const tried_scope scope{device};
   resource->deallocate(stream, pointer, bytes, alignment);
+}
+
+void deallocate_sync_under(device_ref device, memory_resource* resource, void* pointer,
+                           std::size_t bytes, std::size_t alignment) noexcept {
+  const tried_scope scope{device};
+  resource->deallocate_sync(pointer, bytes, alignment);
 }
 
 }  // namespace hipvmm::mr
