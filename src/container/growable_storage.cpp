@@ -13,6 +13,8 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "capability/capability.hpp"
 #include "container/malloc_storage.hpp"
@@ -42,18 +44,23 @@ std::size_t default_max_bytes(device_ref device) {
 std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
                                                        const growth_options& options) {
   require_device(device);
+  const bool from_resource = options.resource != nullptr;
+  if (from_resource) {
+    const scoped_device scope{device};
+    mr::require_current_device("growth_options::resource", options.resource);
+  }
   const std::size_t wanted = options.max_bytes != 0 ? options.max_bytes : default_max_bytes(device);
   region_options chunks = options.chunks;
   const bool is_pinned = options.past_max == past_max_size::refuse;
   if (is_pinned) chunks.when_empty = empty_policy::keeps_addresses;
   const capability found = capability_of(device);
   std::unique_ptr<detail::storage_memory> result;
-  if (found.path() != memory_path::fallback) {
+  if (!from_resource && found.path() != memory_path::fallback) {
     const bool moves = found.needs(quirk::re_reserve) && !is_pinned;
     result = std::make_unique<detail::region_storage>(
         region{device, wanted, chunks},
         moves ? detail::held_memory::moves_data : detail::held_memory::stays);
-  } else if (options.fallback == without_vmm::refuse) {
+  } else if (!from_resource && options.fallback == without_vmm::refuse) {
     throw unsupported{
         "growth_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
         " offers no virtual memory management that can be used: " + found.why_fallback() +
@@ -62,10 +69,10 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
     throw unsupported{
         "growth_options::past_max is refuse, which promises an address for life; on device " +
         std::to_string(device.ordinal()) + " that takes all memory at the first growth, for " +
-        found.why_fallback() +
+        (from_resource ? std::string{"growth_options::resource is set"} : found.why_fallback()) +
         "; set growth_options::max_bytes to what will be needed, or past_max to move"};
   } else {
-    result = std::make_unique<detail::malloc_storage>(device, wanted, chunks);
+    result = std::make_unique<detail::malloc_storage>(device, wanted, chunks, options.resource);
   }
   ++live_storages;
   return result;
@@ -83,7 +90,11 @@ const growth_options& checked(const growth_options& options) {
 }
 
 std::size_t granule_of(device_ref device, const growth_options& options) {
-  const allocation_granularity unit = unit_of(capability_of(device));
+  constexpr std::size_t line = mr::memory_resource::default_alignment;
+  const bool from_resource = options.resource != nullptr;
+  const allocation_granularity unit =
+      from_resource ? allocation_granularity{line, line} : unit_of(capability_of(device));
+  if (options.granule_bytes == 0 && from_resource) return line;
   if (options.granule_bytes == 0)
     return std::max(2 * MiB, align_up(unit.recommended, unit.minimum));
   if (options.granule_bytes % unit.minimum != 0)

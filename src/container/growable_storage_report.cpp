@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What growable_storage tells people.
 #include <string>
+#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_storage.hpp>
@@ -26,9 +27,10 @@ std::string path_line(const capability& found) {
 
 std::string growable_storage::explain() const {
   const capability found = capability_of(device_);
+  const bool from_resource = options_.resource != nullptr;
   std::string text = "device " + std::to_string(device_.ordinal()) + ", " + device_.name() + ": " +
-                     path_line(found) + "\n";
-  for (const quirk each : found.quirks())
+                     (from_resource ? "a memory resource and copies" : path_line(found)) + "\n";
+  for (const quirk each : from_resource ? std::vector<quirk>{} : found.quirks())
     text += "work-around " + std::string{name_of(each)} + ": " + std::string{description_of(each)} +
             "\n";
   if (!memory_) return text + "moved from: holds nothing\n";

@@ -10,6 +10,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "capability/capability.hpp"
 #include "core/check.hpp"
@@ -19,9 +20,11 @@
 namespace hipvmm::detail {
 
 malloc_storage::malloc_storage(device_ref owner, std::size_t max_bytes,
-                               const region_options& chosen)
+                               const region_options& chosen, mr::memory_resource* resource)
     : rights_{owner},
-      granularity_{unit_of(capability_of(owner)).minimum},
+      resource_{resource},
+      granularity_{resource == nullptr ? unit_of(capability_of(owner)).minimum
+                                       : mr::memory_resource::default_alignment},
       limit_{align_up(max_bytes, granularity_)} {
   require_not_shareable(chosen.shareable, "region_options::shareable", owner);
 }
@@ -30,8 +33,28 @@ malloc_storage::~malloc_storage() {
   if (process_.is_of_parent()) {
     static_cast<void>(memory_.release());
   } else {
-    release_when_unused(std::move(memory_));
+    drop(std::move(memory_));
   }
+}
+
+device_allocation malloc_storage::allocate(std::size_t bytes) const {
+  if (resource_ == nullptr) return device_allocation{device(), bytes};
+  const scoped_device scope{device()};
+  return device_allocation{resource_->allocate_sync(bytes), device(), bytes};
+}
+
+void malloc_storage::drop(device_allocation unused, device_list devices) const noexcept {
+  if (resource_ == nullptr) return release_when_unused(std::move(unused), std::move(devices));
+  const std::size_t bytes = unused.bytes();
+  mr::deallocate_sync_under(device(), resource_, unused.release(), bytes);
+}
+
+void malloc_storage::grant(device_ref to, access_right right) {
+  if (resource_ != nullptr && to != device() && right != access_right::none)
+    throw unsupported{"a grant to device " + std::to_string(to.ordinal()) +
+                      " of a vector whose memory comes from growth_options::resource; grant "
+                      "access to the memory of that resource instead"};
+  rights_.grant(to, right);
 }
 
 void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
@@ -45,7 +68,7 @@ void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
       wait_for_users(rights_.all());
       copy_to(larger, committed_bytes() - lead_, own);
     } catch (...) {
-      release_when_unused(std::move(larger), devices_of(rights_.all()));
+      drop(std::move(larger), devices_of(rights_.all()));
       throw;
     }
   }
@@ -69,6 +92,11 @@ std::size_t malloc_storage::trim(std::size_t bytes, stream_ref stream, tail_chun
 
 void malloc_storage::release_all(stream_ref stream) {
   if (memory_.empty()) return;
+  if (resource_ != nullptr) {
+    const std::size_t bytes = memory_.bytes();
+    mr::deallocate_under(device(), resource_, stream, memory_.release(), bytes);
+    return replace({});
+  }
   std::optional<event> mark;
   device_list devices;
   if (!stream.is_done()) {
@@ -83,14 +111,14 @@ void malloc_storage::release_all(stream_ref stream) {
 void malloc_storage::shorten_to(std::size_t kept, stream_ref stream) {
   device_allocation smaller;
   try {
-    smaller = device_allocation{device(), kept};
+    smaller = allocate(kept);
   } catch (const out_of_memory&) {
     return;
   }
   try {
     copy_to(smaller, std::min(kept, committed_bytes() - lead_), stream);
   } catch (...) {
-    release_when_unused(std::move(smaller), devices_of(rights_.all()));
+    drop(std::move(smaller), devices_of(rights_.all()));
     throw;
   }
   replace(std::move(smaller));
@@ -114,6 +142,7 @@ bool malloc_storage::retire_whole() noexcept {
 
 void malloc_storage::retire() noexcept {
   if (process_.is_of_parent()) static_cast<void>(memory_.release());
+  if (resource_ != nullptr) return replace({});
   if (retire_whole()) return;
   if (outlast_refusals(rights_.all())) return replace({});
   // Work may still use it.
@@ -129,11 +158,12 @@ void malloc_storage::retire() noexcept {
 
 device_allocation malloc_storage::allocate_or_explain(std::size_t bytes) const {
   try {
-    return make_with_reclaim([&] { return device_allocation{device(), bytes}; });
+    return make_with_reclaim([&] { return allocate(bytes); });
   } catch (const out_of_memory& error) {
     throw out_of_memory{error, "the vector holds " + format_bytes(committed_bytes()) +
-                                   " of hipMalloc, which must stay until they are copied to a "
-                                   "larger allocation, and stays as it was"};
+                                   (resource_ == nullptr ? " of hipMalloc" : " of a resource") +
+                                   ", which must stay until they are copied to a larger "
+                                   "allocation, and stays as it was"};
   }
 }
 
@@ -146,7 +176,7 @@ void malloc_storage::copy_to(const device_allocation& to, std::size_t bytes,
 void malloc_storage::replace(device_allocation next) noexcept {
   std::swap(memory_, next);
   lead_ = 0;
-  release_when_unused(std::move(next));
+  drop(std::move(next));
 }
 
 }  // namespace hipvmm::detail

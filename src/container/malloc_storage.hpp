@@ -3,26 +3,30 @@
 
 #include <cstddef>
 
+#include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "container/storage_memory.hpp"
 #include "core/process_mark.hpp"
+#include "region/device_work.hpp"
 #include "region/malloc_rights.hpp"
 
 namespace hipvmm::detail {
 
-/// Backing of a growable_storage on a device without usable virtual memory: one allocation of
-/// hipMalloc that holds [0, committed_bytes()).
+/// Backing of a growable_storage on a device without usable virtual memory, or from a memory
+/// resource: one allocation, of hipMalloc or the resource, that holds [0, committed_bytes()).
 /// - commit() that adds makes a larger allocation, waits for the devices with access and copies
 ///   what was not erased: base() changes.
 /// - trim() releases all memory or, if `tail` is replace, copies the remaining bytes into a smaller
 ///   allocation.
 /// - prepare() does nothing: the memory behind the last byte cannot be allocated before the copy.
-/// - grant() accepts read_write only, for all hipMalloc memory of the device and permanently.
+/// - grant() accepts read_write only, for all hipMalloc memory of the device and permanently; with
+///   a resource for the owner only.
 class malloc_storage final : public storage_memory {
  public:
   /// Stores the settings; allocates nothing. Throws: unsupported for `chosen` that only chunks can
   /// meet.
-  malloc_storage(device_ref owner, std::size_t max_bytes, const region_options& chosen = {});
+  malloc_storage(device_ref owner, std::size_t max_bytes, const region_options& chosen = {},
+                 mr::memory_resource* resource = nullptr);
   ~malloc_storage() override;
 
   /// Backs all bytes up to offset + bytes. Throws: out_of_memory, which names what is held;
@@ -38,9 +42,7 @@ class malloc_storage final : public storage_memory {
   std::size_t cancel_or_wait() noexcept override { return 0; }
   [[nodiscard]] std::size_t prepared_bytes() const noexcept override { return 0; }
   [[nodiscard]] std::size_t failed_preparations() const noexcept override { return 0; }
-  void grant(device_ref to, access_right right = access_right::read_write) override {
-    rights_.grant(to, right);
-  }
+  void grant(device_ref to, access_right right = access_right::read_write) override;
   [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
   [[nodiscard]] bool is_address_stable() const noexcept override { return false; }
   /// nullptr while nothing is allocated.
@@ -66,14 +68,20 @@ class malloc_storage final : public storage_memory {
   void shorten_to(std::size_t kept, stream_ref stream);
   /// Replaces the memory, which nothing uses any more, by `next`, which begins with base().
   void replace(device_allocation next) noexcept;
+  /// Allocates from the resource, or by hipMalloc.
+  [[nodiscard]] device_allocation allocate(std::size_t bytes) const;
+  /// Frees `unused` once work of `devices` is done, or deallocates it to the resource.
+  void drop(device_allocation unused, device_list devices = {}) const noexcept;
   /// As region's, when there is memory for a record.
   [[nodiscard]] bool retire_whole() noexcept;
 
   process_mark process_;
   malloc_rights rights_;
+  mr::memory_resource* resource_;
   std::size_t granularity_;
   std::size_t limit_;
   std::size_t lead_ = 0;
+  // Holds what the resource allocated too: every way out of this class is drop(), or releases.
   device_allocation memory_;
 };
 

@@ -15,6 +15,9 @@ namespace hipvmm {
 namespace detail {
 class storage_memory;
 }  // namespace detail
+namespace mr {
+class memory_resource;
+}  // namespace mr
 
 /// What a growable vector does when it needs more than it reserved at construction.
 enum class past_max_size {
@@ -60,6 +63,13 @@ struct growth_options {
   grow_ahead_policy grow_ahead = {};
   /// Kind and source of the chunks.
   region_options chunks = {};
+  /// Where the memory comes from instead of chunks, on every device: one allocation of this
+  /// resource, which growth replaces by a larger one as on hipMalloc: it waits for the device, and
+  /// copies. For arrays far below a granule, and where memory must come from one pool.
+  /// - The resource must outlive the vector. `granule_bytes` is a multiple of 256, zero is 256.
+  /// - No other device can be granted access; one that has it to the resource's memory must have
+  ///   finished its work before growth.
+  mr::memory_resource* resource = nullptr;
   /// What to do where capability::path() is memory_path::fallback.
   without_vmm fallback = without_vmm::use_hip_malloc;
 };
@@ -67,8 +77,8 @@ struct growth_options {
 /// Statistics of growth since construction.
 struct growth_statistics {
   std::size_t growth_steps;    ///< times memory was added
-  std::size_t base_moves;      ///< times data() changed: past max_size, on hipMalloc, by shrink();
-                               ///< not by erase_front()
+  std::size_t base_moves;      ///< times data() changed: past max_size, where growth copies, by
+                               ///< shrink(); not by erase_front()
   std::size_t chunks;          ///< chunks mapped now
   std::size_t peak_bytes;      ///< most bytes held at one time: backed, prepared ahead, and old
                                ///< beside new during copies
@@ -76,7 +86,7 @@ struct growth_statistics {
   std::size_t ahead_hits;      ///< growth steps that found all they needed ready
   std::size_t ahead_misses;    ///< growth steps that did not, though grow_ahead is on
   std::size_t ahead_failures;  ///< preparations that failed; the next step made its own
-  std::size_t copied_bytes;    ///< bytes copied to new addresses: on hipMalloc only
+  std::size_t copied_bytes;    ///< bytes copied to new addresses: without chunks only
 };
 
 /// Returns the bytes to back so that `needed_bytes` fit: the larger of
