@@ -18,6 +18,7 @@
 #include <hipvmm/container/element_range.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/pinned_array.hpp>
+#include <hipvmm/container/reserve_all.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device_code.hpp>
 #include <hipvmm/core/driver_calls.hpp>

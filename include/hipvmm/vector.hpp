@@ -8,6 +8,7 @@
 #include <hipvmm/container/device_appender_ref.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/container/reserve_all.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>

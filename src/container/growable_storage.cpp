@@ -392,6 +392,10 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
   return released;
 }
 
+void growable_storage::undo_growth(std::size_t bytes) {
+  if (bytes < capacity_bytes()) memory_->undo_commit(lead() + bytes);
+}
+
 void growable_storage::erase_front(std::size_t bytes, stream_ref stream) {
   if (bytes == 0) return;
   if (stream.is_capturing())

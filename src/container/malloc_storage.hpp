@@ -32,6 +32,7 @@ class malloc_storage final : public storage_memory {
   /// Backs all bytes up to offset + bytes. Throws: out_of_memory, which names what is held;
   /// hip_error; then nothing has changed.
   void commit(std::size_t offset, std::size_t bytes) override;
+  void undo_commit(std::size_t) override {}
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
   std::size_t trim(std::size_t bytes, stream_ref stream,
                    tail_chunk tail = tail_chunk::keep) override;

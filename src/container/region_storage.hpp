@@ -21,6 +21,9 @@ class region_storage final : public storage_memory {
       : region_{std::move(owned)}, held_{held} {}
 
   void commit(std::size_t offset, std::size_t bytes) override;
+  void undo_commit(std::size_t bytes) override {
+    region_.decommit(start_ + bytes, region_.max_bytes() - start_ - bytes);
+  }
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
   std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) override;
   void erase_front(std::size_t bytes, stream_ref stream) override;

@@ -20,6 +20,9 @@ class storage_memory {
   storage_memory& operator=(const storage_memory&) = delete;
 
   virtual void commit(std::size_t offset, std::size_t bytes) = 0;
+  /// Decommits what is behind the first `bytes`, which nothing has used; does nothing where a
+  /// commit copies.
+  virtual void undo_commit(std::size_t bytes) = 0;
   virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
   /// Moves base() on by `bytes`. Releases whole chunks before it, but the last chunk of all, once

@@ -22,6 +22,8 @@
 
 namespace hipvmm {
 
+class reservation_request;
+
 /// A vector in the memory of one device that grows in place: growth maps more memory behind the
 /// elements, so no element is copied, data() stays the same and kernels in flight continue.
 /// - Differs from std::vector: elements are trivially copyable and accessed in the order of a
@@ -30,7 +32,8 @@ namespace hipvmm {
 ///   erase_front(), which moves no element.
 /// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
 /// - Costs memory in steps of growth_options::granule_bytes: the first element of each vector takes
-///   2 MiB, or less where that is set to less, which NVIDIA's granularity of 2 MiB forbids. For many small arrays use device_uvector on a pool.
+///   2 MiB, or less where that is set to less, which NVIDIA's granularity of 2 MiB forbids. For
+///   many small arrays use device_uvector on a pool.
 /// - Same thread rules as std::vector. Construction without contents backs no memory.
 /// - Strong guarantee, except for assign of copies. When a call fails after memory was added,
 ///   capacity() may have grown; past max_size() data() may have changed.
@@ -366,6 +369,8 @@ class growable_device_vector {
   }
 
  private:
+  friend class reservation_request;
+
   struct alignas(T) storage_for_one {
     unsigned char bytes[sizeof(T)];
   };

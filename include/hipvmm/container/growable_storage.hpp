@@ -128,6 +128,9 @@ class growable_storage {
   /// Backs at least `bytes`, in whole granules and without slack. A chunk already requested ahead
   /// is used whole; no new one is requested. Throws: as grow.
   void reserve(std::size_t bytes);
+  /// Releases at once what is backed behind the first `bytes`, which no work has used yet; nothing
+  /// where growth copies. Pre: `bytes` were capacity_bytes() earlier. Throws: as region::decommit.
+  void undo_growth(std::size_t bytes);
   /// Checks that `source` can be copied into this storage.
   /// Throws: unsupported, naming both devices, where `source` is memory of another device that has
   /// no right to write here, and trait::peer_copies says that its engine would copy.
