@@ -42,7 +42,7 @@ constexpr named_scenario scenarios[] = {
     {"pairs", bench::measure_pairs},   {"threads", bench::measure_threads},
     {"random", bench::measure_random}, {"handover", bench::measure_handover},
     {"create", bench::measure_create}, {"trim", bench::measure_trim},
-    {"loop", bench::measure_loop}};
+    {"loop", bench::measure_loop},     {"events", bench::measure_events}};
 
 bench::pool_settings defaults() {
   using hipvmm::GiB, hipvmm::KiB, hipvmm::MiB;

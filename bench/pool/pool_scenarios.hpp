@@ -39,6 +39,7 @@ inline constexpr std::size_t bytes_for_hole = 100 << 10U;
 [[nodiscard]] std::vector<measurement> measure_create(const pool_settings& chosen);
 [[nodiscard]] std::vector<measurement> measure_trim(const pool_settings& chosen);
 [[nodiscard]] std::vector<measurement> measure_loop(const pool_settings& chosen);
+[[nodiscard]] std::vector<measurement> measure_events(const pool_settings& chosen);
 
 namespace scenario {
 inline constexpr const char* pairs = "pairs";
@@ -57,6 +58,7 @@ inline constexpr const char* create_small = "new memory in 256 blocks";
 inline constexpr const char* moved = "moved chunks";
 inline constexpr const char* beside_trim = "pairs beside a trim";
 inline constexpr const char* trim = "trim";
+inline constexpr const char* events = "pairs with memory events";
 inline constexpr const char* loop = "loop of allocate, fill, free";
 }  // namespace scenario
 

@@ -24,6 +24,7 @@
 #include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/logger.hpp>
+#include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/mr/adaptor/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>

@@ -14,6 +14,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/background_thread.hpp"
 #include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -164,6 +165,7 @@ void run_probes(device_ref device, capability::record& found, const probe_run& h
   held_reports told;  // in the caller's thread, which may hold a lock
   background_thread worker{[&](const std::stop_token&) {
     const reports_wait wait{told};
+    const events_pause unreported;
     try {
       run_here(device, found, how);
     } catch (...) {

@@ -21,6 +21,7 @@
 #include "container/region_storage.hpp"
 #include "core/descriptors.hpp"
 #include "core/logger.hpp"
+#include "core/observers/memory_events.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
 
@@ -89,6 +90,10 @@ const growth_options& checked(const growth_options& options) {
   return options;
 }
 
+detail::event_origin origin_of(const growable_storage& storage) noexcept {
+  return {memory_event_source::vector, storage.event_id(), storage.device().ordinal()};
+}
+
 std::size_t granule_of(device_ref device, const growth_options& options) {
   constexpr std::size_t line = mr::memory_resource::default_alignment;
   const bool from_resource = options.resource != nullptr;
@@ -131,7 +136,8 @@ std::size_t ahead_target(std::size_t committed_bytes, std::size_t needed_bytes,
 }
 
 growable_storage::growable_storage(device_ref device, const growth_options& options)
-    : device_{device},
+    : event_id_{detail::next_event_id()},
+      device_{device},
       options_{checked(options)},
       granule_{granule_of(device, options)},
       chunks_cost_descriptors_{capability_of(device).needs(quirk::larger_chunks)},
@@ -156,7 +162,8 @@ std::size_t growable_storage::limit_bytes() const noexcept {
 }
 
 growable_storage::growable_storage(growable_storage&& other) noexcept
-    : device_{other.device_},
+    : event_id_{detail::next_event_id()},
+      device_{other.device_},
       options_{other.options_},
       granule_{other.granule_},
       chunks_cost_descriptors_{other.chunks_cost_descriptors_},
@@ -248,6 +255,8 @@ void growable_storage::commit_exactly(std::size_t bytes) {
     commit(exact_for(bytes));
   } catch (const out_of_memory& error) {
     detail::log<log_level::error>([&] { return std::string{"a vector: "} + error.what(); });
+    detail::report_event(origin_of(*this), memory_event_kind::out_of_memory,
+                         {.address = detail::event_address(data()), .bytes = bytes});
     throw;
   }
 }
@@ -269,6 +278,8 @@ void growable_storage::commit(std::size_t bytes) {
     ++(is_ready ? ahead_hits_ : ahead_misses_);
   note_move(before, backed, used);
   peak_bytes_ = std::max(peak_bytes_, held_bytes());
+  detail::report_event(origin_of(*this), memory_event_kind::grow,
+                       {.address = detail::event_address(data()), .bytes = held_bytes() - backed});
   detail::log<log_level::debug>([&] {
     return "a vector grew from " + format_bytes(backed) + " to " + format_bytes(held_bytes()) +
            " of device " + std::to_string(device_.ordinal()) +
@@ -389,6 +400,9 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
       bytes == 0 ? 0 : std::min(align_up(lead() + bytes, granule_), limit_bytes());
   const std::size_t released = memory_->trim(kept, stream, tail);
   note_move(before, held, used);
+  if (released != 0)
+    detail::report_event(origin_of(*this), memory_event_kind::trim,
+                         {.address = detail::event_address(data()), .bytes = released});
   return released;
 }
 
@@ -408,6 +422,10 @@ void growable_storage::erase_front(std::size_t bytes, stream_ref stream) {
 void growable_storage::grant(device_ref device, access_right right) {
   if (!memory_) memory_ = reserve_memory(device_, options_);
   memory_->grant(device, right);
+  detail::report_event(
+      origin_of(*this),
+      right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
+      {.address = detail::event_address(data()), .peer = device.ordinal()});
 }
 
 access_right growable_storage::access(device_ref device) const noexcept {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include "core/background_task.hpp"
+#include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
 #include "region/backing.hpp"
 #include "region/visibility.hpp"
@@ -181,7 +183,15 @@ class mapped_region {
   /// Throws: std::out_of_range unless [offset, offset + bytes) is in the region.
   void require_within(const char* function, std::size_t offset, std::size_t bytes) const;
 
+  void report(memory_event_kind kind, const event_details& details) const noexcept {
+    report_event({memory_event_source::region, event_id, device.ordinal()}, kind, details);
+  }
+  [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept {
+    return event_address(base()) + offset;
+  }
+
   process_mark process;
+  const std::uint64_t event_id = next_event_id();
   device_ref device;
   std::size_t granularity;
   access_map rights;

@@ -41,6 +41,33 @@ void require_units(const detail::mapped_region& self, const char* function, std:
   self.require_within(function, offset, bytes);
 }
 
+/// Runs `grow`, which backs [offset, offset + bytes), and reports what the region has gained, or
+/// that it could not.
+template <typename Grow>
+void report_growth(const detail::mapped_region& self, std::size_t offset, std::size_t bytes,
+                   Grow grow) {
+  const std::size_t before = self.committed;
+  try {
+    grow();
+  } catch (const out_of_memory&) {
+    self.report(memory_event_kind::out_of_memory,
+                {.address = self.address_of(offset), .bytes = bytes});
+    throw;
+  }
+  if (self.committed > before)
+    self.report(memory_event_kind::grow,
+                {.address = self.address_of(offset), .bytes = self.committed - before});
+}
+
+/// Runs `trim`, which returns how much it released from `offset` on, and reports that.
+template <typename Trim>
+std::size_t report_trim(const detail::mapped_region& self, std::size_t offset, Trim trim) {
+  const std::size_t released = trim();
+  if (released != 0)
+    self.report(memory_event_kind::trim, {.address = self.address_of(offset), .bytes = released});
+  return released;
+}
+
 void require_not_captured(const char* function, stream_ref stream) {
   if (stream.is_capturing())
     throw std::invalid_argument{std::string{"region::"} + function +
@@ -83,7 +110,7 @@ detail::mapped_region& region::live() const {
 void region::commit(std::size_t offset, std::size_t bytes) {
   detail::mapped_region& self = live();
   require_units(self, "commit", offset, bytes);
-  self.commit(offset, bytes);
+  report_growth(self, offset, bytes, [&] { self.commit(offset, bytes); });
 }
 
 void region::prepare(std::size_t bytes, prefetch_level how) {
@@ -100,14 +127,14 @@ std::size_t region::cancel_or_wait() noexcept {
 std::size_t region::decommit(std::size_t offset, std::size_t bytes) {
   detail::mapped_region& self = live();
   require_units(self, "decommit", offset, bytes);
-  return self.decommit(offset, bytes);
+  return report_trim(self, offset, [&] { return self.decommit(offset, bytes); });
 }
 
 std::size_t region::decommit(std::size_t offset, std::size_t bytes, stream_ref stream) {
   detail::mapped_region& self = live();
   require_units(self, "decommit", offset, bytes);
   require_not_captured("decommit", stream);
-  return self.decommit(offset, bytes, stream);
+  return report_trim(self, offset, [&] { return self.decommit(offset, bytes, stream); });
 }
 
 bool region::can_move_chunks() const noexcept { return mapped_ && mapped_->can_move_chunks(); }
@@ -120,13 +147,18 @@ void region::move_chunk(std::size_t from, std::size_t to) {
 
 void region::end_move(std::size_t from) { live().end_move(from); }
 
-void region::grant(device_ref device, access_right right) { live().grant(device, right); }
+void region::grant(device_ref device, access_right right) {
+  detail::mapped_region& self = live();
+  self.grant(device, right);
+  self.report(right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
+              {.address = self.address_of(0), .peer = device.ordinal()});
+}
 
 std::size_t region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
   detail::mapped_region& self = live();
   self.require_within("trim", bytes, 0);
   require_not_captured("trim", stream);
-  return self.trim(bytes, stream, tail);
+  return report_trim(self, bytes, [&] { return self.trim(bytes, stream, tail); });
 }
 
 void region::retire() noexcept {
@@ -154,7 +186,9 @@ bool region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
     throw std::invalid_argument{"region::extend: cannot hold " + std::to_string(commit_bytes) +
                                 " bytes in " + std::to_string(max_bytes) +
                                 ", or go below the present " + std::to_string(present)};
-  return self.extend(wanted, least);
+  bool has_moved = false;
+  report_growth(self, 0, least, [&] { has_moved = self.extend(wanted, least); });
+  return has_moved;
 }
 
 void region::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
@@ -202,6 +236,8 @@ std::size_t region::chunk_bytes_at(std::size_t offset) const noexcept {
 }
 
 std::size_t region::granularity() const noexcept { return mapped_ ? mapped_->granularity : 0; }
+
+std::uint64_t region::event_id() const noexcept { return mapped_ ? mapped_->event_id : 0; }
 
 device_ref region::device() const { return live().device; }
 

@@ -7,6 +7,7 @@
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
 
 namespace hipvmm::detail {
 
@@ -152,6 +153,7 @@ void note_stream_end(ihipStream_t* stream) noexcept {
   // Told behind the visits, for an error handler may end what watches.
   held_reports told;
   const reports_wait wait{told};
+  const events_wait later;
   for_each_watcher([stream](watch_place&, std::uint64_t, stream_watcher& watcher) {
     report_exceptions([&] { watcher.note_end(stream); });
   });

@@ -11,6 +11,7 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "core/observers/memory_events.hpp"
 #include "runtime/pointer_memory.hpp"
 #include "vmm/unmap_range.hpp"
 
@@ -44,6 +45,12 @@ bool has_no_right(const void* address, device_ref device) {
   detail::throw_failure(result, "hipMemMap", text, where);
 }
 
+void report_mapping(memory_event_kind kind, int device, const void* address,
+                    std::size_t bytes) noexcept {
+  detail::report_event({memory_event_source::mapping, 0, device}, kind,
+                       {.address = detail::event_address(address), .bytes = bytes});
+}
+
 }  // namespace
 
 bool detail::is_freshly_mapped(const void* address, device_ref owner) {
@@ -74,19 +81,23 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
     throw_refused_map(hipErrorInvalidValue, address, chunk);
   address_ = address;
   bytes_ = chunk.bytes();
+  device_ = chunk.device().ordinal();
+  report_mapping(memory_event_kind::map, device_, address_, bytes_);
 }
 
 mapping::~mapping() {
-  if (address_ != nullptr)
-    detail::report(
-        detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); }),
-        "hipMemUnmap");
+  if (address_ == nullptr) return;
+  const hipError_t unmapped =
+      detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); });
+  if (unmapped == hipSuccess) report_mapping(memory_event_kind::unmap, device_, address_, bytes_);
+  detail::report(unmapped, "hipMemUnmap");
 }
 
 mapping& mapping::operator=(mapping&& other) noexcept {
   mapping moved{std::move(other)};
   std::swap(address_, moved.address_);
   std::swap(bytes_, moved.bytes_);
+  std::swap(device_, moved.device_);
   return *this;
 }
 
@@ -95,6 +106,7 @@ void mapping::unmap() {
   detail::check(
       detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); }),
       "hipMemUnmap");
+  report_mapping(memory_event_kind::unmap, device_, address_, bytes_);
   static_cast<void>(release());
 }
 

@@ -7,6 +7,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm {
@@ -93,6 +94,7 @@ void refused_unmaps::retry(const void* address, std::size_t bytes) {
   if (empty()) return;
   list unmapped;  // whose chunks are released after the lock
   std::optional<hip_error> refused;
+  const detail::events_wait later;
   {
     // Held while HIP unmaps: keep_chunk() must find each entry until its mapping is gone.
     const std::lock_guard lock{mutex_};

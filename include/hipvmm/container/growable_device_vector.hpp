@@ -134,6 +134,8 @@ class growable_device_vector {
   [[nodiscard]] device_span<const T> span() const noexcept { return {data(), size_}; }
   [[nodiscard]] device_ref device() const noexcept { return storage_.device(); }
   [[nodiscard]] growth_statistics statistics() const noexcept { return storage_.statistics(); }
+  /// The number of this vector in memory_event::object. A move makes no vector's number another's.
+  [[nodiscard]] std::uint64_t event_id() const noexcept { return storage_.event_id(); }
   /// As growable_storage::is_address_stable: false where the device's memory comes from hipMalloc.
   [[nodiscard]] bool is_address_stable() const noexcept { return storage_.is_address_stable(); }
   /// As growable_storage::explain.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -161,6 +162,9 @@ class growable_storage {
   /// Reserved bytes from data() on.
   [[nodiscard]] std::size_t max_bytes() const noexcept;
   [[nodiscard]] device_ref device() const noexcept { return device_; }
+  /// The number of this storage in memory_event::object. It stays with the object, not with memory
+  /// that is moved.
+  [[nodiscard]] std::uint64_t event_id() const noexcept { return event_id_; }
   [[nodiscard]] const growth_options& options() const noexcept { return options_; }
   [[nodiscard]] growth_statistics statistics() const noexcept;
   /// Whether data(), once there is an address, stays the same while memory is added within
@@ -191,6 +195,7 @@ class growable_storage {
   [[nodiscard]] std::size_t step_limit() const;
   void retire_memory() noexcept;
 
+  std::uint64_t event_id_;
   device_ref device_;
   growth_options options_;
   std::size_t granule_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include <hipvmm/region/region_options.hpp>
@@ -182,6 +183,8 @@ class region {
   /// Unit of commit and decommit in bytes: the device's minimum granularity.
   [[nodiscard]] std::size_t granularity() const noexcept;
   [[nodiscard]] device_ref device() const;
+  /// The number of this region in memory_event::object; 0 where it was moved from.
+  [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:
   // For a pool, which unmaps without its locks: src/region/detached_chunk.hpp.

@@ -34,7 +34,9 @@ class mapping {
           map_answer answer = map_answer::believed);
   ~mapping();
   mapping(mapping&& other) noexcept
-      : address_{std::exchange(other.address_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
+      : address_{std::exchange(other.address_, nullptr)},
+        bytes_{std::exchange(other.bytes_, 0)},
+        device_{other.device_} {}
   mapping& operator=(mapping&& other) noexcept;
 
   /// Unmaps now.
@@ -53,6 +55,7 @@ class mapping {
  private:
   void* address_ = nullptr;
   std::size_t bytes_ = 0;
+  int device_ = -1;  // of the chunk
 };
 
 }  // namespace hipvmm

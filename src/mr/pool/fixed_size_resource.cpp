@@ -107,4 +107,6 @@ void fixed_size_resource::note_stream_wait(stream_ref waiter, stream_ref other) 
 
 void fixed_size_resource::forget_stream(stream_ref stream) { state_->allocator.forget(stream); }
 
+std::uint64_t fixed_size_resource::event_id() const noexcept { return state_->event_id; }
+
 }  // namespace hipvmm::mr

@@ -37,6 +37,7 @@ pool_state::pool_state(const pool_messages& names, device_ref owner,
       threshold{options.release_threshold},
       reuse{options.reuse} {
   allocator.set_limit(maximum);
+  allocator.set_event_origin(origin());
   allocator.set_reuse(reuse);
   detail::log<log_level::info>([&] {
     return allocator.name() + " has at most " + format_bytes(maximum) + " of device " +
@@ -104,13 +105,13 @@ void* pool_state::allocate_for_graph(stream_ref captured, std::size_t bytes,
   void* const made = allocate_block(bytes, alignment, [&](std::size_t held, std::size_t aligned) {
     return allocator.allocate_for_graph(held, aligned);
   });
-  if (is_noted) note_allocation(made, std::nullopt);
+  if (detail::is_observed()) report_allocation(made, bytes, std::nullopt);
   return made;
 }
 
 void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment) {
   void* const made = allocate(allocator.idle(), bytes, alignment);
-  if (is_noted) note_allocation(made, std::nullopt);
+  if (detail::is_observed()) report_allocation(made, bytes, std::nullopt);
   return made;
 }
 
@@ -120,6 +121,7 @@ void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cau
                                       : out_of_memory{exhausted::device_memory, device.ordinal(),
                                                       bytes, device.free_memory(), why};
   detail::log<log_level::error>([&] { return allocator.name() + ": " + failure.what(); });
+  report_event(memory_event_kind::out_of_memory, {.bytes = bytes});
   throw failure;
 }
 
@@ -261,7 +263,7 @@ bool pool_state::deallocate_in(stream_ref stream, void* pointer, std::size_t byt
 }
 
 void pool_state::deallocate_sync(void* pointer, std::size_t bytes) {
-  if (is_noted) return deallocate_noted(pointer, bytes, std::nullopt);
+  if (detail::is_observed()) return deallocate_observed(pointer, bytes, std::nullopt);
   deallocate(allocator.all_streams(), pointer, bytes);
 }
 

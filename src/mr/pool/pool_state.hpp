@@ -16,8 +16,10 @@
 #include <hipvmm/mr/pool_statistics.hpp>
 #include "core/background_task.hpp"
 #include "core/capture_mode.hpp"
+#include "core/observers/memory_events.hpp"
+#include "core/observers/observers.hpp"
+#include "core/observers/race_notes.hpp"
 #include "core/process_mark.hpp"
-#include "core/race_notes.hpp"
 #include "mr/pool/allocator/block_allocator.hpp"
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/event_fences.hpp"
@@ -54,8 +56,8 @@ struct pool_state {
     void* const made = alignment <= pool::block_allocator::unit && !is_per_thread(stream)
                            ? allocate_cached(stream, bytes)
                            : allocate(state_of(stream), bytes, alignment);
-    if (is_noted) [[unlikely]]
-      note_allocation(made, stream);
+    if (detail::is_observed()) [[unlikely]]
+      report_allocation(made, bytes, stream);
     return made;
   }
   void* allocate_sync(std::size_t bytes, std::size_t alignment);
@@ -93,17 +95,30 @@ struct pool_state {
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   bool deallocate_in(stream_ref stream, void* pointer, std::size_t bytes);
   void deallocate(stream_ref stream, void* pointer, std::size_t bytes) {
-    if (is_noted) [[unlikely]]
-      return deallocate_noted(pointer, bytes, stream);
+    if (detail::is_observed()) [[unlikely]]
+      return deallocate_observed(pointer, bytes, stream);
     deallocate_in(stream, pointer, bytes);
   }
   void deallocate_sync(void* pointer, std::size_t bytes);
   /// Deallocates by address alone.
   void deallocate(void* pointer);
-  /// Notes for the order checker an allocation, for every stream where none is named.
+  /// Reports an allocation to all who observe, for every stream where none is named.
+  [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
+                                       std::optional<stream_ref> stream);
+  /// Deallocates, in no stream where none is named, and reports it to all who observe.
+  [[gnu::cold]] void deallocate_observed(void* pointer, std::size_t bytes,
+                                         std::optional<stream_ref> stream);
+  /// The part of the order checker in both.
   void note_allocation(void* pointer, std::optional<stream_ref> stream);
-  /// Deallocates, in no stream where none is named, and notes it for the order checker.
-  void deallocate_noted(void* pointer, std::size_t bytes, std::optional<stream_ref> stream);
+  bool deallocate_noted(void* pointer, std::size_t bytes, std::optional<stream_ref> stream);
+  /// Returns false, and has reported it, where the memory was not deallocated.
+  bool deallocate_anywhere(void* pointer, std::size_t bytes, std::optional<stream_ref> stream);
+  void report_event(memory_event_kind kind, const detail::event_details& details) const noexcept {
+    detail::report_event(origin(), kind, details);
+  }
+  [[nodiscard]] detail::event_origin origin() const noexcept {
+    return {memory_event_source::pool, event_id, device.ordinal()};
+  }
   void note_stream_wait(stream_ref waiter, stream_ref other) {
     if (waiter != other) allocator.add_dependency(state_of(waiter), state_of(other));
   }
@@ -133,6 +148,7 @@ struct pool_state {
   device_ref device;
   const stream_ref per_thread = stream_ref::per_thread_default();
   const bool is_noted = detail::is_order_checked();
+  const std::uint64_t event_id = detail::next_event_id();
   std::unique_ptr<pool::addressed_backend> memory;
   std::size_t maximum;
   pool::event_fences fences;

@@ -134,6 +134,9 @@ void vmm_pool_resource::grant(device_ref device, access_right right) {
     if (right != access_right::none) state_->fences.add(device);
     state_->rights().grant(device, right);
   });
+  state_->report_event(
+      right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
+      {.peer = device.ordinal()});
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {
@@ -155,6 +158,8 @@ void vmm_pool_resource::set_out_of_memory_callback(out_of_memory_callback callba
 void vmm_pool_resource::reset_peaks() { state_->allocator.reset_highs(); }
 
 std::string vmm_pool_resource::explain() const { return state_->memory->explain(); }
+
+std::uint64_t vmm_pool_resource::event_id() const noexcept { return state_->event_id; }
 
 device_ref vmm_pool_resource::device() const noexcept { return state_->device; }
 

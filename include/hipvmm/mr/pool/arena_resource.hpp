@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,9 @@ class arena_resource final : public resource_adaptor {
   [[nodiscard]] std::string report() const;
   /// Limit of the memory held, in bytes.
   [[nodiscard]] std::size_t arena_size() const noexcept;
+
+  /// The number of this resource in memory_event::object.
+  [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include <hipvmm/mr/memory_resource.hpp>
@@ -53,6 +54,9 @@ class fixed_size_resource final : public resource_adaptor {
   /// As vmm_pool_resource's, for streams and events that hipvmm did not create.
   void note_stream_wait(stream_ref waiter, stream_ref other);
   void forget_stream(stream_ref stream);
+
+  /// The number of this resource in memory_event::object.
+  [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:
   void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;

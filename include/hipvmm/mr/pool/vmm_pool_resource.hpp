@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -113,6 +114,8 @@ class vmm_pool_resource final : public memory_resource {
   [[nodiscard]] std::string report() const;
   /// Explains in one sentence which kind of memory the pool uses, and why.
   [[nodiscard]] std::string explain() const;
+  /// The number of this pool in memory_event::object.
+  [[nodiscard]] std::uint64_t event_id() const noexcept;
   [[nodiscard]] device_ref device() const noexcept;
 
  private:

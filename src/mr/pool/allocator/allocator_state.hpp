@@ -14,6 +14,7 @@
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
 #include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
 #include "core/ranked_mutex.hpp"
 #include "mr/pool/allocator/block_index.hpp"
 #include "mr/pool/allocator/small_blocks.hpp"
@@ -64,7 +65,9 @@ struct allocator_state {
 
   memory_backend& memory;
   std::atomic<std::uintptr_t> start;  // address of offset 0; changes only while no block is used
-  block_map small_blocks;             // uses atomics, no lock
+  // Of the pool's events; set before the first request.
+  detail::event_origin events{memory_event_source::pool, 0, -1};
+  block_map small_blocks;  // uses atomics, no lock
   // Requests for which only a refusal is left: while there are any, caches keep nothing.
   std::atomic<int> last_resorts{0};
   // Threads that hold blocks between a cache and the index, where no request finds them.
@@ -103,6 +106,11 @@ struct allocator_state {
     left_mapped.store(old_addresses.size() + refused.size(), std::memory_order_relaxed);
     to_unmap.store(old_addresses.size(), std::memory_order_relaxed);
   }
+  void report_event(memory_event_kind kind, std::size_t offset, std::size_t bytes) const noexcept {
+    const std::uintptr_t first = start.load(std::memory_order_relaxed);
+    detail::report_event(events, kind,
+                         {.address = first == 0 ? 0 : first + offset, .bytes = bytes});
+  }
   void count_served(pool_source by) noexcept { ++served[static_cast<std::size_t>(by)]; }
 };
 
@@ -118,8 +126,8 @@ class block_carrier {
   std::atomic<int>& carriers_;
 };
 
-/// One thread's turn on the slow path. Failures during the turn are reported after it, because an
-/// error handler may use the pool.
+/// One thread's turn on the slow path. Failures and events during the turn are reported after it,
+/// because an error handler and a callback may use the pool.
 class slow_path_turn {
  public:
   explicit slow_path_turn(allocator_state& all)
@@ -169,6 +177,7 @@ class slow_path_turn {
   allocator_state& all_;
   detail::held_reports reports_;
   detail::reports_wait redirect_;
+  detail::events_wait events_;
   std::unique_lock<detail::ranked_mutex> lock_;
   unsigned times_away_ = 0;
 };

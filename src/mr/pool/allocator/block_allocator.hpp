@@ -192,6 +192,8 @@ class block_allocator {
 
   void set_reuse(pool_reuse reuse);
   void set_limit(std::size_t physical_bytes);
+  /// Pre: no request was made yet.
+  void set_event_origin(const detail::event_origin& origin) noexcept { all_.events = origin; }
   [[nodiscard]] pool_counters counters();
   /// Bytes of all chunks. Takes no lock.
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return all_.index.physical_bytes(); }

@@ -157,6 +157,7 @@ std::size_t maintenance::release(unmappings& going) {
     if (one->chunk_bytes != 0) {
       const auto released = all_.index.take_chunk(one->addresses->offset);
       returned += one->chunk_bytes;
+      all_.report_event(memory_event_kind::trim, one->addresses->offset, one->chunk_bytes);
     }
     all_.index.make_unmapped(*one->addresses);
   }
@@ -312,6 +313,8 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep)
     throw;
   }
   std::size_t returned = 0;
+  for (const idle_chunk& each : chosen)
+    all_.report_event(memory_event_kind::trim, each.offset, each.bytes);
   {
     const state_lock lock{all_.state_mutex};
     all_.index.set_base(all_.memory.base());

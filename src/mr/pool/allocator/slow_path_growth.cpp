@@ -158,6 +158,7 @@ void slow_path::create(growth& work, std::size_t bytes) {
   block_index::chunk_map made;
   made.emplace(0, block_index::chunk{bytes, 0});
   all_.memory.create(work.gap->offset + work.mapped, bytes);
+  all_.report_event(memory_event_kind::grow, work.gap->offset + work.mapped, bytes);
   const state_lock lock{all_.state_mutex};
   all_.index.add_chunk(made.extract(made.begin()), work.gap->offset + work.mapped);
   end_plan(work, bytes);

@@ -7,7 +7,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "core/race_notes.hpp"
+#include "core/observers/race_notes.hpp"
 
 namespace hipvmm::mr::pool {
 namespace {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "core/race_notes.hpp"
+#include "core/observers/race_notes.hpp"
+
+#include "core/observers/observers.hpp"
 
 // Functions of the host provider (hipvmm/provider/host_control.h). Weak: the library is linked with
 // providers that lack them.
@@ -20,8 +22,11 @@ namespace hipvmm::detail {
 
 bool is_order_checked() noexcept {
   // A provider that has one of these functions has them all.
-  static const bool checked =
-      hipvmm_host_checks_order != nullptr && hipvmm_host_checks_order() != 0;
+  static const bool checked = [] {
+    const bool is_on = hipvmm_host_checks_order != nullptr && hipvmm_host_checks_order() != 0;
+    if (is_on) add_observer(observer::order_checker);
+    return is_on;
+  }();
   return checked;
 }
 

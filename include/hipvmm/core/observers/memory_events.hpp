@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace hipvmm {
+
+namespace detail {
+class event_receiver;
+}  // namespace detail
+
+/// What happened to memory.
+enum class memory_event_kind : std::uint8_t {
+  allocate,       ///< a pool allocated for a caller
+  deallocate,     ///< a caller deallocated to a pool
+  map,            ///< a chunk was mapped at `address`
+  unmap,          ///< it was unmapped there
+  grow,           ///< a pool, a region or a vector has `bytes` more
+  trim,           ///< it has `bytes` less; what work still uses is unmapped later
+  grant,          ///< `peer` got a right to all memory of the object
+  revoke,         ///< `peer` lost its right
+  out_of_memory,  ///< a request of `bytes` bytes was refused
+};
+inline constexpr std::size_t memory_event_kind_count =
+    static_cast<std::size_t>(memory_event_kind::out_of_memory) + 1;
+
+/// The name of the enumerator, a string with static storage.
+[[nodiscard]] const char* to_string(memory_event_kind kind) noexcept;
+
+/// The layer that reports an event. A call may be reported by several: a pool that grows commits
+/// memory of its region, which maps a chunk.
+enum class memory_event_source : std::uint8_t { mapping, region, pool, vector };
+
+/// One event.
+struct memory_event {
+  memory_event_kind kind;
+  memory_event_source source;
+  std::int16_t peer;       ///< ordinal of the device that a right is about, else -1
+  std::int32_t device;     ///< ordinal of the device that owns the memory
+  std::uint64_t object;    ///< event_id() of the pool, region or vector; 0 for a mapping
+  std::uintptr_t address;  ///< 0 where the event has none
+  std::size_t bytes;       ///< as requested by the caller
+  std::uintptr_t stream;   ///< handle of the stream; 0 also where no stream is named
+  std::uint64_t thread;    ///< as gettid() returns
+  std::int64_t time_ns;    ///< of std::chrono::steady_clock
+};
+
+/// Receives the events of all pools, regions and vectors of this process while it lives. There is
+/// at most one.
+/// - Allocations and deallocations are those of vmm_pool_resource, arena_resource,
+///   fixed_size_resource and binning_resource.
+/// - A deallocation has the time at which it began: by time, no address is allocated again before.
+/// - Destruction waits for callbacks that run in other threads, and may run beside threads that
+///   report.
+class memory_event_subscription {
+ public:
+  /// Called in the thread that reports, with no lock of the library held; events that occur under
+  /// such a lock are delivered when it is released. Rules:
+  /// - It may call the library. What it causes there itself is not reported, but counted as lost.
+  /// - It must not end the subscription, nor wait for a thread that does.
+  /// - What it throws is reported to the error handler.
+  using callback = std::function<void(const memory_event&)>;
+
+  /// Keeps the last `events_per_thread` events of each thread, 64 bytes each, for read().
+  /// Throws: std::invalid_argument for 0; std::logic_error while there is another subscription.
+  explicit memory_event_subscription(std::size_t events_per_thread = std::size_t{1} << 14);
+  /// Calls `receiver` for each event.
+  /// Throws: std::invalid_argument for an empty callback; as the other constructor.
+  explicit memory_event_subscription(callback receiver);
+  ~memory_event_subscription();
+  memory_event_subscription(const memory_event_subscription&) = delete;
+  memory_event_subscription& operator=(const memory_event_subscription&) = delete;
+
+  /// Takes out the events that are kept, of all threads, in the order of time. Empty with a
+  /// callback. One thread at a time reads. Threads that report do not wait.
+  [[nodiscard]] std::vector<memory_event> read();
+  /// Number of events so far that nobody got or will get:
+  /// - overwritten before read(),
+  /// - caused by the callback itself,
+  /// - of threads that end, and where the host's memory was short.
+  [[nodiscard]] std::uint64_t lost() const noexcept;
+
+ private:
+  std::unique_ptr<detail::event_receiver> receiver_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <hipvmm/core/observers/memory_events.hpp>
+#include "core/observers/observers.hpp"
+
+namespace hipvmm::detail {
+
+/// A number for an object that reports events, which no other object of the process gets.
+[[nodiscard]] std::uint64_t next_event_id() noexcept;
+
+/// The object of events: its layer, number and device.
+struct event_origin {
+  memory_event_source source;
+  std::uint64_t object;
+  int device;
+};
+
+/// What differs between the events of one object.
+struct event_details {
+  std::uintptr_t address = 0;
+  std::size_t bytes = 0;
+  const void* stream = nullptr;
+  int peer = -1;
+  std::int64_t time_ns = 0;  ///< 0: now
+};
+
+/// The time as events have it.
+[[nodiscard]] std::int64_t event_time() noexcept;
+
+/// Reports an event to the subscription, if there is one.
+void send_event(const event_origin& from, memory_event_kind kind,
+                const event_details& details) noexcept;
+
+/// As send_event(), which it calls only while somebody subscribes.
+inline void report_event(const event_origin& from, memory_event_kind kind,
+                         const event_details& details) noexcept {
+  if (is_observed_by(observer::subscription)) [[unlikely]]
+    send_event(from, kind, details);
+}
+
+[[nodiscard]] inline std::uintptr_t event_address(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+/// While one lives, events of its thread wait for its end, because a lock is held: a callback may
+/// use the library. Rings get them at once.
+class events_wait {
+ public:
+  events_wait() noexcept;
+  ~events_wait();
+  events_wait(const events_wait&) = delete;
+  events_wait& operator=(const events_wait&) = delete;
+
+ private:
+  friend void send_event(const event_origin&, memory_event_kind, const event_details&) noexcept;
+  struct waiting_event {
+    std::uint64_t subscription;
+    memory_event event;
+  };
+  const bool is_outermost_;
+  std::vector<waiting_event> waiting_;
+};
+
+/// While one lives, events of its thread are not reported: those of probes, which hold a lock that
+/// a callback may need.
+class events_pause {
+ public:
+  events_pause() noexcept;
+  ~events_pause();
+  events_pause(const events_pause&) = delete;
+  events_pause& operator=(const events_pause&) = delete;
+};
+
+}  // namespace hipvmm::detail

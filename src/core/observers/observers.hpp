@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+
+namespace hipvmm::detail {
+
+/// Who wants to know of each allocation: a bit each, so that pools ask once for all of them.
+enum class observer : unsigned {
+  order_checker = 1,  ///< of the host provider, see race_notes.hpp
+  subscription = 2,   ///< see memory_events.hpp
+};
+
+extern constinit std::atomic<unsigned> observers;
+
+/// Whether there is any.
+[[nodiscard]] inline bool is_observed() noexcept {
+  return observers.load(std::memory_order_relaxed) != 0;
+}
+[[nodiscard]] inline bool is_observed_by(observer one) noexcept {
+  return (observers.load(std::memory_order_relaxed) & static_cast<unsigned>(one)) != 0;
+}
+inline void add_observer(observer one) noexcept { observers |= static_cast<unsigned>(one); }
+inline void remove_observer(observer one) noexcept { observers &= ~static_cast<unsigned>(one); }
+
+}  // namespace hipvmm::detail
