@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What a program can see of its memory: the events of a pool.
+// What a program can see of its memory: the events of a pool, and a snapshot for PyTorch's memory
+// viewer, which is written to the file that is named.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <vector>
 
+#include <hipvmm/compat/memory_viz.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/pool.hpp>
 
@@ -19,6 +22,14 @@ std::vector<hipvmm::memory_event> events_of_work(hipvmm::mr::vmm_pool_resource& 
   return events.read();
 }
 
+/// Writes what the pool holds, and the events that led to it, for PyTorch's memory viewer.
+bool write_snapshot(const hipvmm::mr::vmm_pool_resource& pool,
+                    hipvmm::memory_event_subscription& events, const char* path) {
+  std::ofstream file{path};
+  file << hipvmm::memory_viz_json({pool.snapshot()}, events.read()) << std::flush;
+  return file.good();
+}
+
 namespace {
 
 /// Whether the events have exactly one of a kind from the pool.
@@ -29,7 +40,20 @@ bool has_one(const std::vector<hipvmm::memory_event>& events, hipvmm::memory_eve
          }) == 1;
 }
 
-int run() {
+bool snapshot_to(const char* path) {
+  const hipvmm::stream stream;
+  hipvmm::memory_event_subscription events;
+  hipvmm::mr::vmm_pool_resource pool{stream.device()};
+  const hipvmm::device_uvector<float> kept{3'000'000, stream, &pool};
+  { const hipvmm::device_uvector<float> temporary{1'000'000, stream, &pool}; }
+  return write_snapshot(pool, events, path);
+}
+
+int run(const char* path) {
+  if (!snapshot_to(path)) {
+    std::fprintf(stderr, "observe: %s cannot be written\n", path);
+    return 1;
+  }
   const hipvmm::stream stream;
   hipvmm::mr::vmm_pool_resource pool{stream.device()};
   const std::vector<hipvmm::memory_event> events = events_of_work(pool, stream);
@@ -46,9 +70,9 @@ int run() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return run();
+    return run(argc > 1 ? argv[1] : "/dev/null");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "observe: %s\n", error.what());
     return 1;

@@ -115,6 +115,8 @@ std::string arena_resource::report() const { return state_->report(); }
 
 std::size_t arena_resource::arena_size() const noexcept { return state_->maximum; }
 
+pool_snapshot arena_resource::snapshot() const { return state_->snapshot(); }
+
 std::uint64_t arena_resource::event_id() const noexcept { return state_->event_id; }
 
 }  // namespace hipvmm::mr

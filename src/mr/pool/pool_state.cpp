@@ -149,6 +149,26 @@ pool_statistics pool_state::statistics() {
   return result;
 }
 
+pool_snapshot pool_state::snapshot() {
+  pool_snapshot result{event_id, device.ordinal(), 0, 0, address_bytes, {}};
+  // No slab comes or goes meanwhile.
+  allocator.with_backend([&] {
+    result.address = allocator.base();
+    std::size_t end = 0;
+    for (const pool::listed_block& each : allocator.list_blocks()) {
+      const auto address = reinterpret_cast<std::uintptr_t>(address_of(each.offset));
+      if (result.segments.empty() || each.offset != end)
+        result.segments.push_back({address, 0, {}});
+      pool_snapshot::segment& around = result.segments.back();
+      around.blocks.push_back({address, each.bytes, each.use, each.stream});
+      around.bytes += each.bytes;
+      end = each.offset + each.bytes;
+    }
+  });
+  result.time_ns = detail::event_time();
+  return result;
+}
+
 void pool_state::refuse(const void* pointer, std::size_t bytes,
                         const std::string& why) const noexcept {
   detail::report_exceptions([&] {

@@ -13,6 +13,7 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/mr/pool_snapshot.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
 #include "core/background_task.hpp"
 #include "core/capture_mode.hpp"
@@ -81,6 +82,7 @@ struct pool_state {
   void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
   [[nodiscard]] pool_statistics statistics();
   [[nodiscard]] std::string report();
+  [[nodiscard]] pool_snapshot snapshot();
   /// Offset of `pointer` in the pool's addresses; nullopt when it is not in them.
   [[nodiscard]] std::optional<std::size_t> offset_of(const void* pointer) const noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);

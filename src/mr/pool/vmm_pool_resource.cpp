@@ -167,6 +167,8 @@ std::optional<device_ref> vmm_pool_resource::do_device() const noexcept { return
 
 pool_statistics vmm_pool_resource::statistics() const { return state_->statistics(); }
 
+pool_snapshot vmm_pool_resource::snapshot() const { return state_->snapshot(); }
+
 std::string vmm_pool_resource::report() const { return state_->report(); }
 
 }  // namespace hipvmm::mr

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/mr/pool_snapshot.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 
@@ -55,7 +56,8 @@ class arena_resource final : public resource_adaptor {
   [[nodiscard]] std::string report() const;
   /// Limit of the memory held, in bytes.
   [[nodiscard]] std::size_t arena_size() const noexcept;
-
+  /// As vmm_pool_resource::snapshot().
+  [[nodiscard]] pool_snapshot snapshot() const;
   /// The number of this resource in memory_event::object.
   [[nodiscard]] std::uint64_t event_id() const noexcept;
 

@@ -13,6 +13,7 @@
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
 #include <hipvmm/mr/pool_reuse.hpp>
+#include <hipvmm/mr/pool_snapshot.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -107,6 +108,10 @@ class vmm_pool_resource final : public memory_resource {
   void set_out_of_memory_callback(out_of_memory_callback callback);
 
   [[nodiscard]] pool_statistics statistics() const;
+  /// Lists the pool's memory: its segments, and what each block of them is used for. Blocks that
+  /// another thread is just working on, or waits for, are left out. Cost: all blocks are visited
+  /// with the pool's locks held.
+  [[nodiscard]] pool_snapshot snapshot() const;
   /// Resets both high-water marks to the current values.
   void reset_peaks();
   /// statistics() as text for people: what is held, where, and what would still fit. Fits on one

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <hipvmm/mr/pool_reuse.hpp>
 #include "mr/pool/allocator/allocator_state.hpp"
@@ -199,6 +200,8 @@ class block_allocator {
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return all_.index.physical_bytes(); }
   void reset_highs();
   [[nodiscard]] usage usage_snapshot() { return pool::usage_snapshot(all_); }
+  /// Pre: called by the work of with_backend().
+  [[nodiscard]] std::vector<listed_block> list_blocks() { return pool::list_blocks(all_); }
   [[nodiscard]] std::string name() const;
 
  private:

@@ -2,6 +2,7 @@
 #include "mr/pool/allocator/usage.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <hipvmm/core/bytes.hpp>
 #include "mr/pool/allocator/placement.hpp"
@@ -165,7 +166,48 @@ std::size_t idle_memory::largest_moved(std::size_t served, std::size_t most) con
   return served;
 }
 
+/// What a block with memory is used for; nullopt for others.
+std::optional<block_use> use_of(allocator_state& all, const block& one) {
+  switch (one.state) {
+    case block_state::used:
+      return all.small_blocks.cached_by(one.offset) != block_map::nobody ? block_use::cached
+                                                                         : block_use::allocated;
+    case block_state::free:
+      return owner_of(one).has_passed(one.epoch) ? block_use::idle : block_use::pending;
+    case block_state::leaving:
+      return block_use::leaving;
+    case block_state::unmapped:
+    case block_state::busy:
+      break;
+  }
+  return std::nullopt;
+}
+
+/// The stream that allocated or freed it; 0 where it is none, or gone.
+std::uintptr_t stream_of(allocator_state& all, const block& one, block_use use) {
+  if (use == block_use::leaving) return 0;
+  const stream_state* user = &owner_of(one);
+  if (use == block_use::allocated || use == block_use::cached) {
+    if (all.small_blocks.is_small_block(one.offset))
+      user = all.streams.with_id(all.small_blocks.user_of(one.offset));
+    else if (!user->is_of_this_stream(one.epoch))
+      user = nullptr;
+  }
+  if (user == nullptr || !user->is_stream() || !user->is_in_use()) return 0;
+  return reinterpret_cast<std::uintptr_t>(user->stream().get());
+}
+
 }  // namespace
+
+std::vector<listed_block> list_blocks(allocator_state& all) {
+  std::vector<listed_block> result;
+  const allocator_state::state_lock lock{all.state_mutex};
+  for (const block* at = &all.index.front(); at != nullptr; at = at->next) {
+    if (const std::optional<block_use> use = use_of(all, *at))
+      result.push_back({at->offset, at->bytes, *use, stream_of(all, *at, *use)});
+  }
+  return result;
+}
 
 usage usage_snapshot(allocator_state& all) {
   const allocator_state::state_lock lock{all.state_mutex};

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include <hipvmm/mr/pool_snapshot.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/allocator/allocator_state.hpp"
 
@@ -32,5 +34,17 @@ struct usage {
 /// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
 /// next to others or may hold a chunk, and addresses without memory. Throws: std::bad_alloc.
 [[nodiscard]] usage usage_snapshot(allocator_state& all);
+
+/// A block with memory.
+struct listed_block {
+  std::size_t offset;
+  std::size_t bytes;
+  block_use use;
+  std::uintptr_t stream;  ///< handle of its stream; 0: none, or gone
+};
+
+/// Lists all blocks with memory, by offset. Blocks that a thread is just working on are left out.
+/// Pre: the slow-path lock is held. Throws: std::bad_alloc.
+[[nodiscard]] std::vector<listed_block> list_blocks(allocator_state& all);
 
 }  // namespace hipvmm::mr::pool

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <hipvmm/core/observers/memory_events.hpp>
+#include <hipvmm/mr/pool_snapshot.hpp>
+
+namespace hipvmm {
+
+/// Returns snapshots and events as JSON in the form of PyTorch's torch.cuda.memory._snapshot(),
+/// which pytorch.org/memory_viz shows after json.load and pickle.dump.
+/// - Events are those of these pools up to their snapshots, and of the mappings in them. They fill
+///   in the requested sizes.
+/// - Pre: `events` are in the order of time, and no other thread used the pools while the snapshots
+///   were taken and the events read: the viewer goes back from the snapshot event by event.
+/// - On slabs of hipMalloc, whose mapping is no event, events of memory that is not in the snapshot
+///   are left out.
+/// Throws: std::bad_alloc.
+[[nodiscard]] std::string memory_viz_json(const std::vector<mr::pool_snapshot>& pools,
+                                          const std::vector<memory_event>& events = {});
+
+}  // namespace hipvmm
