@@ -22,6 +22,7 @@
 #include "core/descriptors.hpp"
 #include "core/logger.hpp"
 #include "core/observers/memory_events.hpp"
+#include "runtime/device.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
 
@@ -38,7 +39,7 @@ std::atomic<std::size_t> live_storages{0};
 /// figures.
 std::size_t default_max_bytes(device_ref device) {
   constexpr std::size_t whole = 64;
-  return device.total_memory() / std::max(live_storages.load(), whole) * whole;
+  return detail::usable_memory(device) / std::max(live_storages.load(), whole) * whole;
 }
 
 /// Throws: as growable_storage's constructor.

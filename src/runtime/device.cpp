@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/runtime/device.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -193,6 +196,18 @@ int driver_version() {
   int version = 0;
   check(hipDriverGetVersion(&version), "hipDriverGetVersion");
   return version;
+}
+
+std::size_t usable_memory(device_ref device) {
+  const std::size_t total = device.total_memory();
+  return has(device, hipDeviceAttributeIntegrated) ? std::max(total, device.free_memory()) : total;
+}
+
+std::size_t most_memory(device_ref device) {
+  const std::size_t usable = usable_memory(device);
+  if (!has(device, hipDeviceAttributeIntegrated)) return usable;
+  const auto pages = static_cast<std::size_t>(std::max(::sysconf(_SC_PHYS_PAGES), 0L));
+  return std::max(usable, pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
 }
 
 int warp_size_of(device_ref device) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include <hipvmm/runtime/device.hpp>
@@ -19,5 +20,12 @@ int driver_version();
 
 /// The number of lanes that run in lockstep: 64 on CDNA, 32 on RDNA and NVIDIA.
 int warp_size_of(device_ref device);
+
+/// Memory that a program may count on: the total, and on a device that shares the host's memory
+/// also what is free now. There ROCm may report as the total what the firmware set aside, and more
+/// as free (ROCm/hip#3892).
+[[nodiscard]] std::size_t usable_memory(device_ref device);
+/// Memory that no request exceeds: usable_memory(), and on such a device all memory of the host.
+[[nodiscard]] std::size_t most_memory(device_ref device);
 
 }  // namespace hipvmm::detail

@@ -21,7 +21,8 @@ class device_ref {
   [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
 
   [[nodiscard]] std::string name() const;
-  /// Total memory of the device in bytes.
+  /// Total memory of the device in bytes, as HIP reports it. On an APU that may be only what the
+  /// firmware set aside: less than free_memory().
   [[nodiscard]] std::size_t total_memory() const;
   /// Free memory of the device in bytes at this moment, as hipMemGetInfo reports it. Memory that
   /// chunk_cache::shared() keeps is not free.

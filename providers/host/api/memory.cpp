@@ -191,7 +191,7 @@ hipError_t hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
     const std::size_t left = memory.budget() - memory.used();
     const std::size_t hidden = std::min(left, machine.configuration().hidden_bytes);
     if (free_bytes != nullptr) *free_bytes = left - hidden;
-    if (total_bytes != nullptr) *total_bytes = memory.budget();
+    if (total_bytes != nullptr) *total_bytes = machine.configuration().reported_bytes;
     return hipSuccess;
   });
 }

@@ -41,7 +41,8 @@ constexpr std::array known_variables{
     "HIPVMM_HOST_ADDRESS_SPACE", "HIPVMM_HOST_CHECK",   "HIPVMM_HOST_CONCURRENT_MANAGED",
     "HIPVMM_HOST_DEVICES",       "HIPVMM_HOST_FAULTS",  "HIPVMM_HOST_GRANULARITY",
     "HIPVMM_HOST_LEAKS",         "HIPVMM_HOST_MEMORY",  "HIPVMM_HOST_PAGEABLE",
-    "HIPVMM_HOST_PEERS",         "HIPVMM_HOST_PROFILE", "HIPVMM_HOST_REUSE_HANDLES"};
+    "HIPVMM_HOST_PEERS",         "HIPVMM_HOST_PROFILE", "HIPVMM_HOST_REPORTED_MEMORY",
+    "HIPVMM_HOST_REUSE_HANDLES"};
 
 /// How many letters to add, leave out or replace, whatever their case, to get from one to the
 /// other.
@@ -257,6 +258,7 @@ std::uint64_t fingerprint_of(const settings& from) {
     text += ' ' + std::to_string(number);
   }
   for (const std::uint64_t reached : from.links) text += ' ' + std::to_string(reached);
+  if (from.is_integrated) text += " reported " + std::to_string(from.reported_bytes);
   if (from.pageable_access) text += " pageable";
   if (!from.concurrent_managed_access) text += " managed by turns";
   const char* faults = std::getenv("HIPVMM_HOST_FAULTS");
@@ -275,6 +277,9 @@ settings read_settings() {
   read_granularity(result);
   result.device_bytes = read_bytes("HIPVMM_HOST_MEMORY", result.granularity,
                                    default_device_bytes(result.granularity));
+  result.is_integrated = std::getenv("HIPVMM_HOST_REPORTED_MEMORY") != nullptr;
+  result.reported_bytes =
+      read_bytes("HIPVMM_HOST_REPORTED_MEMORY", result.granularity, result.device_bytes);
   result.address_space_bytes =
       read_bytes("HIPVMM_HOST_ADDRESS_SPACE", result.granularity, default_address_space);
   result.links = read_links(result.machine_devices);

@@ -24,6 +24,8 @@ struct settings {
   std::size_t granularity = 2U << 20U;
   std::size_t recommended_granularity = 2U << 20U;
   std::size_t device_bytes = 0;
+  std::size_t reported_bytes = 0;  ///< that devices name as their total
+  bool is_integrated = false;      ///< devices share the memory of the host
   std::size_t address_space_bytes = 0;
   /// Of each device that hipMemGetInfo does not report as free.
   std::size_t hidden_bytes = 0;

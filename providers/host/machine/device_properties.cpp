@@ -96,12 +96,13 @@ int attribute_of(const runtime& machine, int device, int attribute) {
       return 0;
     case hipDeviceAttributeComputeMode:
       return hipComputeModeDefault;
+    case hipDeviceAttributeIntegrated:
+      return machine.configuration().is_integrated ? 1 : 0;
     case hipDeviceAttributePageableMemoryAccess:
       return machine.configuration().pageable_access ? 1 : 0;
     case hipDeviceAttributeConcurrentManagedAccess:
       return machine.configuration().concurrent_managed_access ? 1 : 0;
     // Memory of the host's own, or none.
-    case hipDeviceAttributeIntegrated:
     case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
     case hipDeviceAttributeHostNativeAtomicSupported:
     case hipDeviceAttributeEccEnabled:
@@ -151,7 +152,7 @@ hipDeviceProp_t properties_of(runtime& machine, int device) {
   hipDeviceProp_t properties{};
   name_of(machine, device).copy(properties.name, sizeof(properties.name) - 1);
   architecture.copy(properties.gcnArchName, sizeof(properties.gcnArchName) - 1);
-  properties.totalGlobalMem = machine.device(device).memory.budget();
+  properties.totalGlobalMem = machine.configuration().reported_bytes;
   properties.clockInstructionRate = get(hipDeviceAttributeClockInstructionRate);
   provider::set_properties(properties, uuid_of(machine, device), get);
   return properties;

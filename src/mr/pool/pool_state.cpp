@@ -116,10 +116,14 @@ void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment) {
 }
 
 void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
-  const std::string why = texts.why_short(statistics(), bytes, maximum, device.total_memory());
-  const out_of_memory failure = cause ? out_of_memory{*cause, why}
-                                      : out_of_memory{exhausted::device_memory, device.ordinal(),
-                                                      bytes, device.free_memory(), why};
+  const pool_statistics now = statistics();
+  const std::size_t free = device.free_memory();
+  // What is free and held may be more than a total that names a part of the host's memory.
+  const std::size_t total = std::max(device.total_memory(), add_bytes(free, now.reserved_current));
+  const std::string why = texts.why_short(now, bytes, maximum, total);
+  const out_of_memory failure =
+      cause ? out_of_memory{*cause, why}
+            : out_of_memory{exhausted::device_memory, device.ordinal(), bytes, free, why};
   detail::log<log_level::error>([&] { return allocator.name() + ": " + failure.what(); });
   report_event(memory_event_kind::out_of_memory, {.bytes = bytes});
   throw failure;

@@ -13,6 +13,7 @@
 #include "mr/pool/pool_report.hpp"
 #include "mr/pool/pool_state.hpp"
 #include "region/device_work.hpp"
+#include "runtime/device.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -23,8 +24,8 @@ constexpr std::size_t addresses_for_memory = 8;
 
 std::size_t maximum_from(device_ref device, const pool_options& options) {
   require_device(device);
-  const std::size_t total = device.total_memory();
-  return options.maximum_bytes == 0 ? total : std::min(options.maximum_bytes, total);
+  return options.maximum_bytes == 0 ? detail::usable_memory(device)
+                                    : std::min(options.maximum_bytes, detail::most_memory(device));
 }
 
 /// What a pool may hold and begins with goes by whole granules.

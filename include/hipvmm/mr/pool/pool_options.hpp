@@ -13,7 +13,8 @@ namespace hipvmm::mr {
 struct pool_options {
   /// Bytes held from the start; rounded up to whole granules (region::granularity).
   std::size_t initial_bytes = 0;
-  /// Limit of the memory held, in bytes, rounded down to whole granules; zero: the device's memory.
+  /// Limit of the memory held, in bytes, rounded down to whole granules; zero: the device's memory,
+  /// which on an APU includes what is free there when the pool is made.
   std::size_t maximum_bytes = 0;
   /// A thread of the library releases idle memory beyond this many bytes to the device soon. Where
   /// quirk::re_reserve is in force, it does so only once the whole pool is idle.

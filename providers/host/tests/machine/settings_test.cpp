@@ -65,6 +65,7 @@ TEST_CASE("settings: a value that is not understood ends every call, with one se
            bad{"HIPVMM_HOST_DEVICES", "", "from 0 to 64"},
            bad{"HIPVMM_HOST_MEMORY", "16GB", "a number of bytes"},
            bad{"HIPVMM_HOST_MEMORY", "0", "at least the granularity"},
+           bad{"HIPVMM_HOST_REPORTED_MEMORY", "0", "at least the granularity"},
            bad{"HIPVMM_HOST_MEMORY", "99999999999TiB", "a number of bytes"},
            bad{"HIPVMM_HOST_MEMORY", "1.5GiB", "a number of bytes"},
            bad{"HIPVMM_HOST_GRANULARITY", "3MiB", "a power of two"},
@@ -130,10 +131,11 @@ TEST_CASE("settings: all variables of the page are known") {
   const child_result result = run_child(
       described_child,
       {"HIPVMM_HOST_PROFILE=strict", "HIPVMM_HOST_DEVICES=2", "HIPVMM_HOST_MEMORY=8MiB",
-       "HIPVMM_HOST_PEERS=none", "HIPVMM_HOST_GRANULARITY=2MiB", "HIPVMM_HOST_ADDRESS_SPACE=1GiB",
-       "HIPVMM_HOST_CHECK=1", "HIPVMM_HOST_REUSE_HANDLES=1", "HIPVMM_HOST_FAULTS=memory=8MiB",
-       "HIPVMM_HOST_LEAKS=1", "HIPVMM_HOST_PAGEABLE=1", "HIPVMM_HOST_CONCURRENT_MANAGED=0",
-       "HIPVMM_HOSTS=many", "TEST_DEVICES=2", "TEST_MEMORY=8388608", "TEST_GRANULARITY=2097152"});
+       "HIPVMM_HOST_REPORTED_MEMORY=8MiB", "HIPVMM_HOST_PEERS=none", "HIPVMM_HOST_GRANULARITY=2MiB",
+       "HIPVMM_HOST_ADDRESS_SPACE=1GiB", "HIPVMM_HOST_CHECK=1", "HIPVMM_HOST_REUSE_HANDLES=1",
+       "HIPVMM_HOST_FAULTS=memory=8MiB", "HIPVMM_HOST_LEAKS=1", "HIPVMM_HOST_PAGEABLE=1",
+       "HIPVMM_HOST_CONCURRENT_MANAGED=0", "HIPVMM_HOSTS=many", "TEST_DEVICES=2",
+       "TEST_MEMORY=8388608", "TEST_GRANULARITY=2097152"});
   CAPTURE(result.output);
   CHECK(passed(result));
 }
@@ -270,6 +272,25 @@ TEST_CASE("settings: a device keeps its links and its identity whatever number i
   check_child(
       "device 1 is the machine's first and has its links",
       {"HIP_VISIBLE_DEVICES=1,0,2", "TEST_UUID=" + std::string(uuid.bytes, sizeof(uuid.bytes))});
+}
+
+HIPVMM_TEST_CASE_IN("settings: HIPVMM_HOST_REPORTED_MEMORY is the total, not what may be used",
+                    {"HIPVMM_HOST_REPORTED_MEMORY=4MiB"}) {
+  constexpr std::size_t reported = std::size_t{4} << 20U;
+  size_t free_bytes = 0;
+  size_t total = 0;
+  CHECK(hipMemGetInfo(&free_bytes, &total) == hipSuccess);
+  CHECK(total == reported);
+  CHECK(free_bytes == device_budget);
+  CHECK(hipDeviceTotalMem(&total, 0) == hipSuccess);
+  CHECK(total == reported);
+  hipDeviceProp_t properties{};
+  CHECK(hipGetDeviceProperties(&properties, 0) == hipSuccess);
+  CHECK(properties.totalGlobalMem == reported);
+  CHECK(properties.integrated == 1);
+  void* pointer = nullptr;
+  CHECK(hipMalloc(&pointer, 2 * reported) == hipSuccess);
+  CHECK(hipFree(pointer) == hipSuccess);
 }
 
 HIPVMM_TEST_CASE_IN("settings: HIP_HIDDEN_FREE_MEM is not told as free, and may be used",
