@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a program can see of its memory: the events of a pool, and a snapshot for PyTorch's memory
-// viewer, which is written to the file that is named.
+// What a program can see of its memory: the events of a pool, a snapshot for PyTorch's memory
+// viewer, which is written to the file that is named, and a write behind a block.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -9,7 +9,9 @@
 
 #include <hipvmm/compat/memory_viz.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
+#include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
 #include <hipvmm/pool.hpp>
+#include <hipvmm/runtime/copy.hpp>
 
 /// What was allocated, freed, mapped and grown meanwhile, oldest first.
 std::vector<hipvmm::memory_event> events_of_work(hipvmm::mr::vmm_pool_resource& pool,
@@ -28,6 +30,16 @@ bool write_snapshot(const hipvmm::mr::vmm_pool_resource& pool,
   std::ofstream file{path};
   file << hipvmm::memory_viz_json({pool.snapshot()}, events.read()) << std::flush;
   return file.good();
+}
+
+/// Whether the guard finds the one byte that is written behind a block.
+bool finds_overflow(hipvmm::mr::vmm_pool_resource& pool, const hipvmm::stream& stream) {
+  hipvmm::mr::guard_resource_adaptor guard{&pool};
+  void* const block = guard.allocate(stream, 1000);
+  hipvmm::fill_async(stream, block, 1, 1001);  // one too many
+  guard.deallocate(stream, block, 1000);
+  guard.flush();
+  return guard.damages() == 1;
 }
 
 namespace {
@@ -56,6 +68,10 @@ int run(const char* path) {
   }
   const hipvmm::stream stream;
   hipvmm::mr::vmm_pool_resource pool{stream.device()};
+  if (!finds_overflow(pool, stream)) {
+    std::fputs("observe: the guard found no write behind a block\n", stderr);
+    return 1;
+  }
   const std::vector<hipvmm::memory_event> events = events_of_work(pool, stream);
   for (const hipvmm::memory_event& each : events)
     std::printf("%-13s %12zu bytes at %#zx\n", to_string(each.kind), each.bytes,

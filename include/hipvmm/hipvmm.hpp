@@ -27,6 +27,8 @@
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/mr/adaptor/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/failure_callback_resource_adaptor.hpp>
+#include <hipvmm/mr/adaptor/guard_options.hpp>
+#include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/logging_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/owning_wrapper.hpp>

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <hipvmm/mr/adaptor/guard_options.hpp>
+#include <hipvmm/mr/resource_adaptor.hpp>
+
+namespace hipvmm::mr {
+
+/// Finds writes outside of blocks and to freed blocks, for debugging; forwards to its upstream.
+/// - Each block stands between canaries, which are copied to the host when it is freed, in the
+///   order of the stream, and compared.
+/// - New blocks are filled with `fresh`, freed ones with `freed`. Freed blocks are kept, the last
+///   ones up to guard_options::quarantine_bytes, and compared when they return to the upstream.
+/// - A report names the block, the offset of the first wrong byte, and the calls that allocated and
+///   freed it. A write that leaves a byte as it was is not found.
+/// - Also reported: memory that is freed twice, with a wrong size or that is not the adaptor's, and
+///   blocks that are still allocated when it ends; these stay the upstream's.
+/// - Waiting: a deallocation that exceeds the quarantine waits for the oldest block in it, and
+///   deallocate_sync() for all devices; no other adaptor waits there.
+/// - Captures: a deallocation in a stream that is captured is forwarded without a check.
+/// Cost: two copies and four fills for each block, its alignment and two canaries of memory.
+class guard_resource_adaptor final : public resource_adaptor {
+ public:
+  static constexpr unsigned char canary = guard_patterns::canary;
+  static constexpr unsigned char fresh = guard_patterns::fresh;
+  static constexpr unsigned char freed = guard_patterns::freed;
+
+  /// Throws: std::invalid_argument when `upstream` is nullptr or there are no canaries; hip_error.
+  explicit guard_resource_adaptor(memory_resource* upstream, const guard_options& options = {});
+  /// Compares all that was freed, as flush(), and reports.
+  ~guard_resource_adaptor() override;
+
+  /// Waits for the deallocations so far, compares all that was freed and returns it to the
+  /// upstream. Throws: std::logic_error for damage where guard_options say so.
+  void flush();
+  /// Number of damaged blocks found so far.
+  [[nodiscard]] std::uint64_t damages() const noexcept;
+  /// Freed bytes that are kept now.
+  [[nodiscard]] std::size_t quarantined_bytes() const noexcept;
+
+ private:
+  class state;
+
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace hipvmm::mr

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/mr/resource/pinned_host_resource.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "core/call_stack.hpp"
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "mr/adaptor/guard_findings.hpp"
+#include "mr/adaptor/pinned_slots.hpp"
+#include "mr/address_table.hpp"
+#include "mr/stream_wait.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+constexpr std::size_t staging_bytes = 256 * KiB;
+
+}  // namespace
+
+class guard_resource_adaptor::state {
+ public:
+  state(memory_resource& upstream, const guard_options& options)
+      : upstream_{upstream},
+        options_{options},
+        device_{upstream.device().value_or(device_ref::current())},
+        own_{device_},
+        slots_{2 * options.canary_bytes},
+        staging_{static_cast<unsigned char*>(pinned_.allocate_sync(staging_bytes))} {}
+  ~state() {
+    release_kept(0);
+    wait_and_compare();
+    report_allocated();
+    found_.deliver(guard_damage::reports);
+    pinned_.deallocate_sync(staging_, staging_bytes);
+  }
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+
+  /// `allocate(bytes, alignment)` and `undo(pointer, bytes, alignment)` are the upstream's.
+  template <typename Allocate, typename Undo>
+  void* allocate(stream_ref stream, std::size_t bytes, std::size_t alignment, Allocate allocate,
+                 Undo undo) {
+    compare_copied();
+    found_.deliver(options_.on_damage);
+    const std::size_t front = front_of(alignment);
+    const std::size_t total = total_of(bytes, alignment);
+    auto made = blocks_.prepare({bytes, alignment, stack()});
+    auto* const base = static_cast<unsigned char*>(allocate(total, alignment));
+    try {
+      const scoped_device scope{device_};
+      const std::size_t canaries = options_.canary_bytes;
+      fill_async(stream, base + front - canaries, canary, canaries);
+      fill_async(stream, base + front, fresh, bytes);
+      fill_async(stream, base + front + bytes, canary, canaries);
+      if (stream == own_.ref()) own_.synchronize();
+      static_cast<void>(blocks_.put(std::move(made), base + front));
+    } catch (...) {
+      undo(base, total, alignment);
+      throw;
+    }
+    return base + front;
+  }
+
+  /// Frees in a stream, or in none, and then without work under way that uses the memory.
+  /// `free(pointer, bytes, alignment)` is the upstream's.
+  template <typename Free>
+  void deallocate(std::optional<stream_ref> stream, void* pointer, std::size_t bytes,
+                  std::size_t alignment, Free free) noexcept {
+    compare_copied();
+    auto known = blocks_.take(pointer);
+    if (known.empty()) {
+      if (!note_freed_twice(pointer)) {
+        found_.add([&] {
+          return std::to_string(bytes) + " bytes at " + detail::address_text(pointer) +
+                 " are freed that the adaptor did not allocate";
+        });
+        free(pointer, bytes, alignment);
+      }
+    } else {
+      free_known(stream, static_cast<unsigned char*>(pointer), known.mapped(), bytes, free);
+    }
+    if (options_.on_damage == guard_damage::reports) found_.deliver(guard_damage::reports);
+  }
+
+  void flush() {
+    release_kept(0);
+    wait_and_compare();
+    found_.deliver(options_.on_damage);
+  }
+  [[nodiscard]] std::uint64_t damages() const noexcept { return found_.damages(); }
+  [[nodiscard]] std::size_t kept_bytes() const noexcept {
+    const std::lock_guard lock{mutex_};
+    return kept_bytes_;
+  }
+  [[nodiscard]] stream_ref own() const { return own_; }
+
+ private:
+  using freed_list = std::list<freed_block>;
+
+  [[nodiscard]] call_addresses stack() const {
+    return options_.capture_stacks ? detail::call_stack() : call_addresses{};
+  }
+  [[nodiscard]] std::size_t front_of(std::size_t alignment) const {
+    return align_up(options_.canary_bytes, alignment);
+  }
+  [[nodiscard]] std::size_t total_of(std::size_t bytes, std::size_t alignment) const {
+    const std::size_t more = front_of(alignment) + options_.canary_bytes;
+    // More than there is, which the upstream refuses.
+    return bytes > std::numeric_limits<std::size_t>::max() - more
+               ? std::numeric_limits<std::size_t>::max()
+               : bytes + more;
+  }
+  [[nodiscard]] unsigned char* base_of(const freed_block& one) const {
+    return one.pointer - front_of(one.block.alignment);
+  }
+
+  template <typename Free>
+  void free_known(std::optional<stream_ref> stream, unsigned char* pointer, guarded_block& block,
+                  std::size_t bytes, Free free) noexcept {
+    const std::size_t right = block.bytes;
+    const std::size_t alignment = block.alignment;
+    const auto free_it = [&] {
+      free(pointer - front_of(alignment), total_of(right, alignment), alignment);
+    };
+    freed_list made;
+    detail::report_exceptions([&] { made.push_back({pointer, std::move(block), stack()}); });
+    // Without memory for it, or a copy, the upstream gets the block as it is.
+    if (made.empty()) return free_it();
+    freed_block& one = made.front();
+    if (right != bytes)
+      found_.add([&] {
+        return "a block of " + text_of(one) + " is freed as " + std::to_string(bytes) + " bytes" +
+               calls_of(one);
+      });
+    if (!guard(one, stream)) return free_it();
+    if (!one.is_kept) free_it();
+    if (options_.check == guard_check::at_once) {
+      detail::report_exceptions([&] { wait_for_copy(one); });
+      compare_canaries(one);
+    }
+    {
+      const std::lock_guard lock{mutex_};
+      one.number = ++freed_so_far_;
+      if (one.is_kept) kept_bytes_ += right;
+      if (one.is_kept || one.canaries != nullptr) freed_.splice(freed_.end(), made);
+    }
+    release_kept(options_.quarantine_bytes);
+  }
+
+  /// Copies the canaries and fills the block, in the order of `stream`. Returns false, and has
+  /// reported why, where that failed, and false in a captured stream.
+  bool guard(freed_block& one, std::optional<stream_ref> stream) noexcept {
+    bool is_guarded = false;
+    detail::report_exceptions([&] {
+      const scoped_device scope{device_};
+      if (stream && !stream->is_default() && detail::is_captured(*stream)) return;
+      const stream_ref in = stream ? *stream : own_.ref();
+      {
+        const std::lock_guard lock{mutex_};
+        one.canaries = slots_.take();
+      }
+      const std::size_t canaries = options_.canary_bytes;
+      copy_async(in, one.canaries, one.pointer - canaries, canaries);
+      copy_async(in, one.canaries + canaries, one.pointer + one.block.bytes, canaries);
+      one.is_kept = one.block.bytes <= options_.quarantine_bytes;
+      if (one.is_kept) fill_async(in, one.pointer, freed, one.block.bytes);
+      note_copied(one, in);
+      is_guarded = true;
+    });
+    if (!is_guarded && one.canaries != nullptr) {
+      // A copy may be under way.
+      detail::report_exceptions([&] { static_cast<void>(detail::wait_for_work(*stream)); });
+      const std::lock_guard lock{mutex_};
+      slots_.put(std::exchange(one.canaries, nullptr));
+    }
+    return is_guarded;
+  }
+
+  void note_copied(freed_block& one, stream_ref in) const {
+    try {
+      event mark{device_};
+      mark.record(in);
+      one.copied = std::move(mark);
+    } catch (const hip_error&) {
+      // A stream of another device cannot record it.
+      in.synchronize();
+    }
+  }
+
+  static void wait_for_copy(const freed_block& one) {
+    if (one.copied) one.copied->synchronize();
+  }
+
+  /// Compares canaries that have been copied.
+  void compare_canaries(freed_block& one) noexcept {
+    unsigned char* const copies = std::exchange(one.canaries, nullptr);
+    if (copies == nullptr) return;
+    found_.compare_canaries(one, copies, options_.canary_bytes);
+    const std::lock_guard lock{mutex_};
+    slots_.put(copies);
+  }
+
+  /// Compares the canaries of all blocks whose streams have passed.
+  void compare_copied() noexcept {
+    freed_list passed;
+    {
+      const std::lock_guard lock{mutex_};
+      for (auto next = freed_.begin(); next != freed_.end();) {
+        const auto each = next++;
+        if (each->canaries == nullptr) continue;
+        bool is_copied = false;
+        detail::report_exceptions([&] { is_copied = !each->copied || each->copied->is_done(); });
+        if (is_copied) passed.splice(passed.end(), freed_, each);
+      }
+    }
+    for (freed_block& each : passed) compare_canaries(each);
+    passed.remove_if([](const freed_block& each) { return !each.is_kept; });
+    const std::lock_guard lock{mutex_};
+    for (auto next = passed.begin(); next != passed.end();) {
+      const auto each = next++;
+      const auto newer = std::find_if(freed_.begin(), freed_.end(), [&](const freed_block& other) {
+        return other.number > each->number;
+      });
+      freed_.splice(newer, passed, each);
+    }
+  }
+
+  /// Waits for the canaries of all blocks that are not kept, and compares them.
+  void wait_and_compare() noexcept {
+    freed_list waited;
+    {
+      const std::lock_guard lock{mutex_};
+      for (auto next = freed_.begin(); next != freed_.end();) {
+        const auto each = next++;
+        if (!each->is_kept) waited.splice(waited.end(), freed_, each);
+      }
+    }
+    for (freed_block& each : waited) {
+      detail::report_exceptions([&] { wait_for_copy(each); });
+      compare_canaries(each);
+    }
+  }
+
+  /// Returns kept blocks to the upstream, the oldest first, until at most `bytes` are kept.
+  void release_kept(std::size_t bytes) noexcept {
+    for (;;) {
+      freed_list oldest;
+      {
+        const std::lock_guard lock{mutex_};
+        if (kept_bytes_ <= bytes) return;
+        const auto found = std::find_if(freed_.begin(), freed_.end(),
+                                        [](const freed_block& each) { return each.is_kept; });
+        if (found == freed_.end()) return;
+        kept_bytes_ -= found->block.bytes;
+        oldest.splice(oldest.end(), freed_, found);
+      }
+      compare_kept(oldest.front());
+      const freed_block& one = oldest.front();
+      detail::report_exceptions([&] {
+        upstream_.deallocate(own_, base_of(one), total_of(one.block.bytes, one.block.alignment),
+                             one.block.alignment);
+      });
+    }
+  }
+
+  /// Compares a block that nobody else has, when its stream has passed the deallocation.
+  void compare_kept(freed_block& one) noexcept {
+    detail::report_exceptions([&] {
+      wait_for_copy(one);
+      const std::lock_guard one_at_a_time{staging_mutex_};
+      for (std::size_t at = 0; at < one.block.bytes; at += staging_bytes) {
+        const std::size_t count = std::min(staging_bytes, one.block.bytes - at);
+        copy(own_, staging_, one.pointer + at, count);
+        if (!found_.compare_freed(one, at, staging_, count)) break;
+      }
+    });
+    compare_canaries(one);
+  }
+
+  bool note_freed_twice(const void* pointer) noexcept {
+    const std::lock_guard lock{mutex_};
+    const auto found = std::find_if(freed_.begin(), freed_.end(), [&](const freed_block& each) {
+      return each.is_kept && each.pointer == pointer;
+    });
+    if (found == freed_.end()) return false;
+    found_.add([&] {
+      return "a block of " + text_of(*found) + " is freed twice; the first time" + calls_of(*found);
+    });
+    return true;
+  }
+
+  void report_allocated() noexcept {
+    std::size_t count = 0;
+    std::size_t bytes = 0;
+    std::string text;
+    detail::report_exceptions([&] {
+      blocks_.for_each([&](const void* pointer, const guarded_block& each) {
+        ++count;
+        bytes += each.bytes;
+        text += '\n';
+        text += std::to_string(each.bytes) + " bytes at " + detail::address_text(pointer) +
+                calls_text("allocated", each.allocated_by);
+      });
+      if (count != 0)
+        found_.add([&] {
+          return "it ends with " + format_bytes(bytes) + " still in use, in " +
+                 std::to_string(count) + (count == 1 ? " block" : " blocks") +
+                 ", whose canaries are not compared:" + text;
+        });
+    });
+  }
+
+  memory_resource& upstream_;
+  const guard_options options_;
+  const device_ref device_;
+  const stream own_;
+  guard_findings found_;
+  detail::address_table<guarded_block> blocks_;
+
+  mutable std::mutex mutex_;  // guards the members up to `freed_so_far_`
+  pinned_slots slots_;
+  freed_list freed_;  // oldest first
+  std::size_t kept_bytes_ = 0;
+  std::uint64_t freed_so_far_ = 0;
+
+  pinned_host_resource pinned_;
+  std::mutex staging_mutex_;
+  unsigned char* const staging_;
+};
+
+namespace {
+
+const guard_options& checked_guard(const guard_options& options) {
+  if (options.canary_bytes == 0)
+    throw std::invalid_argument{
+        "guard_resource_adaptor: guard_options::canary_bytes is 0; it must be at least 1"};
+  return options;
+}
+
+}  // namespace
+
+guard_resource_adaptor::guard_resource_adaptor(memory_resource* upstream,
+                                               const guard_options& options)
+    : resource_adaptor{"guard_resource_adaptor", upstream},
+      state_{std::make_unique<state>(*upstream, checked_guard(options))} {}
+
+guard_resource_adaptor::~guard_resource_adaptor() = default;
+
+void guard_resource_adaptor::flush() { state_->flush(); }
+
+std::uint64_t guard_resource_adaptor::damages() const noexcept { return state_->damages(); }
+
+std::size_t guard_resource_adaptor::quarantined_bytes() const noexcept {
+  return state_->kept_bytes();
+}
+
+void* guard_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
+                                          std::size_t alignment) {
+  return state_->allocate(
+      stream, bytes, alignment,
+      [&](std::size_t total, std::size_t aligned) {
+        return resource_adaptor::do_allocate(stream, total, aligned);
+      },
+      [&](void* pointer, std::size_t total, std::size_t aligned) {
+        resource_adaptor::do_deallocate(stream, pointer, total, aligned);
+      });
+}
+
+void guard_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                           std::size_t alignment) noexcept {
+  state_->deallocate(stream, pointer, bytes, alignment,
+                     [&](void* freed_pointer, std::size_t total, std::size_t aligned) {
+                       resource_adaptor::do_deallocate(stream, freed_pointer, total, aligned);
+                     });
+}
+
+void* guard_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  return state_->allocate(
+      state_->own(), bytes, alignment,
+      [&](std::size_t total, std::size_t aligned) {
+        return resource_adaptor::do_allocate_sync(total, aligned);
+      },
+      [&](void* pointer, std::size_t total, std::size_t aligned) {
+        resource_adaptor::do_deallocate_sync(pointer, total, aligned);
+      });
+}
+
+void guard_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                                std::size_t alignment) noexcept {
+  detail::report_exceptions([&] {
+    // Work of any stream may still use it; where it cannot be waited for, it stays allocated.
+    detail::wait_for_users(pointer, detail::all_devices());
+    state_->deallocate(std::nullopt, pointer, bytes, alignment,
+                       [&](void* freed_pointer, std::size_t total, std::size_t aligned) {
+                         resource_adaptor::do_deallocate_sync(freed_pointer, total, aligned);
+                       });
+  });
+}
+
+}  // namespace hipvmm::mr
