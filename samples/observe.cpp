@@ -10,6 +10,7 @@
 #include <hipvmm/compat/memory_viz.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
+#include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/pool.hpp>
 #include <hipvmm/runtime/copy.hpp>
 
@@ -30,6 +31,19 @@ bool write_snapshot(const hipvmm::mr::vmm_pool_resource& pool,
   std::ofstream file{path};
   file << hipvmm::memory_viz_json({pool.snapshot()}, events.read()) << std::flush;
   return file.good();
+}
+
+/// Prints the sizes that were requested through `counted`, and how long calls took.
+void print_histograms(const hipvmm::mr::statistics_resource_adaptor& counted) {
+  const auto sizes = counted.get_size_classes();
+  const auto latencies = counted.get_allocate_latencies();
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i].allocations != 0)
+      std::printf("from %zu bytes: %zu requests, %zu bytes at most\n", std::size_t{1} << i,
+                  std::size_t{sizes[i].allocations}, std::size_t{sizes[i].peak_bytes});
+  for (std::size_t i = 0; i < latencies.size(); ++i)
+    if (latencies[i] != 0)
+      std::printf("from %zu ns: %zu allocations\n", std::size_t{1} << i, std::size_t{latencies[i]});
 }
 
 /// Whether the guard finds the one byte that is written behind a block.
@@ -68,6 +82,15 @@ int run(const char* path) {
   }
   const hipvmm::stream stream;
   hipvmm::mr::vmm_pool_resource pool{stream.device()};
+  using hipvmm::mr::latency_timing;
+  hipvmm::mr::statistics_resource_adaptor counted{&pool, latency_timing::on};
+  for (const std::size_t bytes : {100, 1000, 1'000'000})
+    counted.deallocate(stream, counted.allocate(stream, bytes), bytes);
+  print_histograms(counted);
+  if (counted.get_size_classes()[9].allocations != 1) {
+    std::fputs("observe: the request of 1000 bytes was not counted\n", stderr);
+    return 1;
+  }
   if (!finds_overflow(pool, stream)) {
     std::fputs("observe: the guard found no write behind a block\n", stderr);
     return 1;

@@ -2,8 +2,11 @@
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
@@ -34,10 +37,36 @@ std::int64_t sum_of(const std::vector<level_counters>& levels,
   return sum;
 }
 
+std::size_t power_of(std::uint64_t value) noexcept {
+  return value == 0 ? 0 : static_cast<std::size_t>(std::bit_width(value) - 1);
+}
+
 }  // namespace
 
-statistics_resource_adaptor::statistics_resource_adaptor(memory_resource* upstream)
-    : resource_adaptor{"statistics_resource_adaptor", upstream}, levels_(1) {}
+statistics_resource_adaptor::statistics_resource_adaptor(memory_resource* upstream,
+                                                         latency_timing timing)
+    : resource_adaptor{"statistics_resource_adaptor", upstream}, levels_(1), timing_{timing} {}
+
+/// Calls the upstream and notes in `to` how long that took, if asked to, unless it throws.
+template <typename Call>
+auto statistics_resource_adaptor::timed(latencies& to, Call call) {
+  using clock = std::chrono::steady_clock;
+  if (timing_ == latency_timing::off) return call();
+  const clock::time_point began = clock::now();
+  const auto note = [&] {
+    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - began);
+    const std::lock_guard held{lock_};
+    ++to[power_of(static_cast<std::uint64_t>(took.count()))];
+  };
+  if constexpr (std::is_void_v<decltype(call())>) {
+    call();
+    note();
+  } else {
+    const auto result = call();
+    note();
+    return result;
+  }
+}
 
 statistics_resource_adaptor::counter statistics_resource_adaptor::get_bytes_counter()
     const noexcept {
@@ -49,6 +78,24 @@ statistics_resource_adaptor::counter statistics_resource_adaptor::get_allocation
     const noexcept {
   const std::lock_guard held{lock_};
   return levels_.back().second;
+}
+
+std::array<statistics_resource_adaptor::size_class, statistics_resource_adaptor::power_count>
+statistics_resource_adaptor::get_size_classes() const noexcept {
+  const std::lock_guard held{lock_};
+  return sizes_;
+}
+
+statistics_resource_adaptor::latencies statistics_resource_adaptor::get_allocate_latencies()
+    const noexcept {
+  const std::lock_guard held{lock_};
+  return allocate_latencies_;
+}
+
+statistics_resource_adaptor::latencies statistics_resource_adaptor::get_deallocate_latencies()
+    const noexcept {
+  const std::lock_guard held{lock_};
+  return deallocate_latencies_;
 }
 
 statistics_resource_adaptor::counters statistics_resource_adaptor::push_counters() {
@@ -73,7 +120,8 @@ statistics_resource_adaptor::counters statistics_resource_adaptor::pop_counters(
 
 void* statistics_resource_adaptor::do_allocate(stream_ref stream, std::size_t bytes,
                                                std::size_t alignment) {
-  void* const pointer = resource_adaptor::do_allocate(stream, bytes, alignment);
+  void* const pointer = timed(
+      allocate_latencies_, [&] { return resource_adaptor::do_allocate(stream, bytes, alignment); });
   came(bytes);
   return pointer;
 }
@@ -81,11 +129,13 @@ void* statistics_resource_adaptor::do_allocate(stream_ref stream, std::size_t by
 void statistics_resource_adaptor::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
                                                 std::size_t alignment) noexcept {
   goes(bytes);
-  resource_adaptor::do_deallocate(stream, pointer, bytes, alignment);
+  timed(deallocate_latencies_,
+        [&] { resource_adaptor::do_deallocate(stream, pointer, bytes, alignment); });
 }
 
 void* statistics_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
-  void* const pointer = resource_adaptor::do_allocate_sync(bytes, alignment);
+  void* const pointer = timed(allocate_latencies_,
+                              [&] { return resource_adaptor::do_allocate_sync(bytes, alignment); });
   came(bytes);
   return pointer;
 }
@@ -93,13 +143,18 @@ void* statistics_resource_adaptor::do_allocate_sync(std::size_t bytes, std::size
 void statistics_resource_adaptor::do_deallocate_sync(void* pointer, std::size_t bytes,
                                                      std::size_t alignment) noexcept {
   goes(bytes);
-  resource_adaptor::do_deallocate_sync(pointer, bytes, alignment);
+  timed(deallocate_latencies_,
+        [&] { resource_adaptor::do_deallocate_sync(pointer, bytes, alignment); });
 }
 
 void statistics_resource_adaptor::came(std::size_t bytes) noexcept {
   const std::lock_guard held{lock_};
   count(levels_.back().first, static_cast<std::int64_t>(bytes));
   count(levels_.back().second, 1);
+  size_class& of = sizes_[power_of(bytes)];
+  ++of.allocations;
+  of.bytes += bytes;
+  of.peak_bytes = std::max(of.peak_bytes, of.bytes);
 }
 
 // Before the upstream has it back: another thread may be given the memory at once, and what is
@@ -114,6 +169,8 @@ void statistics_resource_adaptor::goes(std::size_t bytes) noexcept {
     const bool fits = bytes <= static_cast<std::size_t>(bytes_out);
     levels_.back().first.value -= fits ? static_cast<std::int64_t>(bytes) : bytes_out;
     levels_.back().second.value -= std::min<std::int64_t>(1, allocations_out);
+    size_class& of = sizes_[power_of(bytes)];
+    of.bytes -= std::min<std::uint64_t>(of.bytes, bytes);  // less after a wrong size
     if (fits && allocations_out > 0) return;
   }
   detail::report_exceptions([&] {

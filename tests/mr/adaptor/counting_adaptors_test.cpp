@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <new>
 #include <stdexcept>
@@ -57,6 +58,58 @@ void four_threads(memory_resource& resource) {
 }
 
 }  // namespace
+
+TEST_CASE("statistics_resource_adaptor: counts by powers of two") {
+  hip_resource upstream{first_device};
+  statistics_resource_adaptor counted{&upstream};
+  const stream used{first_device};
+  void* const first = counted.allocate(used, 1024);
+  void* const second = counted.allocate_sync(2047);
+  void* const third = counted.allocate(used, 1);
+  counted.deallocate(used, second, 2047);
+  void* const fourth = counted.allocate(used, 1500);
+  const auto sizes = counted.get_size_classes();
+  CHECK(sizes[10].allocations == 3);
+  CHECK(sizes[10].bytes == 1024 + 1500);
+  CHECK(sizes[10].peak_bytes == 1024 + 2047);
+  CHECK(sizes[0].allocations == 1);
+  CHECK(sizes[0].bytes == 1);
+  CHECK(sizes[11].allocations == 0);
+  counted.deallocate(used, first, 1024);
+  counted.deallocate_sync(third, 1);
+  counted.deallocate(used, fourth, 1500);
+  for (const auto& each : counted.get_size_classes()) CHECK(each.bytes == 0);
+}
+
+TEST_CASE("statistics_resource_adaptor: what the upstream refuses is in no size or latency") {
+  hip_resource upstream{first_device};
+  limiting_resource_adaptor limited{&upstream, 1000};
+  statistics_resource_adaptor counted{&limited, latency_timing::on};
+  CHECK_THROWS_AS(static_cast<void>(counted.allocate_sync(4096)), std::bad_alloc);
+  CHECK(counted.get_size_classes()[12].allocations == 0);
+  for (const std::uint64_t each : counted.get_allocate_latencies()) CHECK(each == 0);
+}
+
+TEST_CASE("statistics_resource_adaptor: latencies are measured where they are asked for") {
+  hip_resource upstream{first_device};
+  const auto sum = [](const statistics_resource_adaptor::latencies& of) {
+    std::uint64_t calls = 0;
+    for (const std::uint64_t each : of) calls += each;
+    return calls;
+  };
+  statistics_resource_adaptor untimed{&upstream};
+  statistics_resource_adaptor counted{&untimed, latency_timing::on};
+  const stream used{first_device};
+  void* const first = counted.allocate(used, 1000);
+  void* const second = counted.allocate_sync(1000);
+  counted.deallocate(used, first, 1000);
+  CHECK(sum(counted.get_allocate_latencies()) == 2);
+  CHECK(sum(counted.get_deallocate_latencies()) == 1);
+  counted.deallocate_sync(second, 1000);
+  CHECK(sum(counted.get_deallocate_latencies()) == 2);
+  CHECK(sum(untimed.get_allocate_latencies()) == 0);
+  CHECK(sum(untimed.get_deallocate_latencies()) == 0);
+}
 
 TEST_CASE("statistics_resource_adaptor: counts bytes and allocations, by either way") {
   hip_resource upstream{first_device};

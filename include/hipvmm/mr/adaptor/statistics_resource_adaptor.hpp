@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -11,6 +12,9 @@
 
 namespace hipvmm::mr {
 
+/// Whether a statistics_resource_adaptor measures how long its upstream takes.
+enum class latency_timing { off, on };
+
 /// Counts bytes and allocations that pass through it: current, peak and total, on nested levels.
 /// - Only the innermost level counts. Memory allocated before a level began and deallocated within
 ///   it makes that level's value negative.
@@ -18,6 +22,7 @@ namespace hipvmm::mr {
 /// - Sizes passed to deallocate() are not checked. Only a deallocation of more than is allocated is
 ///   reported to the error handler; the excess is not counted.
 /// - Any number of threads may use it.
+/// Cost: a lock around a few additions; with latency_timing::on two readings of the clock too.
 class statistics_resource_adaptor final : public resource_adaptor {
  public:
   /// A counter of bytes or of allocations. It has no initialisers, because with them Clang refuses
@@ -30,12 +35,31 @@ class statistics_resource_adaptor final : public resource_adaptor {
   /// Bytes first, then allocations.
   using counters = std::pair<counter, counter>;
 
+  /// Requests of one power of two: element i is of 2^i to 2^(i+1) - 1 bytes. Not by levels.
+  struct size_class {
+    std::uint64_t allocations;  ///< all that were served
+    std::uint64_t bytes;        ///< allocated now
+    std::uint64_t peak_bytes;   ///< highest `bytes`
+  };
+  static constexpr std::size_t power_count = 64;
+  /// Numbers of calls by duration: element i is of 2^i to 2^(i+1) - 1 nanoseconds; the first also
+  /// of none.
+  using latencies = std::array<std::uint64_t, power_count>;
+
   /// Throws: std::invalid_argument when `upstream` is nullptr.
-  explicit statistics_resource_adaptor(memory_resource* upstream);
+  explicit statistics_resource_adaptor(memory_resource* upstream,
+                                       latency_timing timing = latency_timing::off);
 
   /// The counters of the innermost level.
   [[nodiscard]] counter get_bytes_counter() const noexcept;
   [[nodiscard]] counter get_allocations_counter() const noexcept;
+
+  /// What was requested since the start, by size.
+  [[nodiscard]] std::array<size_class, power_count> get_size_classes() const noexcept;
+  /// How long the upstream took for allocations that it served, and for deallocations. All zero
+  /// with latency_timing::off.
+  [[nodiscard]] latencies get_allocate_latencies() const noexcept;
+  [[nodiscard]] latencies get_deallocate_latencies() const noexcept;
 
   /// Begins a level with zero counters, and returns the counters of the enclosing level.
   counters push_counters();
@@ -52,11 +76,17 @@ class statistics_resource_adaptor final : public resource_adaptor {
   void do_deallocate_sync(void* pointer, std::size_t bytes,
                           std::size_t alignment) noexcept override;
 
+  template <typename Call>
+  auto timed(latencies& to, Call call);
   void came(std::size_t bytes) noexcept;
   void goes(std::size_t bytes) noexcept;
 
   mutable std::mutex lock_;
   std::vector<counters> levels_;
+  std::array<size_class, power_count> sizes_{};
+  latencies allocate_latencies_{};
+  latencies deallocate_latencies_{};
+  const latency_timing timing_;
 };
 
 }  // namespace hipvmm::mr
