@@ -12,6 +12,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "core/observers/profiler_range.hpp"
 #include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
 
@@ -46,6 +47,7 @@ void require_units(const detail::mapped_region& self, const char* function, std:
 template <typename Grow>
 void report_growth(const detail::mapped_region& self, std::size_t offset, std::size_t bytes,
                    Grow grow) {
+  const detail::profiler_range range{"hipvmm region: growth"};
   const std::size_t before = self.committed;
   try {
     grow();
@@ -62,6 +64,7 @@ void report_growth(const detail::mapped_region& self, std::size_t offset, std::s
 /// Runs `trim`, which returns how much it released from `offset` on, and reports that.
 template <typename Trim>
 std::size_t report_trim(const detail::mapped_region& self, std::size_t offset, Trim trim) {
+  const detail::profiler_range range{"hipvmm region: trim"};
   const std::size_t released = trim();
   if (released != 0)
     self.report(memory_event_kind::trim, {.address = self.address_of(offset), .bytes = released});

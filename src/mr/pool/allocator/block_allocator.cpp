@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/check.hpp"
+#include "core/observers/profiler_range.hpp"
 #include "mr/pool/allocator/slow_path.hpp"
 #include "mr/pool/allocator/thread_caches.hpp"
 
@@ -139,6 +140,7 @@ void block_allocator::forget_ended(stream_ref stream) {
 
 std::size_t block_allocator::trim(std::size_t bytes_to_keep,
                                   std::chrono::steady_clock::time_point deadline) {
+  const detail::profiler_range range{"hipvmm pool: trim"};
   using namespace std::chrono_literals;
   // What others create and free meanwhile is none of it: they could go on for ever.
   const std::size_t held_first = physical_bytes();
@@ -194,6 +196,7 @@ void block_allocator::unmap_old_addresses() {
 }
 
 void block_allocator::drain() {
+  const detail::profiler_range range{"hipvmm pool: drain"};
   empty_all_caches();
   slow_path_turn turn{all_};
   std::vector<const stream_state*> without_fence;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include <hipvmm/core/error.hpp>
+#include "core/observers/profiler_range.hpp"
 #include "mr/pool/allocator/thread_caches.hpp"
 
 namespace hipvmm::mr::pool {
@@ -22,6 +23,7 @@ std::optional<std::size_t> slow_path::serve() {
   constexpr int most_waits = 16;
   // Others may free memory for ever: what it costs to wait for that, nobody could tell.
   constexpr int most_scans = 64;
+  const detail::profiler_range range{"hipvmm pool: slow path"};
   int scans = 0;
   std::optional<out_of_memory> refused;
   empty_caches(all_, user_);

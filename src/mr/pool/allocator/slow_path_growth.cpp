@@ -6,6 +6,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/logger.hpp"
+#include "core/observers/profiler_range.hpp"
 #include "mr/pool/allocator/slow_path.hpp"
 #include "mr/pool/allocator/thread_caches.hpp"
 
@@ -237,6 +238,7 @@ std::size_t slow_path::finish(growth& work) noexcept {
 }
 
 std::optional<std::size_t> slow_path::grow() {
+  const detail::profiler_range range{"hipvmm pool: growth"};
   growth work;
   try {
     if (!begin(work)) return std::nullopt;
