@@ -279,8 +279,10 @@ void growable_storage::commit(std::size_t bytes) {
     ++(is_ready ? ahead_hits_ : ahead_misses_);
   note_move(before, backed, used);
   peak_bytes_ = std::max(peak_bytes_, held_bytes());
+  // A move to other addresses leaves out what was erased in front.
+  const std::size_t grown = held_bytes() > backed ? held_bytes() - backed : 0;
   detail::report_event(origin_of(*this), memory_event_kind::grow,
-                       {.address = detail::event_address(data()), .bytes = held_bytes() - backed});
+                       {.address = detail::event_address(data()), .bytes = grown});
   detail::log<log_level::debug>([&] {
     return "a vector grew from " + format_bytes(backed) + " to " + format_bytes(held_bytes()) +
            " of device " + std::to_string(device_.ordinal()) +
@@ -417,7 +419,12 @@ void growable_storage::erase_front(std::size_t bytes, stream_ref stream) {
     throw std::invalid_argument{
         "erase_front in a stream that is being captured into a graph, whose launches may use the "
         "elements later; name a stream that is not captured, or erase when the graph has run"};
+  const std::size_t before = held_bytes();
   memory_->erase_front(bytes, stream);
+  const std::size_t released = before - held_bytes();
+  if (released != 0)
+    detail::report_event(origin_of(*this), memory_event_kind::trim,
+                         {.address = detail::event_address(data()), .bytes = released});
 }
 
 void growable_storage::grant(device_ref device, access_right right) {

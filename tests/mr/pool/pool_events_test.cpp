@@ -212,6 +212,21 @@ TEST_CASE("memory events: a vector reports growth and what shrinking releases") 
   drain_retired_memory();
 }
 
+TEST_CASE("memory events: a vector reports the chunks that erase_front releases" *
+          test::needs_virtual_memory) {
+  const stream used{first_device};
+  growable_device_vector<char> bytes{first_device};
+  observed events;
+  // Whole chunks are released, and not the last one.
+  for (std::size_t i = 1; i <= 4; ++i) bytes.resize(i * 8 * MiB, used);
+  const std::size_t held = bytes.capacity();
+  bytes.erase_front(24 * MiB, used);
+  const std::vector<memory_event> released = events.of(bytes.event_id(), kind::trim);
+  REQUIRE(released.size() == 1);
+  CHECK(released.front().bytes > 0);
+  CHECK(released.front().bytes <= held - bytes.capacity());
+}
+
 TEST_CASE("memory events: a vector that cannot grow reports out_of_memory") {
   observed events;
   growable_device_vector<char> bytes{first_device};
