@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -22,6 +24,7 @@
 #include "mr/adaptor/pinned_slots.hpp"
 #include "mr/address_table.hpp"
 #include "mr/stream_wait.hpp"
+#include "runtime/stream.hpp"
 
 namespace hipvmm::mr {
 namespace {
