@@ -2,6 +2,7 @@
 #include <hipvmm/testing/resource_contract.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <future>
@@ -10,11 +11,13 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::mr {
@@ -220,6 +223,42 @@ void memory_goes_from_stream_to_stream(const contract_subject& subject) {
   second.synchronize();
 }
 
+// A fill that comes late tells: where the memory serves another stream too early, it falls into the
+// block of that stream. Several blocks, because a resource may use older ones first.
+void other_streams_come_after_the_work(const contract_subject& subject) {
+  constexpr std::size_t bytes = 3000;
+  constexpr std::size_t count = 8;
+  for (const bool stream_named : {true, false}) {
+    const stream first{subject.device};
+    const stream second{subject.device};
+    host_task(first, [] { std::this_thread::sleep_for(std::chrono::milliseconds{20}); });
+    std::vector<void*> freed;
+    for (std::size_t i = 0; i < count; ++i)
+      freed.push_back(subject.resource.allocate(first, bytes));
+    for (void* const each : freed) write(subject.resource, first, each, 1, bytes);
+    for (void* const each : freed) {
+      if (stream_named)
+        subject.resource.deallocate(first, each, bytes);
+      else
+        subject.resource.deallocate_sync(each, bytes);
+    }
+    std::vector<std::unique_ptr<block>> others;
+    for (std::size_t i = 0; i < count; ++i)
+      others.push_back(std::make_unique<block>(subject.resource, second, bytes));
+    for (const auto& each : others) each->fill(2);
+    second.synchronize();
+    first.synchronize();
+    for (const auto& each : others) {
+      const std::vector<unsigned char> found = read(subject.resource, second, each->get(), bytes);
+      demand(std::all_of(found.begin(), found.end(), [](auto byte) { return byte == 2; }),
+             std::string{"memory that "} + (stream_named ? "deallocate" : "deallocate_sync") +
+                 " took back served another stream before the work of the first stream was done; "
+                 "let the other stream wait for an event of the first, or keep the memory until "
+                 "then");
+    }
+  }
+}
+
 void what_cannot_be_is_bad_alloc(const contract_subject& subject) {
   const stream used{subject.device};
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
@@ -292,6 +331,8 @@ const std::vector<contract_rule>& resource_contract() {
       {"allocate_sync gives memory that every stream may use", sync_memory_serves_all_streams},
       {"memory goes back by either way, however it was got", both_ways_back_are_open},
       {"memory may go from one stream to another", memory_goes_from_stream_to_stream},
+      {"memory serves another stream only after the work that uses it",
+       other_streams_come_after_the_work},
       {"more than there is ends in std::bad_alloc and changes nothing",
        what_cannot_be_is_bad_alloc},
       {"the host uses memory that it may use, and somebody may", host_uses_what_it_may},
