@@ -125,10 +125,13 @@ backing_map mapped_region::make_missing_or_explain(const address_range& range, s
   try {
     return make_missing(range, offset, bytes);
   } catch (const out_of_memory& error) {
-    throw out_of_memory{error, "the region holds " + format_bytes(committed) + " in " +
-                                   std::to_string(backings.size()) + " chunks, was asked to hold " +
-                                   format_bytes(bytes) + " from offset " + std::to_string(offset) +
-                                   ", and stays as it was"};
+    const bool device_is_full = error.resource() == exhausted::device_memory;
+    throw out_of_memory{
+        error, "the region holds " + format_bytes(committed) + " in " +
+                   std::to_string(backings.size()) + (backings.size() == 1 ? " chunk" : " chunks") +
+                   ", was asked to hold " + format_bytes(bytes) + " from offset " +
+                   std::to_string(offset) + ", and stays as it was" +
+                   (device_is_full ? ": free memory of the device, or ask for less" : "")};
   }
 }
 

@@ -148,6 +148,10 @@ TEST_CASE("region: a full device throws out_of_memory that tells what was held")
     CHECK(error.bytes_requested() == 2 * GiB);
     CHECK(error.bytes_free() == first_device.free_memory());
     CHECK(std::string{error.what()}.find(format_bytes(3 * granule())) != std::string::npos);
+    CHECK(std::string{error.what()}.find("in 1 chunk, was asked to hold 2.00 GiB from offset") !=
+          std::string::npos);
+    CHECK(std::string{error.what()}.find("stays as it was: free memory of the device, or ask for "
+                                         "less") != std::string::npos);
   }
   CHECK(live_objects() == before);
   CHECK(region.committed_bytes() == 3 * granule());
