@@ -13,6 +13,11 @@
 namespace hipvmm::detail {
 namespace {
 
+std::string uuid_text(device_ref device) {
+  const std::optional<device_uuid> uuid = find_uuid(device);
+  return uuid ? to_string(*uuid) : "none";
+}
+
 /// Who reaches whom: for each other device whether it reaches this one and is reached.
 std::string peers_of(device_ref device) {
   std::string text;
@@ -49,7 +54,7 @@ std::string fingerprint_of(device_ref device) {
   const std::string version = std::to_string(HIPVMM_VERSION_MAJOR) + "." +
                               std::to_string(HIPVMM_VERSION_MINOR) + "." +
                               std::to_string(HIPVMM_VERSION_PATCH);
-  return on_one_line(device.name() + "; uuid " + uuid_of(device) + "; peers " + peers_of(device) +
+  return on_one_line(device.name() + "; uuid " + uuid_text(device) + "; peers " + peers_of(device) +
                      "; driver " + std::to_string(driver_version()) + module_version() +
                      "; runtime " + std::to_string(runtime_version()) + "; kernel " +
                      kernel_release() + "; hipvmm " + version + ", probes " HIPVMM_PROBE_SOURCES);

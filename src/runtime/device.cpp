@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <stdexcept>
 
 #include <hipvmm/core/bytes.hpp>
@@ -102,6 +103,51 @@ std::string device_ref::name() const {
   return text.data();
 }
 
+std::string to_string(const device_uuid& uuid) {
+  // Not isalnum, which depends on the locale.
+  const auto is_letter_or_digit = [](unsigned char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  std::string text{"GPU-"};
+  if (std::all_of(uuid.bytes.begin(), uuid.bytes.end(), is_letter_or_digit))
+    return text.append(uuid.bytes.begin(), uuid.bytes.end());
+  constexpr const char* digits = "0123456789abcdef";
+  for (std::size_t at = 0; at < uuid.bytes.size(); ++at) {
+    if (at == 4 || at == 6 || at == 8 || at == 10) text += '-';
+    text += digits[uuid.bytes[at] / 16];
+    text += digits[uuid.bytes[at] % 16];
+  }
+  return text;
+}
+
+device_uuid device_ref::uuid() const {
+  if (const std::optional<device_uuid> found = detail::find_uuid(*this)) return *found;
+  throw unsupported{"device " + std::to_string(ordinal_) +
+                    " has no UUID: hipDeviceGetUuid reports none. Name it by its ordinal, in "
+                    "processes with the same HIP_VISIBLE_DEVICES"};
+}
+
+namespace {
+
+template <class Predicate>
+std::optional<device_ref> find_device(Predicate has_uuid) {
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
+    const std::optional<device_uuid> uuid = detail::find_uuid(device_ref{ordinal});
+    if (uuid && has_uuid(*uuid)) return device_ref{ordinal};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<device_ref> device_with_uuid(const device_uuid& uuid) {
+  return find_device([&](const device_uuid& each) { return each == uuid; });
+}
+
+std::optional<device_ref> device_with_uuid(std::string_view uuid) {
+  return find_device([&](const device_uuid& each) { return to_string(each) == uuid; });
+}
+
 std::size_t device_ref::total_memory() const {
   require_device(*this);
   std::size_t bytes = 0;
@@ -167,23 +213,25 @@ void device_ref::synchronize() const {
 
 namespace detail {
 
-std::string uuid_of(device_ref device) {
+std::optional<device_uuid> find_uuid(device_ref device) {
   require_device(device);
-  hipUUID uuid{};
-  const hipError_t result = hipDeviceGetUuid(&uuid, device.ordinal());
+  hipUUID reported{};
+  const hipError_t result = hipDeviceGetUuid(&reported, device.ordinal());
   if (result == hipErrorNotSupported) {
     clear_last_error();
-    return "none";
+    return std::nullopt;
   }
   check(result, "hipDeviceGetUuid");
-  constexpr const char* digits = "0123456789abcdef";
-  std::string text;
-  for (const char each : uuid.bytes) {
-    const auto byte = static_cast<unsigned char>(each);
-    text += digits[byte / 16];
-    text += digits[byte % 16];
-  }
-  return text;
+  device_uuid uuid;
+  static_assert(sizeof(reported.bytes) == sizeof(uuid.bytes));
+  std::memcpy(uuid.bytes.data(), reported.bytes, sizeof(reported.bytes));
+  return names_device(uuid) ? std::optional{uuid} : std::nullopt;
+}
+
+bool names_device(const device_uuid& uuid) {
+  // For a GPU without one ROCr writes "GPU-XX", of which HIP keeps what is behind the dash.
+  constexpr device_uuid none_of_rocr{{'X', 'X'}};
+  return uuid != device_uuid{} && uuid != none_of_rocr;
 }
 
 int runtime_version() {

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <optional>
 
 #include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm::detail {
 
-/// The device's UUID as 32 hexadecimal digits, or "none" where the runtime knows none.
-std::string uuid_of(device_ref device);
+/// The device's UUID, or none where the runtime reports none.
+std::optional<device_uuid> find_uuid(device_ref device);
+/// Returns whether HIP's bytes are the UUID of a device. They are not where they are all zero, and
+/// on AMD where ROCr knows none.
+bool names_device(const device_uuid& uuid);
 
 /// Returns the result of hipRuntimeGetVersion: HIP's number on AMD, CUDA's on NVIDIA;
 /// hip_compat::is_cuda_version distinguishes them.

@@ -24,6 +24,8 @@ TEST_CASE("info: JSON tells every device with its path, granularity and reasons"
     const hipvmm::capability known = hipvmm::capability_of(device);
     CHECK(told["ordinal"] == ordinal);
     CHECK(told["name"] == device.name());
+    const nlohmann::json uuid = told["uuid"];
+    if (!uuid.is_null()) CHECK(hipvmm::device_with_uuid(uuid.get<std::string>()) == device);
     CHECK(told["memory"]["total"] == device.total_memory());
     CHECK(told["path"] == hipvmm::name_of(known.path()));
     CHECK(told["why_fallback"] == known.why_fallback());

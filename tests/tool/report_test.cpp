@@ -52,7 +52,8 @@ facts about(hipvmm::capability::record record) {
            {{"HIPVMM_CAPABILITY", "x"}}},
           {{hipvmm::device_ref{0},
             "gfx of the test",
-            "00ff",
+            hipvmm::device_uuid{
+                {'9', 'c', '5', 'd', '1', 'a', '0', 'b', 'e', '6', 'f', '7', '3', '4', '8', '2'}},
             64,
             8 * hipvmm::GiB,
             4 * hipvmm::GiB,
@@ -98,7 +99,7 @@ TEST_CASE("text_report: a device without defects is told in a page") {
       "  environment   HIPVMM_CAPABILITY=x\n"
       "\n"
       "device 0: gfx of the test\n"
-      "  uuid          00ff\n"
+      "  uuid          GPU-9c5d1a0be6f73482\n"
       "  lanes         64\n"
       "  memory        8.00 GiB, 4.00 GiB free\n"
       "  path          vmm: buffers grow in place, no work-around is needed\n"
@@ -177,6 +178,15 @@ TEST_CASE("json_report: tells the record as it is") {
   CHECK(told["costs_ns"]["create"] == 10250);
   CHECK(told["origin"] == record.origin);
   CHECK(told["fingerprint"] == record.fingerprint);
+}
+
+TEST_CASE("reports: a UUID that the runtime does not report is said to be missing") {
+  facts known = about(healthy());
+  CHECK(nlohmann::json::parse(json_report(known))["devices"][0]["uuid"] == "GPU-9c5d1a0be6f73482");
+  known.devices[0].uuid.reset();
+  CHECK(contains(text_report(known, detail_level::plain),
+                 "  uuid          none: hipDeviceGetUuid reports none for this device\n"));
+  CHECK(nlohmann::json::parse(json_report(known))["devices"][0]["uuid"] == nullptr);
 }
 
 TEST_CASE("json_report: takes bytes that are no UTF-8") {

@@ -1,11 +1,36 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace hipvmm {
+
+/// The 16 bytes by which HIP names a device, as hipDeviceGetUuid reports them. They are the same in
+/// every process of a machine, whatever ordinals HIP_VISIBLE_DEVICES and its like give the devices
+/// there. `device_ref::uuid()` and `device_with_uuid` convert.
+struct device_uuid {
+  std::array<unsigned char, 16> bytes{};
+
+  friend bool operator==(const device_uuid& a, const device_uuid& b) noexcept {
+    return a.bytes == b.bytes;
+  }
+  friend bool operator!=(const device_uuid& a, const device_uuid& b) noexcept { return !(a == b); }
+  friend bool operator<(const device_uuid& a, const device_uuid& b) noexcept {
+    return a.bytes < b.bytes;
+  }
+};
+
+/// Formats a UUID as the vendor's tools do:
+/// - AMD, whose 16 bytes are letters and digits: these behind "GPU-", as rocminfo and
+///   HIP_VISIBLE_DEVICES write it, "GPU-9c5d1a0be6f73482".
+/// - NVIDIA, other bytes: hexadecimal in five groups, as nvidia-smi and CUDA_VISIBLE_DEVICES write
+///   it, "GPU-01234567-89ab-cdef-0123-456789abcdef".
+[[nodiscard]] std::string to_string(const device_uuid& uuid);
 
 /// Names a device by its HIP ordinal. It owns nothing, and construction does not check the ordinal.
 /// Functions that use a device that does not exist throw std::invalid_argument, which names the
@@ -21,6 +46,9 @@ class device_ref {
   [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
 
   [[nodiscard]] std::string name() const;
+  /// The UUID, which names the device to other processes.
+  /// Throws: unsupported where the runtime reports none, as AMD's does where ROCr knows none.
+  [[nodiscard]] device_uuid uuid() const;
   /// Total memory of the device in bytes, as HIP reports it. On an APU that may be only what the
   /// firmware set aside: less than free_memory().
   [[nodiscard]] std::size_t total_memory() const;
@@ -66,6 +94,12 @@ class device_ref {
 /// Number of HIP devices; zero when there is none.
 /// Throws: hip_error when the runtime itself failed.
 [[nodiscard]] int device_count();
+
+/// The device of this process that has `uuid`, or none where the process does not see it. The text
+/// is that of to_string(device_uuid), letter by letter.
+/// Throws: hip_error when the runtime itself failed.
+[[nodiscard]] std::optional<device_ref> device_with_uuid(const device_uuid& uuid);
+[[nodiscard]] std::optional<device_ref> device_with_uuid(std::string_view uuid);
 
 /// Free and total memory in bytes, in this order, of `device` or of the current device, at this
 /// moment and as hipMemGetInfo reports them.

@@ -112,7 +112,7 @@ device_facts gather_device(device_ref device, record_source source) {
     reaches.push_back(device.can_access_peer(device_ref{peer}));
   return {device,
           device.name(),
-          detail::uuid_of(device),
+          detail::find_uuid(device),
           detail::warp_size_of(device),
           device.total_memory(),
           device.free_memory(),

@@ -16,8 +16,8 @@ namespace hipvmm::tool {
 struct device_facts {
   device_ref device;
   std::string name;
-  std::string uuid;
-  int lanes;  ///< that run in step
+  std::optional<device_uuid> uuid;  ///< none where the runtime reports none
+  int lanes;                        ///< that run in step
   std::size_t total_bytes;
   std::size_t free_bytes;
   std::vector<bool> reaches;  ///< by ordinal; a device reaches itself

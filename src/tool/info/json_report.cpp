@@ -50,7 +50,7 @@ json device(const device_facts& known) {
   const capability& memory = known.memory;
   return {{"ordinal", known.device.ordinal()},
           {"name", known.name},
-          {"uuid", known.uuid},
+          {"uuid", known.uuid ? json(to_string(*known.uuid)) : json(nullptr)},
           {"lanes", known.lanes},
           {"memory", {{"total", known.total_bytes}, {"free", known.free_bytes}}},
           {"peers", peers(known)},

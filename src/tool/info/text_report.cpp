@@ -136,7 +136,8 @@ void put_traits(std::string& page, const capability& memory, detail_level level)
 void put_device(std::string& page, const device_facts& known, detail_level level) {
   const capability& memory = known.memory;
   page += "\ndevice " + std::to_string(known.device.ordinal()) + ": " + known.name + '\n';
-  row(page, "uuid", known.uuid);
+  row(page, "uuid",
+      known.uuid ? to_string(*known.uuid) : "none: hipDeviceGetUuid reports none for this device");
   row(page, "lanes", std::to_string(known.lanes));
   row(page, "memory",
       format_bytes(known.total_bytes) + ", " + format_bytes(known.free_bytes) + " free");
