@@ -68,6 +68,7 @@
 #include <hipvmm/runtime/managed_memory.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
+#include <hipvmm/runtime/topology/peer_link.hpp>
 #include <hipvmm/version.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>

@@ -157,6 +157,10 @@ inline bool reports_failed_map(int runtime_version) {
 // on 6.4.3 and 7.2.4, and the same in all published sources. CUDA's pools do neither.
 inline bool pools_reuse_in_order(int runtime_version) { return is_cuda_version(runtime_version); }
 
+// hipDevP2PAttrPerformanceRank is an order of links on CUDA, 0 the fastest; AMD's runtime gives the
+// number of the link's type (ROCm/clr, hip_peer.cpp; seen on 5.7.1, 6.4.3 and 7.2.4).
+inline bool ranks_links(int runtime_version) { return is_cuda_version(runtime_version); }
+
 // hipMemPoolProps has `maxSize` from 6.2 on, in place of the first reserved bytes, which had to be
 // zero before. Read from this offset, it means the same with any header.
 inline unsigned long long max_pool_bytes(const hipMemPoolProps& properties) {

@@ -43,6 +43,37 @@ TEST_CASE("peer: a device is none of its own") {
   });
 }
 
+TEST_CASE("peer: the link type of two devices is asked for with two devices and two results") {
+  std::uint32_t type = 77;
+  std::uint32_t hops = 77;
+  const auto link = [&](int device, int peer) {
+    return hipExtGetLinkTypeAndHopCount(device, peer, &type, &hops);
+  };
+  check_rules({
+      {"without a type", [&] { return hipExtGetLinkTypeAndHopCount(0, 1, nullptr, &hops); }},
+      {"without hops", [&] { return hipExtGetLinkTypeAndHopCount(0, 1, &type, nullptr); }},
+      {"of a device and itself", [&] { return link(0, 0); }},
+      {"of no device and itself", [&] { return link(no_device, no_device); }},
+      {"of a negative device", [&] { return link(-1, 0); }},
+      {"to a negative device", [&] { return link(0, -1); }},
+      {"of no such device", [&] { return link(no_device, 0); }, hipErrorInvalidDevice},
+      {"to no such device", [&] { return link(0, no_device); }, hipErrorInvalidDevice},
+  });
+  CHECK(type == 77);
+  CHECK(hops == 77);
+}
+
+TEST_CASE("peer: a link has a type and hops, or neither is reported") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "device with a peer");
+  std::uint32_t type = 77;
+  std::uint32_t hops = 77;
+  const hipError_t code = hipExtGetLinkTypeAndHopCount(0, peer.ordinal(), &type, &hops);
+  CHECK((code == hipSuccess || code == hipErrorNotSupported));
+  CHECK((type == 77) == (code == hipErrorNotSupported));
+  CHECK((hops == 77) == (code == hipErrorNotSupported));
+  static_cast<void>(hipGetLastError());
+}
+
 TEST_CASE("peer: access is enabled once and disabled once") {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "device with a peer");
   const int other = peer.ordinal();

@@ -52,6 +52,38 @@ TEST_CASE("info: the matrix of peers has a row for each device") {
                  "      0   1   2\n  0   -   yes no\n  1   yes -   no\n  2   no  no  -\n"));
   CHECK_FALSE(
       contains(info_text({}, {"HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_PEERS=none"}), "\npeers: "));
+  CHECK_FALSE(
+      contains(info_text({}, {"HIPVMM_HOST_DEVICES=1", "HIPVMM_HOST_PEERS=none"}), "\nlinks: "));
+}
+
+TEST_CASE("info: links are told under every profile, to every other device") {
+  for (const std::string profile : {"strict", "rocm-5.7", "rocm-7.2", "cuda-13"}) {
+    CAPTURE(profile);
+    const bool is_cuda = profile == "cuda-13";
+    for (const int count : {2, 3}) {
+      const std::vector<std::string> environment{"HIPVMM_HOST_PROFILE=" + profile,
+                                                 "HIPVMM_HOST_DEVICES=" + std::to_string(count)};
+      const nlohmann::json devices = info_json({}, environment)["devices"];
+      REQUIRE(devices.size() == static_cast<std::size_t>(count));
+      for (const nlohmann::json& device : devices) {
+        REQUIRE(device["links"].size() == static_cast<std::size_t>(count - 1));
+        for (const nlohmann::json& link : device["links"]) {
+          const bool reached = device["ordinal"] != 2 && link["peer"] != 2;
+          CHECK(link["peer"] != device["ordinal"]);
+          CHECK(link["can_access"] == reached);
+          CHECK(link["access_supported"] == reached);
+          CHECK(link["type"] == (is_cuda ? nlohmann::json(nullptr) : nlohmann::json("pcie")));
+          CHECK(link["hops"] == (is_cuda ? nlohmann::json(nullptr) : nlohmann::json(1)));
+          CHECK(link["performance_rank"].is_null() == !is_cuda);
+          CHECK(link["native_atomics"] == false);
+        }
+      }
+      const std::string text = info_text({}, environment);
+      CHECK(contains(text, "\nlinks: type and number of hops: HIP does not report it\n") ==
+            is_cuda);
+      CHECK(contains(text, "\nlinks: rank, 0 the fastest: HIP does not report it\n") == !is_cuda);
+    }
+  }
 }
 
 TEST_CASE("info: without a device one sentence says so") {

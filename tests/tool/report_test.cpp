@@ -57,7 +57,7 @@ facts about(hipvmm::capability::record record) {
             64,
             8 * hipvmm::GiB,
             4 * hipvmm::GiB,
-            {true},
+            {},
             hipvmm::capability{std::make_shared<hipvmm::capability::record>(std::move(record))}}},
           {}};
 }
@@ -187,6 +187,52 @@ TEST_CASE("reports: a UUID that the runtime does not report is said to be missin
   CHECK(contains(text_report(known, detail_level::plain),
                  "  uuid          none: hipDeviceGetUuid reports none for this device\n"));
   CHECK(nlohmann::json::parse(json_report(known))["devices"][0]["uuid"] == nullptr);
+}
+
+TEST_CASE("reports: links are told by device, and what HIP does not report as unknown") {
+  facts known = about(healthy());
+  constexpr hipvmm::device_ref first{0};
+  constexpr hipvmm::device_ref second{1};
+  hipvmm::peer_link fast{first, second};
+  fast.can_access = true;
+  fast.type = hipvmm::link_type::xgmi;
+  fast.hops = 1;
+  fast.access_supported = true;
+  fast.native_atomics = true;
+  known.devices[0].links = {fast};
+  known.devices.push_back(known.devices[0]);
+  known.devices[1].device = second;
+  known.devices[1].links = {hipvmm::peer_link{second, first}};
+  const std::string page = text_report(known, detail_level::plain);
+  CAPTURE(page);
+  CHECK(page.ends_with(
+      "\npeers: may the device of the row reach memory of the device of the column?\n"
+      "      0   1\n"
+      "  0   -   yes\n"
+      "  1   no  -\n"
+      "\nlinks: type and number of hops\n"
+      "      0       1\n"
+      "  0   -       xgmi 1\n"
+      "  1   unknown -\n"
+      "\nlinks: rank, 0 the fastest: HIP does not report it\n"
+      "\nlinks: native atomics\n"
+      "      0       1\n"
+      "  0   -       yes\n"
+      "  1   unknown -\n"
+      "\nlinks: access to arrays: HIP does not report it\n"));
+  const nlohmann::json told = nlohmann::json::parse(json_report(known))["devices"];
+  CHECK(told[0]["peers"] == nlohmann::json::array({1}));
+  CHECK(told[0]["links"] == nlohmann::json::array({{{"peer", 1},
+                                                    {"can_access", true},
+                                                    {"type", "xgmi"},
+                                                    {"hops", 1},
+                                                    {"performance_rank", nullptr},
+                                                    {"access_supported", true},
+                                                    {"native_atomics", true},
+                                                    {"array_access", nullptr}}}));
+  CHECK(told[1]["peers"].empty());
+  CHECK(told[1]["links"][0]["type"] == nullptr);
+  CHECK(told[1]["links"][0]["hops"] == nullptr);
 }
 
 TEST_CASE("json_report: takes bytes that are no UTF-8") {

@@ -54,6 +54,16 @@ hipError_t hipDeviceGetP2PAttribute(int* value, hipDeviceP2PAttr attribute, int 
   });
 }
 
+// CUDA tells neither; AMD's checks come first.
+hipError_t hipExtGetLinkTypeAndHopCount(int device, int peer, uint32_t* type, uint32_t* hops) {
+  return call_bare([&] {
+    const driver& machine = driver_with_device();
+    require(type != nullptr && hops != nullptr && device != peer && device >= 0 && peer >= 0);
+    require(machine.has_device(device) && machine.has_device(peer), hipErrorInvalidDevice);
+    return hipErrorNotSupported;
+  });
+}
+
 hipError_t hipDeviceEnablePeerAccess(int peer, unsigned int flags) {
   return call([&](driver& machine) {
     require(flags == 0);

@@ -13,13 +13,16 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// AMD reports the type of the link as its rank, 3 being PCIe; CUDA orders links, 0 being the best.
-// There is nothing here that could run an atomic operation or use an array.
+// ROCr's number for PCIe, hsa_amd_link_info_type_t.
+constexpr int pcie_link = 2;
+
+// AMD reports the type of the link as its rank; CUDA orders links, 0 being the best. There is
+// nothing here that could run an atomic operation or use an array.
 int peer_attribute(int attribute, bool linked, peer_rank rank) noexcept {
   switch (attribute) {
     case hipDevP2PAttrPerformanceRank:
       if (rank == peer_rank::order) return linked ? 0 : 1;
-      return linked ? 3 : 0;
+      return pcie_link;
     case hipDevP2PAttrAccessSupported:
       return linked ? 1 : 0;
     default:
@@ -221,6 +224,17 @@ hipError_t hipDeviceGetP2PAttribute(int* value, hipDeviceP2PAttr attribute, int 
     require(machine.has_device(source) && machine.has_device(destination), hipErrorInvalidDevice);
     require(source != destination, hipErrorInvalidDevice);
     *value = peer_attribute(wanted, machine.linked(source, destination), machine.rules().rank);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipExtGetLinkTypeAndHopCount(int device, int peer, uint32_t* type, uint32_t* hops) {
+  return call(__func__, [&](runtime& machine) {
+    require(type != nullptr && hops != nullptr && device != peer && device >= 0 && peer >= 0);
+    require(machine.has_device(device) && machine.has_device(peer), hipErrorInvalidDevice);
+    require(machine.rules().links == link_report::type_and_hops, hipErrorNotSupported);
+    *type = pcie_link;
+    *hops = 1;
     return hipSuccess;
   });
 }

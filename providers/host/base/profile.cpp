@@ -238,6 +238,7 @@ constexpr profile cuda_13() {
   like.name = "cuda-13";
   like.version = 13000;  // hipRuntimeGetVersion hands on cudaRuntimeGetVersion
   like.rank = peer_rank::order;
+  like.links = link_report::none;
   like.host_chunks = host_place::host_memory_only;
   like.part = mapped_part::whole_chunk;  // H200
   like.unmap = unmap_rule::mapped_ones;  // H200, and it waits for nothing

@@ -141,6 +141,8 @@ enum class value_calls { checked, as_amd };
 enum class reported_size { eight_bytes, four_bytes };
 enum class second_registration { refused, taken };
 enum class peer_rank { link_type, order };
+/// What hipExtGetLinkTypeAndHopCount, which is AMD's own, reports.
+enum class link_report { type_and_hops, none };
 enum class self_peer { device_checked, always_zero };
 
 /// What a release of HIP does where releases differ: one table for each in profile.cpp. The values
@@ -156,6 +158,7 @@ struct profile {
   virtual_memory vmm = virtual_memory::offered;  // Linux had none before 6.1
   int pools_attribute = 1;                       // HIP_MEM_POOL_SUPPORT, off before 6.2
   peer_rank rank = peer_rank::link_type;         // Q24
+  link_report links = link_report::type_and_hops;
   self_peer same_device = self_peer::device_checked;
   hipError_t disable_unlinked = hipErrorPeerAccessNotEnabled;  // of a device that is no peer
 

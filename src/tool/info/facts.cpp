@@ -107,16 +107,13 @@ process_facts gather_process() {
 }
 
 device_facts gather_device(device_ref device, record_source source) {
-  std::vector<bool> reaches;
-  for (int peer = 0; peer < device_count(); ++peer)
-    reaches.push_back(device.can_access_peer(device_ref{peer}));
   return {device,
           device.name(),
           detail::find_uuid(device),
           detail::warp_size_of(device),
           device.total_memory(),
           device.free_memory(),
-          std::move(reaches),
+          peer_links(device),
           source == record_source::probed_anew ? probe_capability(device) : capability_of(device)};
 }
 

@@ -9,6 +9,7 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/topology/peer_link.hpp>
 
 namespace hipvmm::tool {
 
@@ -20,7 +21,7 @@ struct device_facts {
   int lanes;                        ///< that run in step
   std::size_t total_bytes;
   std::size_t free_bytes;
-  std::vector<bool> reaches;  ///< by ordinal; a device reaches itself
+  std::vector<peer_link> links;  ///< to all other devices, by ordinal
   capability memory;
 };
 

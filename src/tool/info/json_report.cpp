@@ -40,9 +40,23 @@ json reasons(const capability& memory) {
 
 json peers(const device_facts& known) {
   json result = json::array();
-  for (std::size_t peer = 0; peer < known.reaches.size(); ++peer)
-    if (known.reaches[peer] && static_cast<int>(peer) != known.device.ordinal())
-      result.push_back(peer);
+  for (const peer_link& link : known.links)
+    if (link.can_access) result.push_back(link.peer.ordinal());
+  return result;
+}
+
+json links(const device_facts& known) {
+  json result = json::array();
+  for (const peer_link& link : known.links)
+    result.push_back(
+        {{"peer", link.peer.ordinal()},
+         {"can_access", link.can_access},
+         {"type", link.type == link_type::unknown ? json(nullptr) : json(name_of(link.type))},
+         {"hops", or_null(link.hops)},
+         {"performance_rank", or_null(link.performance_rank)},
+         {"access_supported", or_null(link.access_supported)},
+         {"native_atomics", or_null(link.native_atomics)},
+         {"array_access", or_null(link.array_access)}});
   return result;
 }
 
@@ -54,6 +68,7 @@ json device(const device_facts& known) {
           {"lanes", known.lanes},
           {"memory", {{"total", known.total_bytes}, {"free", known.free_bytes}}},
           {"peers", peers(known)},
+          {"links", links(known)},
           {"path", name_of(memory.path())},
           {"why_fallback", memory.why_fallback()},
           {"quirks", quirks(memory)},

@@ -156,23 +156,69 @@ void put_device(std::string& page, const device_facts& known, detail_level level
   put_traits(page, memory, level);
 }
 
-void put_peers(std::string& page, const std::vector<device_facts>& devices) {
-  if (devices.empty() || devices.front().reaches.size() < 2) return;
-  page += "\npeers: may the device of the row reach memory of the device of the column?\n  " +
-          padded({}, 4);
-  for (std::size_t peer = 0; peer < devices.front().reaches.size(); ++peer)
-    page += padded(std::to_string(peer), 4);
-  page.erase(page.find_last_not_of(' ') + 1);
-  page += '\n';
+std::string type_text(const peer_link& link) {
+  std::string text{name_of(link.type)};
+  if (link.hops) text += ' ' + std::to_string(*link.hops);
+  return text;
+}
+
+std::string rank_text(const peer_link& link) {
+  return link.performance_rank ? std::to_string(*link.performance_rank) : "unknown";
+}
+
+std::string flag_text(const std::optional<bool>& flag) {
+  if (!flag) return "unknown";
+  return *flag ? "yes" : "no";
+}
+
+/// A row for each of `devices` and a column for each device of the process, with what `text` says
+/// of the link between them; one line where HIP reports that of no link.
+template <class Text>
+void put_matrix(std::string& page, std::string_view title, const std::vector<device_facts>& devices,
+                Text text) {
+  std::vector<std::vector<std::string>> cells;
+  bool is_reported = false;
+  std::size_t width = 4;
   for (const device_facts& each : devices) {
-    std::string line = "  " + padded(std::to_string(each.device.ordinal()), 4);
-    for (std::size_t peer = 0; peer < each.reaches.size(); ++peer) {
-      const bool itself = static_cast<int>(peer) == each.device.ordinal();
-      line += padded(itself ? "-" : each.reaches[peer] ? "yes" : "no", 4);
+    std::vector<std::string>& row = cells.emplace_back(each.links.size() + 1, "-");
+    for (const peer_link& link : each.links) {
+      std::string& cell = row[static_cast<std::size_t>(link.peer.ordinal())];
+      cell = text(link);
+      is_reported = is_reported || cell != "unknown";
+      width = std::max(width, cell.size() + 1);
     }
+  }
+  page += '\n' + std::string{title};
+  if (!is_reported) {
+    page += ": HIP does not report it\n";
+    return;
+  }
+  page += "\n  " + padded({}, 4);
+  const auto put_row = [&](std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
     page += line + '\n';
+  };
+  std::string head;
+  for (std::size_t peer = 0; peer < cells.front().size(); ++peer)
+    head += padded(std::to_string(peer), width);
+  put_row(head);
+  for (std::size_t at = 0; at < devices.size(); ++at) {
+    std::string line = "  " + padded(std::to_string(devices[at].device.ordinal()), 4);
+    for (const std::string& cell : cells[at]) line += padded(cell, width);
+    put_row(line);
   }
+}
+
+void put_peers(std::string& page, const std::vector<device_facts>& devices) {
+  if (devices.empty() || devices.front().links.empty()) return;
+  put_matrix(page, "peers: may the device of the row reach memory of the device of the column?",
+             devices, [](const peer_link& link) { return flag_text(link.can_access); });
+  put_matrix(page, "links: type and number of hops", devices, type_text);
+  put_matrix(page, "links: rank, 0 the fastest", devices, rank_text);
+  put_matrix(page, "links: native atomics", devices,
+             [](const peer_link& link) { return flag_text(link.native_atomics); });
+  put_matrix(page, "links: access to arrays", devices,
+             [](const peer_link& link) { return flag_text(link.array_access); });
 }
 
 }  // namespace

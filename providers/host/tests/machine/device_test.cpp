@@ -139,7 +139,7 @@ TEST_CASE("hipDeviceGetP2PAttribute: what is told follows the links") {
     int apart;
   };
   for (const row& each :
-       {row{hipDevP2PAttrPerformanceRank, 3, 0}, row{hipDevP2PAttrAccessSupported, 1, 0},
+       {row{hipDevP2PAttrPerformanceRank, 2, 2}, row{hipDevP2PAttrAccessSupported, 1, 0},
         row{hipDevP2PAttrNativeAtomicSupported, 0, 0},
         row{hipDevP2PAttrHipArrayAccessSupported, 0, 0}}) {
     CAPTURE(each.attribute);
@@ -148,5 +148,15 @@ TEST_CASE("hipDeviceGetP2PAttribute: what is told follows the links") {
     CHECK(value == each.linked);
     CHECK(hipDeviceGetP2PAttribute(&value, each.attribute, 0, 2) == hipSuccess);
     CHECK(value == each.apart);
+  }
+}
+
+TEST_CASE("hipExtGetLinkTypeAndHopCount: PCIe and one hop, with access or without") {
+  for (const int peer : {1, 2}) {
+    std::uint32_t type = 77;
+    std::uint32_t hops = 77;
+    CHECK(hipExtGetLinkTypeAndHopCount(0, peer, &type, &hops) == hipSuccess);
+    CHECK(type == 2);
+    CHECK(hops == 1);
   }
 }

@@ -139,9 +139,17 @@ const rule rules[] = {
        REQUIRE(hipDeviceGetP2PAttribute(&rank, hipDevP2PAttrPerformanceRank, 0, 1) == hipSuccess);
        return rank;
      },
-     {3, 3, 3, 3, 3, 3, 3, 0},
+     {2, 2, 2, 2, 2, 2, 2, 0},
      "AMD; CUDA '0 the best'",
      decided_by::hardware},
+    {"the type of a link and its hops",
+     [] {
+       std::uint32_t type = 77;
+       std::uint32_t hops = 77;
+       return int{hipExtGetLinkTypeAndHopCount(0, 1, &type, &hops)};
+     },
+     {good, good, good, good, good, good, good, unsupported},
+     "AMD's own function; own for CUDA, which has none"},
     {"hipDeviceCanAccessPeer of a device that does not exist with itself",
      [] {
        int answer = no_answer;

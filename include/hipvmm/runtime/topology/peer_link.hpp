@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+
+namespace hipvmm {
+
+/// What connects two devices, as hipExtGetLinkTypeAndHopCount reports it.
+enum class link_type {
+  unknown,  ///< HIP does not report it (CUDA), or by a number that hipvmm does not know
+  hypertransport,
+  qpi,
+  pcie,
+  infiniband,
+  xgmi,
+};
+
+/// The enumerator's name: "xgmi" of link_type::xgmi.
+[[nodiscard]] std::string_view name_of(link_type type) noexcept;
+
+/// How `device` reaches memory of `peer`, as HIP reports it. What HIP does not report is
+/// link_type::unknown or empty, never derived from something else. Link type, hops and atomics
+/// describe the connection: AMD reports them also where `can_access` is false.
+struct peer_link {
+  device_ref device;
+  device_ref peer;
+  bool can_access = false;  ///< hipDeviceCanAccessPeer: may kernels of `device` use the memory
+  link_type type = link_type::unknown;
+  std::optional<unsigned> hops = std::nullopt;  ///< as HIP counts them
+  /// Compares the links of one machine: 0 is the fastest. CUDA reports it; AMD reports the number
+  /// of the link type in its place, so there it is empty.
+  std::optional<int> performance_rank = std::nullopt;
+  /// hipDeviceGetP2PAttribute's answer to the question of `can_access`.
+  std::optional<bool> access_supported = std::nullopt;
+  std::optional<bool> native_atomics = std::nullopt;  ///< atomic operations across the link
+  /// Whether `device` may use arrays (hipMallocArray) of `peer`.
+  std::optional<bool> array_access = std::nullopt;
+};
+
+/// The link by which `device` reaches `peer`.
+/// Throws: std::invalid_argument where the two are one device, which has no link to itself.
+[[nodiscard]] peer_link peer_link_between(device_ref device, device_ref peer);
+
+/// The links from `device` to every other device of the process, by the peer's ordinal.
+[[nodiscard]] std::vector<peer_link> peer_links(device_ref device);
+
+/// The links between all devices of the process, in both directions: by device, then by peer. Empty
+/// with fewer than two devices.
+[[nodiscard]] std::vector<peer_link> peer_links();
+
+}  // namespace hipvmm
