@@ -74,7 +74,10 @@ TEST_CASE("info: --device leaves the other devices out") {
 }
 
 TEST_CASE("info: --probe tells the same path as the record at hand") {
-  CHECK(info_json({"--probe"})["devices"][0]["path"] == info_json({})["devices"][0]["path"]);
+  const nlohmann::json probed = info_json({"--probe"})["devices"][0];
+  const nlohmann::json at_hand = info_json({})["devices"][0];
+  INFO("probed: ", probed.dump(), "\nat hand: ", at_hand.dump());
+  CHECK(probed["path"] == at_hand["path"]);
 }
 
 TEST_CASE("info: --help names every option, --version the version") {
