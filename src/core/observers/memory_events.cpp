@@ -391,10 +391,10 @@ detail::events_pause::events_pause() noexcept { ++this_event_thread.pauses; }
 detail::events_pause::~events_pause() { --this_event_thread.pauses; }
 
 const char* to_string(memory_event_kind kind) noexcept {
-  constexpr std::array<const char*, memory_event_kind_count> names{
+  constexpr std::array<const char*, memory_event_kind_count> kind_names{
       "allocate", "deallocate", "map", "unmap", "grow", "trim", "grant", "revoke", "out_of_memory"};
   const auto index = static_cast<std::size_t>(kind);
-  return index < names.size() ? names[index] : "unknown";
+  return index < kind_names.size() ? kind_names[index] : "unknown";
 }
 
 }  // namespace hipvmm
