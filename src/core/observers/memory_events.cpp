@@ -190,6 +190,9 @@ class detail::event_receiver {
       while (each->is_reporting.load()) std::this_thread::yield();
   }
 
+  /// Keeps the object for good, where leak checkers find it.
+  void stay() noexcept { stayed_before_ = last_stayed.exchange(this); }
+
   [[nodiscard]] bool is_of_parent() const noexcept { return process_.is_of_parent(); }
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] bool calls() const noexcept { return static_cast<bool>(call_); }
@@ -274,6 +277,7 @@ class detail::event_receiver {
 
   static constinit inline std::atomic<event_receiver*> current{nullptr};
   static constinit inline std::atomic<std::uint64_t> last_number{0};
+  static constinit inline std::atomic<event_receiver*> last_stayed{nullptr};
 
   const process_mark process_;
   const std::uint64_t number_ = ++last_number;
@@ -283,6 +287,7 @@ class detail::event_receiver {
   std::atomic<std::uint64_t> lost_{0};
   mutable std::mutex mutex_;  // guards `rings_`
   std::vector<std::unique_ptr<event_ring>> rings_;
+  event_receiver* stayed_before_ = nullptr;
 };
 
 memory_event_subscription::memory_event_subscription(std::size_t events_per_thread) {
@@ -313,7 +318,7 @@ memory_event_subscription::~memory_event_subscription() {
     });
   // In a child of fork() nothing runs that could be waited for.
   if (is_in_callback || receiver_->is_of_parent())
-    static_cast<void>(receiver_.release());
+    receiver_.release()->stay();
   else
     detail::event_receiver::wait_for_reports();
 }
