@@ -95,13 +95,15 @@ int run(const char* path) {
     std::fputs("observe: the guard found no write behind a block\n", stderr);
     return 1;
   }
-  const std::vector<hipvmm::memory_event> events = events_of_work(pool, stream);
+  // A pool without memory yet, so that it grows whatever its growth step is.
+  hipvmm::mr::vmm_pool_resource empty{stream.device()};
+  const std::vector<hipvmm::memory_event> events = events_of_work(empty, stream);
   for (const hipvmm::memory_event& each : events)
     std::printf("%-13s %12zu bytes at %#zx\n", to_string(each.kind), each.bytes,
                 static_cast<std::size_t>(each.address));
   using kind = hipvmm::memory_event_kind;
-  if (has_one(events, kind::grow, pool) && has_one(events, kind::allocate, pool) &&
-      has_one(events, kind::deallocate, pool))
+  if (has_one(events, kind::grow, empty) && has_one(events, kind::allocate, empty) &&
+      has_one(events, kind::deallocate, empty))
     return 0;
   std::fputs("observe: events of the pool are missing\n", stderr);
   return 1;
