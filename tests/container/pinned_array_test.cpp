@@ -13,7 +13,9 @@
 #include <vector>
 
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "support/devices.hpp"
 
@@ -25,6 +27,14 @@ static_assert(std::is_nothrow_move_constructible_v<pinned_array<int>>);
 
 struct starts_at_seven {
   int value = 7;
+};
+
+struct throws_as_third {
+  throws_as_third() {
+    if (++made == 3) throw std::runtime_error{"the third"};
+  }
+  static inline int made = 0;
+  int value = 0;
 };
 
 struct alignas(512) widely_aligned {
@@ -59,6 +69,15 @@ TEST_CASE("pinned_array: bad sizes and resources throw") {
   CHECK_THROWS_AS((pinned_array<int>{1, nullptr}), std::invalid_argument);
   mr::hip_resource of_device{first_device};
   CHECK_THROWS_AS((pinned_array<int>{1, &of_device}), std::invalid_argument);
+}
+
+TEST_CASE("pinned_array: an element that cannot be made costs no memory") {
+  mr::pinned_host_resource pinned;
+  mr::statistics_resource_adaptor counted{&pinned};
+  throws_as_third::made = 0;
+  CHECK_THROWS_AS((pinned_array<throws_as_third>{10, &counted}), std::runtime_error);
+  CHECK(counted.get_bytes_counter().total == 10 * sizeof(throws_as_third));
+  CHECK(counted.get_bytes_counter().value == 0);
 }
 
 TEST_CASE("pinned_array: a vector appends it, and copies write to it") {

@@ -57,7 +57,8 @@ class pinned_array {
   /// std::length_error when so many elements exceed the address space; out_of_memory; hip_error.
   explicit pinned_array(size_type size,
                         mr::memory_resource* resource = detail::default_pinned_resource())
-      : resource_{checked(resource)} {
+      : pinned_array{} {  // so that the destructor runs when a T{} throws
+    resource_ = checked(resource);
     data_ = static_cast<T*>(resource->allocate_sync(bytes_for(size, sizeof(T)), alignment));
     size_ = size;
     std::uninitialized_value_construct_n(data_, size);
