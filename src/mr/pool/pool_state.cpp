@@ -116,11 +116,17 @@ void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment) {
 }
 
 void pool_state::fail(std::size_t bytes, const std::optional<out_of_memory>& cause) {
-  const pool_statistics now = statistics();
-  const std::size_t free = device.free_memory();
-  // What is free and held may be more than a total that names a part of the host's memory.
-  const std::size_t total = std::max(device.total_memory(), add_bytes(free, now.reserved_current));
-  const std::string why = texts.why_short(now, bytes, maximum, total);
+  std::size_t free = 0;
+  std::string why;
+  // The caller is to get out_of_memory also where HIP does not say how much there is.
+  detail::report_exceptions([&] {
+    const pool_statistics now = statistics();
+    free = device.free_memory();
+    // What is free and held may be more than a total that names a part of the host's memory.
+    const std::size_t total =
+        std::max(device.total_memory(), add_bytes(free, now.reserved_current));
+    why = texts.why_short(now, bytes, maximum, total);
+  });
   const out_of_memory failure =
       cause ? out_of_memory{*cause, why}
             : out_of_memory{exhausted::device_memory, device.ordinal(), bytes, free, why};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -13,6 +14,7 @@
 #include "core/background_task.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 
@@ -114,6 +116,18 @@ TEST_CASE("vmm_pool_resource: allocate that fails leaves the pool as it was") {
     void* const one = subject.pool->allocate_sync(12 * MiB);
     subject.pool->deallocate_sync(one, 12 * MiB);
   });
+}
+
+TEST_CASE("vmm_pool_resource: out_of_memory is not lost where HIP does not say what is free") {
+  const test::error_recorder recorder;
+  pool_options options;
+  options.maximum_bytes = 8 * MiB;
+  vmm_pool_resource pool{first_device, options};
+  const stream stream{first_device};
+  test::planned_fault fault{"hipMemGetInfo", 1, hipErrorUnknown};
+  CHECK_THROWS_AS(static_cast<void>(pool.allocate(stream, 16 * MiB)), out_of_memory);
+  CHECK(fault.struck());
+  CHECK(recorder.count() == 1);
 }
 
 TEST_CASE("vmm_pool_resource: a move of chunks in use that fails leaves the pool as it was" *
