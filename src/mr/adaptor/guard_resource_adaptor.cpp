@@ -2,6 +2,7 @@
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <list>
 #include <mutex>
@@ -150,10 +151,8 @@ class guard_resource_adaptor::state {
       });
     if (!guard(one, stream)) return free_it();
     if (!one.is_kept) free_it();
-    if (options_.check == guard_check::at_once) {
-      detail::report_exceptions([&] { wait_for_copy(one); });
-      compare_canaries(one);
-    }
+    // Where the wait fails, they are compared with those of other blocks.
+    if (options_.check == guard_check::at_once && has_copied(one)) compare_canaries(one);
     {
       const std::lock_guard lock{mutex_};
       one.number = ++freed_so_far_;
@@ -166,11 +165,11 @@ class guard_resource_adaptor::state {
   /// Copies the canaries and fills the block, in the order of `stream`. Returns false, and has
   /// reported why, where that failed, and false in a captured stream.
   bool guard(freed_block& one, std::optional<stream_ref> stream) noexcept {
+    const stream_ref in = stream ? *stream : own_.ref();
     bool is_guarded = false;
     detail::report_exceptions([&] {
       const scoped_device scope{device_};
       if (stream && !stream->is_default() && detail::is_captured(*stream)) return;
-      const stream_ref in = stream ? *stream : own_.ref();
       {
         const std::lock_guard lock{mutex_};
         one.canaries = slots_.take();
@@ -184,10 +183,13 @@ class guard_resource_adaptor::state {
       is_guarded = true;
     });
     if (!is_guarded && one.canaries != nullptr) {
-      // A copy may be under way.
-      detail::report_exceptions([&] { static_cast<void>(detail::wait_for_work(*stream)); });
-      const std::lock_guard lock{mutex_};
-      slots_.put(std::exchange(one.canaries, nullptr));
+      // A copy may be under way. One that cannot be waited for keeps its slot.
+      unsigned char* const copies = std::exchange(one.canaries, nullptr);
+      detail::report_exceptions([&] {
+        if (!detail::wait_for_work(in)) return;
+        const std::lock_guard lock{mutex_};
+        slots_.put(copies);
+      });
     }
     return is_guarded;
   }
@@ -203,8 +205,15 @@ class guard_resource_adaptor::state {
     }
   }
 
-  static void wait_for_copy(const freed_block& one) {
-    if (one.copied) one.copied->synchronize();
+  /// Waits until the canaries have been copied. Returns false, and has reported why, where HIP
+  /// refuses: nothing that was to be copied may be compared then.
+  static bool has_copied(const freed_block& one) noexcept {
+    bool is_copied = false;
+    detail::report_exceptions([&] {
+      if (one.copied) one.copied->synchronize();
+      is_copied = true;
+    });
+    return is_copied;
   }
 
   /// Compares canaries that have been copied.
@@ -219,16 +228,20 @@ class guard_resource_adaptor::state {
   /// Compares the canaries of all blocks whose streams have passed.
   void compare_copied() noexcept {
     freed_list passed;
+    std::exception_ptr refused;  // the error handler may use the adaptor
     {
       const std::lock_guard lock{mutex_};
       for (auto next = freed_.begin(); next != freed_.end();) {
         const auto each = next++;
         if (each->canaries == nullptr) continue;
-        bool is_copied = false;
-        detail::report_exceptions([&] { is_copied = !each->copied || each->copied->is_done(); });
-        if (is_copied) passed.splice(passed.end(), freed_, each);
+        try {
+          if (!each->copied || each->copied->is_done()) passed.splice(passed.end(), freed_, each);
+        } catch (...) {
+          refused = std::current_exception();
+        }
       }
     }
+    if (refused) detail::report_exceptions([&] { std::rethrow_exception(refused); });
     for (freed_block& each : passed) compare_canaries(each);
     passed.remove_if([](const freed_block& each) { return !each.is_kept; });
     const std::lock_guard lock{mutex_};
@@ -251,10 +264,8 @@ class guard_resource_adaptor::state {
         if (!each->is_kept) waited.splice(waited.end(), freed_, each);
       }
     }
-    for (freed_block& each : waited) {
-      detail::report_exceptions([&] { wait_for_copy(each); });
-      compare_canaries(each);
-    }
+    for (freed_block& each : waited)
+      if (has_copied(each)) compare_canaries(each);
   }
 
   /// Returns kept blocks to the upstream, the oldest first, until at most `bytes` are kept.
@@ -270,8 +281,10 @@ class guard_resource_adaptor::state {
         kept_bytes_ -= found->block.bytes;
         oldest.splice(oldest.end(), freed_, found);
       }
-      compare_kept(oldest.front());
-      const freed_block& one = oldest.front();
+      freed_block& one = oldest.front();
+      // What work may still use stays allocated.
+      if (!has_copied(one)) continue;
+      compare_kept(one);
       detail::report_exceptions([&] {
         upstream_.deallocate(own_, base_of(one), total_of(one.block.bytes, one.block.alignment),
                              one.block.alignment);
@@ -279,10 +292,9 @@ class guard_resource_adaptor::state {
     }
   }
 
-  /// Compares a block that nobody else has, when its stream has passed the deallocation.
+  /// Compares a block that nobody else has, whose stream has passed the deallocation.
   void compare_kept(freed_block& one) noexcept {
     detail::report_exceptions([&] {
-      wait_for_copy(one);
       const std::lock_guard one_at_a_time{staging_mutex_};
       for (std::size_t at = 0; at < one.block.bytes; at += staging_bytes) {
         const std::size_t count = std::min(staging_bytes, one.block.bytes - at);

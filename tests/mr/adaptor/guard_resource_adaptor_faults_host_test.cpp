@@ -4,10 +4,14 @@
 #include <memory>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/adaptor/guard_resource_adaptor.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
 
 namespace hipvmm::mr {
@@ -25,6 +29,13 @@ struct guarded_memory {
   std::unique_ptr<guard_resource_adaptor> guard;
 };
 
+guard_options at_once_without_quarantine() {
+  guard_options options;
+  options.check = guard_check::at_once;
+  options.quarantine_bytes = 0;
+  return options;
+}
+
 }  // namespace
 
 TEST_CASE("guard_resource_adaptor: calls that fail lose no memory and find no damage") {
@@ -41,6 +52,61 @@ TEST_CASE("guard_resource_adaptor: calls that fail lose no memory and find no da
               [](const auto& all) { CHECK(all->guard->damages() == 0); },
               [](const auto& all) { CHECK(all->guard->damages() == 0); });
   }
+}
+
+TEST_CASE("guard_resource_adaptor: what a refused wait left uncopied is not compared") {
+  const test::error_recorder recorder;
+  vmm_pool_resource upstream{test::first_device};  // which does not wait for the stream
+  guard_options options = at_once_without_quarantine();
+  SUBCASE("at once") {}
+  SUBCASE("by flush") { options.check = guard_check::later; }
+  SUBCASE("in quarantine") {
+    options.check = guard_check::later;
+    options.quarantine_bytes = MiB;
+  }
+  guard_resource_adaptor guard{&upstream, options};
+  // The copies of the canaries wait behind this.
+  test::blocked_stream used{test::first_device};
+  void* const block = guard.allocate(used, 1000);
+  test::planned_fault fault{"hipEventSynchronize", 1, hipErrorUnknown};
+  guard.deallocate(used, block, 1000);
+  if (options.check == guard_check::later) guard.flush();
+  CHECK(fault.end());
+  CHECK(recorder.count() == 1);
+  CHECK(guard.damages() == 0);
+  used.release();
+  guard.flush();
+  CHECK(guard.damages() == 0);
+  CHECK(recorder.count() == 1);
+}
+
+namespace {
+
+const guard_resource_adaptor* asked_by_handler = nullptr;
+
+void ask_in_handler(const char*, int, const char*) noexcept {
+  static_cast<void>(asked_by_handler->quarantined_bytes());
+}
+
+}  // namespace
+
+TEST_CASE("guard_resource_adaptor: an error handler may ask it") {
+  const test::error_recorder recorder;  // its handler is set again when it ends
+  hip_resource upstream{test::first_device};
+  guard_resource_adaptor guard{&upstream, {}};
+  const stream used{test::first_device};
+  void* const one = guard.allocate(used, 1000);
+  void* const two = guard.allocate(used, 1000);
+  guard.deallocate(used, one, 1000);
+  asked_by_handler = &guard;
+  set_error_handler(ask_in_handler);
+  {
+    test::planned_fault fault{"hipEventQuery", 1, hipErrorUnknown};
+    guard.deallocate(used, two, 1000);
+    CHECK(fault.struck());
+  }
+  guard.flush();
+  CHECK(guard.damages() == 0);
 }
 
 }  // namespace hipvmm::mr
