@@ -436,6 +436,14 @@ void growable_storage::grant(device_ref device, access_right right) {
       {.address = detail::event_address(data()), .peer = device.ordinal()});
 }
 
+std::vector<chunk_view> growable_storage::chunks() const {
+  return memory_ ? memory_->chunks() : std::vector<chunk_view>{};
+}
+
+std::vector<exported_chunk> growable_storage::export_chunks(std::uint64_t since) {
+  return memory_ ? memory_->export_chunks(since) : std::vector<exported_chunk>{};
+}
+
 access_right growable_storage::access(device_ref device) const noexcept {
   return memory_ ? memory_->rights().get(device) : access_right::none;
 }

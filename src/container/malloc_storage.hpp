@@ -45,6 +45,8 @@ class malloc_storage final : public storage_memory {
   [[nodiscard]] std::size_t failed_preparations() const noexcept override { return 0; }
   void grant(device_ref to, access_right right = access_right::read_write) override;
   [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
+  [[nodiscard]] std::vector<chunk_view> chunks() const override;
+  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since) override;
   [[nodiscard]] bool is_address_stable() const noexcept override { return false; }
   /// nullptr while nothing is allocated.
   [[nodiscard]] void* base() const noexcept override {

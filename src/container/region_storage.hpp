@@ -38,6 +38,10 @@ class region_storage final : public storage_memory {
   }
   void grant(device_ref device, access_right right) override { region_.grant(device, right); }
   [[nodiscard]] const access_map& rights() const override { return region_.rights(); }
+  [[nodiscard]] std::vector<chunk_view> chunks() const override { return region_.chunks(); }
+  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since) override {
+    return region_.export_chunks(since);
+  }
   [[nodiscard]] bool is_address_stable() const noexcept override { return true; }
   [[nodiscard]] void* base() const noexcept override {
     return static_cast<char*>(region_.base()) + start_ + lead_;

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
+#include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -36,6 +39,10 @@ class storage_memory {
   [[nodiscard]] virtual std::size_t failed_preparations() const noexcept = 0;
   virtual void grant(device_ref device, access_right right) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
+
+  /// Offsets are the region's. Throw: unsupported where there are no chunks.
+  [[nodiscard]] virtual std::vector<chunk_view> chunks() const = 0;
+  [[nodiscard]] virtual std::vector<exported_chunk> export_chunks(std::uint64_t since) = 0;
 
   /// Whether base() stays when a commit() adds memory.
   [[nodiscard]] virtual bool is_address_stable() const noexcept = 0;

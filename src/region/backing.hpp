@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -19,6 +20,7 @@ struct backing {
   mapping map;
   detail::moment visible = {};                          // from when on all work sees the bytes
   ihipMemGenericAllocationHandle* elsewhere = nullptr;  // the chunk that moved
+  std::uint64_t serial = 0;                             // chunk_view::serial, once in the region
 
   [[nodiscard]] std::size_t bytes() const noexcept {
     return chunk.empty() ? map.bytes() : chunk.bytes();

@@ -136,7 +136,10 @@ backing_map mapped_region::make_missing_or_explain(const address_range& range, s
 }
 
 void mapped_region::merge(backing_map& made) noexcept {
-  for (const auto& entry : made) committed += entry.second.bytes();
+  for (auto& entry : made) {
+    committed += entry.second.bytes();
+    entry.second.serial = next_serial();
+  }
   backings.merge(made);
 }
 

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
+#include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -53,6 +55,10 @@ class mapped_region {
   void cancel_or_wait() noexcept { preparation.cancel_or_wait(); }
   [[nodiscard]] std::size_t prepared_bytes() const noexcept;
   [[nodiscard]] std::size_t failed_preparations() const noexcept { return failures; }
+  [[nodiscard]] std::vector<chunk_view> chunks() const;
+  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since);
+  /// Takes `chunk` when it succeeds. Pre: it is memory of `device` and fits in the region.
+  void adopt(std::size_t offset, physical_chunk& chunk);
   /// Takes everything out, to be released when the devices with access have passed this point.
   /// Returns false, nothing done, where the caller must wait for them before it destroys this
   /// object.
@@ -109,7 +115,9 @@ class mapped_region {
   /// Like make_missing(); its out_of_memory states what the region holds.
   [[nodiscard]] backing_map make_missing_or_explain(const address_range& range, std::size_t offset,
                                                     std::size_t bytes) const;
+  /// Makes `made` part of the region: each of its chunks gets a new serial.
   void merge(backing_map& made) noexcept;
+  [[nodiscard]] static std::uint64_t next_serial() noexcept;
   /// Recycles a chunk that is mapped nowhere, except where HIP refused to unmap it.
   void recycle(physical_chunk chunk) noexcept {
     if (!addresses->refused().keep_chunk(chunk)) cache().recycle(std::move(chunk));

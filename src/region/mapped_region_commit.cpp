@@ -63,6 +63,7 @@ void mapped_region::move_chunk(std::size_t from, std::size_t to) {
   old.elsewhere = moving->second.chunk.get();
   std::swap(old.map, moving->second.map);
   moving->second.visible = visible_if_mapped_now();
+  moving->second.serial = next_serial();
   auto node = backings.extract(moving);
   node.key() = to;
   backings.insert(std::move(node));
@@ -159,6 +160,8 @@ void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t 
   }
 
   move_to(moved);
+  if (from != 0)
+    for (auto& entry : backings) entry.second.serial = next_serial();
   merge(made);
   shifted.keep();
   adopted.keep();

@@ -143,6 +143,8 @@ void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
   --at;
   auto& [offset, old] = *at;
   if (offset + old.bytes() <= end || offset + old.bytes() - end <= end / 8) return;
+  // Another process would go on with the old one.
+  if (old.chunk.shared()) return;
   // Without a right to read, no stream of the owner can carry the bytes over.
   if (rights.get(device) != access_right::read_write) return;
 
@@ -171,6 +173,7 @@ void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
   holds_memory = true;
   try {
     fresh.map = map_with_rights(mapped_here(), offset, fresh.chunk);
+    fresh.serial = next_serial();
     wait_until(visible_if_mapped_now());
   } catch (...) {
     addresses->refused().keep_chunk(fresh.chunk);

@@ -116,6 +116,26 @@ void region::commit(std::size_t offset, std::size_t bytes) {
   report_growth(self, offset, bytes, [&] { self.commit(offset, bytes); });
 }
 
+void region::adopt(std::size_t offset, physical_chunk&& chunk) {
+  detail::mapped_region& self = live();
+  if (chunk.empty())
+    throw std::invalid_argument{"region::adopt: the chunk is empty: it was moved from"};
+  require_units(self, "adopt", offset, chunk.bytes());
+  if (chunk.device() != self.device)
+    throw std::invalid_argument{"region::adopt: the chunk is memory of device " +
+                                std::to_string(chunk.device().ordinal()) + ", the region's is " +
+                                std::to_string(self.device.ordinal())};
+  report_growth(self, offset, chunk.bytes(), [&] { self.adopt(offset, chunk); });
+}
+
+std::vector<chunk_view> region::chunks() const {
+  return mapped_ ? mapped_->chunks() : std::vector<chunk_view>{};
+}
+
+std::vector<exported_chunk> region::export_chunks(std::uint64_t since) {
+  return live().export_chunks(since);
+}
+
 void region::prepare(std::size_t bytes, prefetch_level how) {
   detail::mapped_region& self = live();
   require_units(self, "prepare", 0, bytes);

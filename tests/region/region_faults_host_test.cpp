@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -302,6 +303,51 @@ TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps t
   const physical_chunk rest{first_device, align_down(first_device.free_memory(), whole->unit)};
   CHECK(whole->region.trim(5 * whole->unit + 1, whole->stream, tail_chunk::replace) == 0);
   whole->check_unchanged();
+}
+
+/// Two chunks that may be shared, with tags, and one that is in no region.
+struct shared_region_and_chunk {
+  static region_options shareable() {
+    region_options options;
+    options.shareable = handle_type::posix_fd;
+    return options;
+  }
+
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  hipvmm::region region{first_device, 16 * unit, shareable()};
+  physical_chunk chunk{first_device, unit};
+
+  shared_region_and_chunk() {
+    region.commit(0, unit);
+    region.commit(unit, unit);
+    write_tags(region, 0, 2, 1, stream);
+  }
+};
+
+TEST_CASE("region: an adoption that fails leaves the chunk to its owner") {
+  fault_sweep{"adopt"}.run(
+      [] { return std::make_unique<shared_region_and_chunk>(); },
+      [](const auto& all) { all->region.adopt(2 * all->unit, std::move(all->chunk)); },
+      [](const auto& all) {
+        CHECK(!all->chunk.empty());
+        CHECK(all->region.chunk_count() == 2);
+        CHECK(all->region.committed_bytes() == 2 * all->unit);
+        check_tags(all->region, 0, 2, 1, all->stream);
+      },
+      [](const auto& all) {
+        CHECK(all->chunk.empty());
+        CHECK(all->region.chunk_count() == 3);
+      });
+}
+
+TEST_CASE("region: an export that fails leaves no descriptor") {
+  std::size_t exported = 0;
+  fault_sweep{"export_chunks"}.run(
+      [] { return std::make_unique<shared_region_and_chunk>(); },
+      [&](const auto& all) { exported = all->region.export_chunks().size(); },
+      [](const auto& all) { check_tags(all->region, 0, 2, 1, all->stream); },
+      [&](const auto&) { CHECK(exported == 2); });
 }
 
 TEST_SUITE_END();

@@ -369,6 +369,11 @@ class growable_device_vector {
   [[nodiscard]] access_right access(device_ref device) const noexcept {
     return storage_.access(device);
   }
+  /// The chunks behind the elements, and those to send to another process: as growable_storage.
+  [[nodiscard]] std::vector<chunk_view> chunks() const { return storage_.chunks(); }
+  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0) {
+    return storage_.export_chunks(since);
+  }
 
  private:
   friend class reservation_request;

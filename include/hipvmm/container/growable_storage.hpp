@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -155,6 +157,16 @@ class growable_storage {
   /// As region::grant.
   void grant(device_ref device, access_right right);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
+
+  /// As region::chunks() and region::export_chunks(), whose offsets are counted from the start of
+  /// the addresses. data() is there until erase_front() moves it on; then `chunk_view::address -
+  /// chunk_view::offset` is the start. Nothing while no addresses are reserved.
+  /// - Growth adds chunks with greater serials. Where data() moves for lack of room, the chunks and
+  ///   their serials stay, and after an erase_front() all are listed anew with other offsets.
+  /// Throws: unsupported where the memory is no chunks (hipMalloc, growth_options::resource); as
+  /// region::export_chunks().
+  [[nodiscard]] std::vector<chunk_view> chunks() const;
+  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
 
   [[nodiscard]] void* data() const noexcept;
   /// Backed bytes from data() on.

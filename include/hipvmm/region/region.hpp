@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -63,6 +65,28 @@ class region {
   /// - unsupported where quirk::access_from_base is in force and chunks of several sizes would be
   ///   next to a hole.
   void commit(std::size_t offset, std::size_t bytes);
+
+  /// Backs the bytes from `offset` on with `chunk`, which was imported or made by the caller, and
+  /// applies the access map. A chunk that is ready ahead is released.
+  /// May block as commit(). Takes `chunk` only when it succeeds; its release is then the region's:
+  /// by trim(), decommit() or the end.
+  /// Throws (on any exception nothing changed):
+  /// - std::invalid_argument, std::out_of_range for a bad offset or size; where something is backed
+  ///   there already; for a chunk that is empty or memory of another device than device().
+  /// - unsupported as commit(); hip_error.
+  void adopt(std::size_t offset, physical_chunk&& chunk);
+  /// Lists all chunks, ordered by offset.
+  [[nodiscard]] std::vector<chunk_view> chunks() const;
+  /// Exports the chunks whose serial is greater than `since`, ordered by serial: all for zero. With
+  /// the last serial of one call the next call lists what was backed meanwhile, so that another
+  /// process adopts what is new and keeps what it has.
+  /// - A chunk that is listed again, because it moved or rebase() changed all offsets, has a new
+  ///   serial. Which chunks were released since is seen in chunks() only.
+  /// - What was exported is never kept in the chunk cache, and trim() does not replace it.
+  /// Cost: a file descriptor each, until the result ends.
+  /// Throws: std::invalid_argument where one was not made with region_options::shareable posix_fd;
+  /// out_of_memory when the process has no descriptor left; hip_error; then nothing is exported.
+  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
 
   /// Orders a chunk in advance: a background thread of the process makes the chunk after the last
   /// one backed. It has `bytes` bytes, or as many as fit there.
@@ -127,8 +151,8 @@ class region {
   /// - where its device neither has access nor was named together with this one by
   ///   copy_peer_async();
   /// - where `tail` is `replace`. Then a chunk that reaches across `bytes` is replaced too, at the
-  ///   same address, if that frees more than an eighth of what stays and memory for it is
-  ///   available.
+  ///   same address, if that frees more than an eighth of what stays, memory for it is available
+  ///   and no other process may use the chunk (physical_chunk::shared()).
   /// Pre: all work that uses the bytes is ordered before this call in `stream`.
   /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error; on any
   /// exception all bytes before `bytes` are as they were. See drain_retired_memory().

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// The part of region that lists its chunks, and takes chunks that others made.
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include "region/mapped_region.hpp"
+#include "region/retirement.hpp"
+
+namespace hipvmm::detail {
+
+std::uint64_t mapped_region::next_serial() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::vector<chunk_view> mapped_region::chunks() const {
+  std::vector<chunk_view> result;
+  result.reserve(backings.size());
+  for (const auto& [offset, held] : backings)
+    result.push_back(
+        {offset, held.bytes(), held.map.get(), held.chunk.device(), held.chunk.get(), held.serial});
+  return result;
+}
+
+std::vector<exported_chunk> mapped_region::export_chunks(std::uint64_t since) {
+  std::vector<exported_chunk> result;
+  for (auto& [offset, held] : backings) {
+    if (held.serial <= since) continue;
+    if (held.chunk.shareable() != handle_type::posix_fd)
+      throw std::invalid_argument{
+          "region::export_chunks: the chunk at offset " + std::to_string(offset) +
+          " was made without handle_type::posix_fd: set region_options::shareable (of a vector "
+          "growth_options::chunks.shareable) before the region is made"};
+    result.push_back({offset, held.serial, shareable_handle{held.chunk}});
+  }
+  std::sort(result.begin(), result.end(),
+            [](const exported_chunk& a, const exported_chunk& b) { return a.serial < b.serial; });
+  return result;
+}
+
+void mapped_region::adopt(std::size_t offset, physical_chunk& chunk) {
+  const std::size_t bytes = chunk.bytes();
+  require_none_left_behind("adopt", offset, bytes);
+  if (is_backed_within(offset, bytes) || addresses->longest_at(offset) < bytes)
+    throw std::invalid_argument{"region::adopt: the " + format_bytes(bytes) + " at offset " +
+                                std::to_string(offset) +
+                                " are partly backed already, or lie in two reservations"};
+  drop_prepared();
+  // Chunks that are still to be released hold on to the addresses.
+  if (addresses.use_count() > 1) finish_retired(*addresses, offset, bytes);
+  backing_map made;
+  backing& one = made.try_emplace(offset).first->second;
+  one.map = map_here(offset, chunk);
+  one.visible = visible_if_mapped_now();
+  one.chunk = std::move(chunk);
+  merge(made);
+  await_visible(offset, bytes);
+}
+
+}  // namespace hipvmm::detail
