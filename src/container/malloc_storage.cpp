@@ -57,16 +57,11 @@ void malloc_storage::grant(device_ref to, access_right right) {
   rights_.grant(to, right);
 }
 
-std::vector<chunk_view> malloc_storage::chunks() const {
+void malloc_storage::refuse_chunks() const {
   throw unsupported{"the chunks of a vector on device " + std::to_string(device().ordinal()) +
                     " whose memory is one allocation of " +
                     (resource_ != nullptr ? "growth_options::resource" : "hipMalloc") +
                     ": it has none; see explain()"};
-}
-
-std::vector<exported_chunk> malloc_storage::export_chunks(std::uint64_t) {
-  static_cast<void>(chunks());
-  return {};
 }
 
 void malloc_storage::commit(std::size_t offset, std::size_t bytes) {

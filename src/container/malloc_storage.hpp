@@ -45,8 +45,10 @@ class malloc_storage final : public storage_memory {
   [[nodiscard]] std::size_t failed_preparations() const noexcept override { return 0; }
   void grant(device_ref to, access_right right = access_right::read_write) override;
   [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
-  [[nodiscard]] std::vector<chunk_view> chunks() const override;
-  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since) override;
+  [[nodiscard]] std::vector<chunk_view> chunks() const override { refuse_chunks(); }
+  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t) override {
+    refuse_chunks();
+  }
   [[nodiscard]] bool is_address_stable() const noexcept override { return false; }
   /// nullptr while nothing is allocated.
   [[nodiscard]] void* base() const noexcept override {
@@ -61,6 +63,7 @@ class malloc_storage final : public storage_memory {
 
  private:
   [[nodiscard]] device_ref device() const noexcept { return rights_.owner(); }
+  [[noreturn]] void refuse_chunks() const;
   /// Allocates; waits for retired memory where the device is full. out_of_memory names what is
   /// held.
   [[nodiscard]] device_allocation allocate_or_explain(std::size_t bytes) const;

@@ -9,12 +9,10 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include "core/check.hpp"
 #include "core/hip_compat.hpp"
 #include "region/retirement.hpp"
 #include "runtime/device.hpp"
-#include "runtime/device_wait.hpp"
 
 namespace hipvmm::detail {
 namespace {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How a region gives memory back.
 #include <algorithm>
-#include <iterator>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
