@@ -128,13 +128,13 @@ bool is_as_written(const std::vector<int>& numbers) {
 }
 
 bool receive_and_read(int socket) {
+  received next = receive(socket);
+  if (!next.what) return false;  // the sender says why
   const hipvmm::device_ref device = hipvmm::device_ref::current();
   const hipvmm::stream stream{device};
   hipvmm::region mirror{device, max_bytes};
   std::size_t seen = 0;
-  for (;;) {
-    const received next = receive(socket);
-    if (!next.what) break;
+  for (; next.what; next = receive(socket)) {
     if (!next.chunk.empty()) {
       mirror.adopt(next.what->offset, hipvmm::import_chunk(next.chunk, device));
       continue;
@@ -144,7 +144,7 @@ bool receive_and_read(int socket) {
     if (!is_as_written(numbers)) throw std::runtime_error{"read other numbers than were written"};
     seen = numbers.size();
   }
-  if (seen != steps * step_size) return false;  // the sender says why
+  if (seen != steps * step_size) return false;
   std::printf("process %d read %zu ints in %zu chunks that process %d wrote on device %d\n",
               ::getpid(), seen, mirror.chunk_count(), ::getppid(), device.ordinal());
   return true;
