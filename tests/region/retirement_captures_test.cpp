@@ -42,6 +42,7 @@ void check_in_children(const char* name, int expected = 0) {
     CAPTURE(assumed);
     const auto begin = std::chrono::steady_clock::now();
     const child_result child = run_child(name, {"HIPVMM_CAPABILITY=" + assumed});
+    CAPTURE(child.status);
     CHECK_MESSAGE((expected == 0 ? passed(child) : child.status == expected), child.output);
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds{20});
   }
