@@ -66,6 +66,25 @@ void share_pool(hipvmm::device_ref owner, hipvmm::device_ref peer) {
   require(sum == 42, "the peer read something else from the pool");
 }
 
+/// A table that all devices with a link may write, and only read once it is complete.
+void share_with_all(hipvmm::device_ref owner, hipvmm::device_ref peer) {
+  const hipvmm::stream owner_stream{owner};
+  const hipvmm::stream peer_stream{peer};
+
+  hipvmm::growth_options options;
+  options.chunks.access = hipvmm::all_reachable_peers(owner);
+  hipvmm::growable_device_vector<int> table{owner, options};
+  table.append(made_numbers(), owner_stream);
+  owner_stream.synchronize();  // HIP takes rights away at once, from work in flight too
+
+  // Memory of hipMalloc cannot be read-only.
+  if (hipvmm::capability_of(owner).path() == hipvmm::memory_path::fallback) return;
+  table.set_access({{owner, hipvmm::access_right::read}, {peer, hipvmm::access_right::read}});
+  for (const hipvmm::chunk_access& each : table.effective_access())  // what HIP says
+    require(each.rights.find(peer) == hipvmm::access_right::read, "the peer has another right");
+  require(table.copy_to_host(peer_stream) == made_numbers(), "the peer read something else");
+}
+
 /// Without a link each device reaches only its own side of a copy. The arrays are of hipMalloc,
 /// which every release copies so; between vectors ROCm 6 does not (trait::peer_copies).
 void copy_across(hipvmm::device_ref owner, hipvmm::device_ref peer) {
@@ -98,7 +117,8 @@ void run(bool forget) {
     const hipvmm::device_ref peer{ordinal};
     if (peer == owner || !peer.can_access_peer(owner)) continue;
     share(owner, peer, forget);
-    return share_pool(owner, peer);
+    share_pool(owner, peer);
+    return share_with_all(owner, peer);
   }
   for (int ordinal = 0; ordinal < count; ++ordinal)
     if (ordinal != owner.ordinal()) return copy_across(owner, hipvmm::device_ref{ordinal});

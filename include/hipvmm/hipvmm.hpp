@@ -25,6 +25,14 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/core/logger.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
+#include <hipvmm/ipc/attach_options.hpp>
+#include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/export_kind.hpp>
+#include <hipvmm/ipc/fd_channel.hpp>
+#include <hipvmm/ipc/imported_blocks.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
+#include <hipvmm/ipc/publication.hpp>
+#include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/mr/adaptor/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/guard_options.hpp>
@@ -60,6 +68,7 @@
 #include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/region_options.hpp>
+#include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -67,6 +76,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/runtime/managed_memory.hpp>
+#include <hipvmm/runtime/memory_location.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
 #include <hipvmm/runtime/topology/peer_link.hpp>
@@ -75,6 +85,7 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/chunk_cache_statistics.hpp>
+#include <hipvmm/vmm/chunk_placement.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>

@@ -40,6 +40,10 @@ constexpr std::array<trait_rule, trait_count> rules{{
     {"host_access", false},
     {"counts_ending_streams", false},
     {"free_waits", false},
+    {"host_chunks", false},
+    {"retains_chunks", false},
+    {"uncached_chunks", false},
+    {"host_node_chunks", false},
 }};
 
 // How long mappings of gfx1201 were seen to be missed, with a margin, for a device that is assumed

@@ -51,7 +51,8 @@ void answer_without_child(record& found, const std::string& why) {
     } else if (each.first == trait::reports_failed_map) {
       expect(each.first, hip_compat::reports_failed_map(version));
     } else if (hip_compat::is_cuda_version(version) &&
-               (each.first == trait::counts_ending_streams || each.first == trait::free_waits)) {
+               (each.first == trait::counts_ending_streams || each.first == trait::free_waits ||
+                each.first == trait::retains_chunks)) {
       expect(each.first, true);
     } else {
       found.set(each.first, finding::unknown, "not probed: " + why, persistence::passing);

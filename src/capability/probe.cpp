@@ -13,7 +13,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/background_thread.hpp"
-#include "core/check.hpp"
+#include "core/error.hpp"
 #include "core/observers/memory_events.hpp"
 
 namespace hipvmm::detail {
@@ -34,6 +34,9 @@ constexpr std::array probes{
     probe{"returns_memory", trait::returns_memory, 2, risk::none, probe_returned_memory},
     probe{"coherent_aliases", trait::coherent_aliases, 1, risk::none, probe_coherent_aliases, true},
     probe{"shares_chunks", trait::shares_chunks, 1, risk::none, probe_shares_chunks},
+    probe{"host_chunks", trait::host_chunks, 1, risk::none, probe_host_chunks},
+    probe{"host_node_chunks", trait::host_node_chunks, 1, risk::none, probe_host_node_chunks},
+    probe{"uncached_chunks", trait::uncached_chunks, 1, risk::none, probe_uncached_chunks},
     probe{"descriptors_per_chunk", trait::virtual_memory, 0, risk::none, measure_descriptors},
     probe{"costs", trait::virtual_memory, 0, risk::none, measure_costs},
     // They wait for the whole device.
@@ -44,6 +47,8 @@ constexpr std::array probes{
     probe{"peer_access", trait::peer_access, 1, risk::child_only, probe_peer_access},
     // Up to ROCm 7.0 the value is followed as a pointer.
     probe{"imports_by_value", trait::imports_by_value, 1, risk::child_only, probe_imports_by_value},
+    // ROCm 6 and 7.2 count no reference, so that what the handle is of is gone.
+    probe{"retains_chunks", trait::retains_chunks, 1, risk::child_only, probe_retains_chunks},
     // ROCm 6 may note a mapping that it did not make.
     probe{"reports_failed_map", trait::reports_failed_map, 1, risk::child_only,
           probe_reports_failed_map},

@@ -2,12 +2,14 @@
 // Probes of chunks, addresses and mappings.
 #include <hip/hip_runtime_api.h>
 
+#include <string>
+
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include "capability/mapped_row.hpp"
 #include "capability/probe.hpp"
-#include "core/check.hpp"
+#include "core/error.hpp"
 #include "vmm/unmap_range.hpp"
 
 namespace hipvmm::detail {
@@ -22,6 +24,48 @@ void probe_virtual_memory(probe_site& site) {
   row.undo();
   site.answer(trait::virtual_memory, finding::yes,
               "a chunk of " + format_bytes(site.unit) + " was mapped, written and read back");
+}
+
+namespace {
+
+/// Whether a chunk that `make` makes, named in messages, can be used as any other.
+template <class Make>
+void probe_kind(probe_site& site, trait which, const std::string& name, Make make) {
+  mapped_row row{site, 1};
+  site.during = "when " + name + " was created";
+  row.chunks.push_back(make());
+  site.during = "when " + name + " was mapped";
+  row.maps.emplace_back(row.addresses, 0, row.chunks.back());
+  row.grant();
+  site.during = "when " + name + " was written and read by copies";
+  const bool seen = carries_in_time(site, row.at(0), row.at(0), 6);
+  row.undo();
+  if (seen) {
+    site.answer(which, finding::yes, name + " was mapped, written and read back");
+  } else {
+    site.answer(which, finding::no, "what was copied to " + name + " was not read back");
+  }
+}
+
+}  // namespace
+
+void probe_host_chunks(probe_site& site) {
+  probe_kind(site, trait::host_chunks, "a chunk in memory of the host", [&] {
+    return physical_chunk{memory_location::host(), site.unit, site.device};
+  });
+}
+
+void probe_host_node_chunks(probe_site& site) {
+  // Every system has that node.
+  probe_kind(site, trait::host_node_chunks, "a chunk in memory of NUMA node 0", [&] {
+    return physical_chunk{memory_location::host_node(0), site.unit, site.device};
+  });
+}
+
+void probe_uncached_chunks(probe_site& site) {
+  probe_kind(site, trait::uncached_chunks, "an uncached chunk", [&] {
+    return physical_chunk{site.device, site.unit, chunk_memory::uncached};
+  });
 }
 
 void probe_several_reservations(probe_site& site) {

@@ -95,6 +95,18 @@ class descriptor_pair {
   std::array<int, 2> ends_{-1, -1};
 };
 
+/// The environment of a probe: this process's, but nothing is replaced there by
+/// libhipvmm_preload.so, whose pool would start a probe again.
+std::vector<char*> probe_environment() {
+  static char off[] = "HIPVMM_PRELOAD=off";
+  std::vector<char*> variables;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each)
+    if (!std::string_view{*each}.starts_with("HIPVMM_PRELOAD=")) variables.push_back(*each);
+  variables.push_back(off);
+  variables.push_back(nullptr);
+  return variables;
+}
+
 /// What a program brings about itself. People, shells, limits and a system that is short of memory
 /// send others.
 bool is_crash(int signal) {
@@ -110,6 +122,7 @@ probe_process::probe_process(const std::string& program,
   for (const std::string& each : arguments) pointers.push_back(const_cast<char*>(each.c_str()));
   pointers.push_back(nullptr);
 
+  std::vector<char*> variables = probe_environment();
   descriptor_pair pipe;
   spawn_actions actions;
   const spawn_attributes attributes;
@@ -119,7 +132,7 @@ probe_process::probe_process(const std::string& program,
   actions.open_nothing(STDERR_FILENO, O_WRONLY);
   actions.close_from(STDERR_FILENO + 1);
   require(::posix_spawn(&process_, program.c_str(), actions.get(), attributes.get(),
-                        pointers.data(), environ),
+                        pointers.data(), variables.data()),
           program.c_str());
   output_ = pipe.take_reader();
 }

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -16,6 +18,7 @@
 #include "capability/probe.hpp"
 #include "core/hip_compat.hpp"
 #include "runtime/device.hpp"
+#include "vmm/physical_chunk.hpp"
 #include "vmm/shareable_handle.hpp"
 
 namespace hipvmm::detail {
@@ -68,17 +71,21 @@ struct votes {
   [[nodiscard]] bool is_decided() const { return std::max(yes, no) >= 2; }
 };
 
-void answer_by(const votes& cast, probe_site& site, trait which, const std::string& when) {
+void answer_by(const votes& cast, probe_site& site, trait which, const std::string& if_yes,
+               const std::string& if_no) {
   if (!cast.is_decided())
     return site.answer(which, finding::unknown,
                        "free memory changed by other hands while it was watched (" +
-                           std::to_string(cast.yes) + " times it came back, " +
-                           std::to_string(cast.no) + " times not)",
+                           std::to_string(cast.yes) + " times for, " + std::to_string(cast.no) +
+                           " times against)",
                        persistence::passing);
   const bool yes = cast.yes > cast.no;
-  site.answer(which, yes ? finding::yes : finding::no,
-              "the memory of four chunks " + std::string{yes ? "came back" : "did not come back"} +
-                  " when " + when);
+  site.answer(which, yes ? finding::yes : finding::no, yes ? if_yes : if_no);
+}
+
+void answer_by(const votes& cast, probe_site& site, trait which, const std::string& when) {
+  answer_by(cast, site, which, "the memory of four chunks came back when " + when,
+            "the memory of four chunks did not come back when " + when);
 }
 
 }  // namespace
@@ -167,6 +174,85 @@ void probe_imports_by_value(probe_site& site) {
     site.answer(trait::imports_by_value, finding::no,
                 "a descriptor's value was imported, and shows other bytes");
   }
+}
+
+namespace {
+
+/// What became of chunks that were retained by their addresses, when their owner was done with
+/// them; nothing where free memory changed by other hands.
+struct retained {
+  std::optional<bool> kept;      // they are there as long as the handles
+  std::optional<bool> returned;  // and no longer
+  bool is_same = true;           // the handles are of what was mapped
+};
+
+retained measure_retained_chunks(probe_site& site) {
+  constexpr std::size_t count = 4;
+  const std::size_t bytes = count * site.unit;
+  const auto is_taken = [&](std::size_t before, std::size_t now) -> std::optional<bool> {
+    // As for what returns: to half of it.
+    const std::size_t less = before - std::min(before, now);
+    if (now > before + bytes / 2 || less >= bytes + bytes / 2) return std::nullopt;
+    return less > bytes / 2;
+  };
+  retained result;
+  site.during = "when free memory was asked for";
+  const std::size_t before = site.device.free_memory();
+  mapped_row row = granted_row(site, count);
+  result.is_same = carries_in_time(site, row.at(0), row.at(0), 90);
+  site.during = "when a chunk was retained by its address";
+  std::vector<physical_chunk> held;
+  for (std::size_t index = 0; index < count; ++index) {
+    held.push_back(retain_at(row.at(index), site.device, site.unit));
+    result.is_same = result.is_same && held.back().get() == row.chunks[index].get();
+  }
+  row.undo();
+  site.during = "when free memory was asked for";
+  result.kept = is_taken(before, site.device.free_memory());
+  if (!result.kept.value_or(false)) {
+    // They may be of nothing.
+    for (physical_chunk& each : held) static_cast<void>(each.release());
+    return result;
+  }
+  mapped_row again{site, 1};
+  site.during = "when a chunk was mapped that had been retained";
+  again.maps.emplace_back(again.addresses, 0, held.front());
+  again.grant();
+  const auto end = std::chrono::steady_clock::now() + longest_visibility_delay;
+  bool is_seen = false;
+  do is_seen = words_at(site.queue, again.at(0)) == pattern(90);
+  while (!is_seen && std::chrono::steady_clock::now() < end);
+  result.is_same = result.is_same && is_seen;
+  again.undo();
+  held.clear();
+  site.during = "when free memory was asked for";
+  if (const std::optional<bool> taken = is_taken(before, site.device.free_memory()))
+    result.returned = !*taken;
+  return result;
+}
+
+}  // namespace
+
+void probe_retains_chunks(probe_site& site) {
+  constexpr int most_rounds = 5;
+  votes kept;
+  votes returned;
+  for (int round = 0; round < most_rounds; ++round) {
+    const retained seen = measure_retained_chunks(site);
+    if (!seen.is_same)
+      return site.answer(trait::retains_chunks, finding::no,
+                         "a chunk was retained by its address, and was another one");
+    kept.add(seen.kept);
+    returned.add(seen.returned);
+    if (kept.is_decided() && (kept.no > kept.yes || returned.is_decided())) break;
+  }
+  const bool may_be_yes = kept.is_decided() && kept.yes > kept.no;
+  answer_by(may_be_yes ? returned : kept, site, trait::retains_chunks,
+            "four chunks that were retained by their addresses stayed until their handles were "
+            "released",
+            may_be_yes ? "four chunks that were retained by their addresses stayed when their "
+                         "handles were released too"
+                       : "four chunks that were retained by their addresses went with their owner");
 }
 
 namespace {

@@ -5,6 +5,8 @@
 #include <stdexcept>
 
 #include <hipvmm/mr/resource_adaptor.hpp>
+#include "core/check.hpp"
+#include "mr/resource/host_memory.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -32,6 +34,43 @@ void std_pmr_adaptor::do_deallocate(void* pointer, std::size_t bytes, std::size_
 
 bool std_pmr_adaptor::do_is_equal(const std::pmr::memory_resource& other) const noexcept {
   const auto* const same = dynamic_cast<const std_pmr_adaptor*>(&other);
+  return same != nullptr && upstream_->is_equal(*same->upstream_);
+}
+
+from_std_pmr_resource::from_std_pmr_resource(std::pmr::memory_resource* upstream)
+    : upstream_{upstream} {
+  if (upstream == nullptr)
+    throw std::invalid_argument{"from_std_pmr_resource: upstream is nullptr; pass a resource"};
+}
+
+void* from_std_pmr_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
+  return do_allocate_sync(bytes, alignment);
+}
+
+void from_std_pmr_resource::do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                                          std::size_t alignment) noexcept {
+  detail::report_exceptions([=, this] {
+    detail::wait_before_free(stream, pointer);
+    upstream_->deallocate(pointer, bytes, alignment);
+  });
+}
+
+void* from_std_pmr_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
+  // libstdc++ rounds up to the alignment, which ends at zero, and returns an address.
+  detail::require_possible(bytes, "std::pmr::memory_resource::allocate");
+  return upstream_->allocate(bytes, alignment);
+}
+
+void from_std_pmr_resource::do_deallocate_sync(void* pointer, std::size_t bytes,
+                                               std::size_t alignment) noexcept {
+  detail::report_exceptions([=, this] {
+    detail::wait_before_delete(pointer);
+    upstream_->deallocate(pointer, bytes, alignment);
+  });
+}
+
+bool from_std_pmr_resource::do_is_equal(const mr::memory_resource& other) const noexcept {
+  const auto* const same = dynamic_cast<const from_std_pmr_resource*>(&other);
   return same != nullptr && upstream_->is_equal(*same->upstream_);
 }
 

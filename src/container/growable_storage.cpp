@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -23,8 +22,8 @@
 #include "core/logger.hpp"
 #include "core/observers/memory_events.hpp"
 #include "runtime/device.hpp"
-#include "runtime/peer_copies.hpp"
-#include "runtime/pointer_memory.hpp"
+#include "vmm/access.hpp"
+#include "vmm/chunk_placement.hpp"
 
 namespace hipvmm {
 namespace {
@@ -32,14 +31,17 @@ namespace {
 // Storages of this process that hold a reservation.
 std::atomic<std::size_t> live_storages{0};
 
-/// The addresses to reserve where the program names no maximum: the whole device for so many
+/// The addresses to reserve where the program names no maximum: all of its devices for so many
 /// storages at a time, then shares that shrink as 1/n. Whole devices for all would use the
 /// addresses of a process up within a thousand storages (128 TiB beside 141 GiB of memory); the sum
 /// of these shares grows with the logarithm of their number. docs/design/growth_design.md has the
 /// figures.
-std::size_t default_max_bytes(device_ref device) {
+std::size_t default_max_bytes(device_ref device, const chunk_placement& placement) {
   constexpr std::size_t whole = 64;
-  return detail::usable_memory(device) / std::max(live_storages.load(), whole) * whole;
+  std::size_t usable = 0;
+  for (const device_ref each : detail::devices_of(placement, device))
+    usable += detail::usable_memory(each);
+  return usable / std::max(live_storages.load(), whole) * whole;
 }
 
 /// Throws: as growable_storage's constructor.
@@ -51,7 +53,9 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
     const scoped_device scope{device};
     mr::require_current_device("growth_options::resource", options.resource);
   }
-  const std::size_t wanted = options.max_bytes != 0 ? options.max_bytes : default_max_bytes(device);
+  const std::size_t wanted = options.max_bytes != 0
+                                 ? options.max_bytes
+                                 : default_max_bytes(device, options.chunks.placement);
   region_options chunks = options.chunks;
   const bool is_pinned = options.past_max == past_max_size::refuse;
   if (is_pinned) chunks.when_empty = empty_policy::keeps_addresses;
@@ -98,8 +102,15 @@ detail::event_origin origin_of(const growable_storage& storage) noexcept {
 std::size_t granule_of(device_ref device, const growth_options& options) {
   constexpr std::size_t line = mr::memory_resource::default_alignment;
   const bool from_resource = options.resource != nullptr;
-  const allocation_granularity unit =
-      from_resource ? allocation_granularity{line, line} : unit_of(capability_of(device));
+  allocation_granularity unit{line, line};
+  if (!from_resource) {
+    unit = unit_of(capability_of(device));
+    for (const device_ref each : detail::devices_of(options.chunks.placement, device)) {
+      const allocation_granularity its = unit_of(capability_of(each));
+      unit.minimum = std::max(unit.minimum, its.minimum);
+      unit.recommended = std::max(unit.recommended, its.recommended);
+    }
+  }
   if (options.granule_bytes == 0 && from_resource) return line;
   if (options.granule_bytes == 0)
     return std::max(2 * MiB, align_up(unit.recommended, unit.minimum));
@@ -338,23 +349,6 @@ std::size_t growable_storage::step_limit() const {
   return options_.step_limit;
 }
 
-void growable_storage::require_copies_from(const void* source) const {
-  if (device_count() < 2) return;
-  const std::optional<device_ref> owner = detail::device_of_memory(source);
-  if (!owner || *owner == device_) return;
-  const capability known = capability_of(device_);
-  if (known.path() != memory_path::fallback && !known.has(trait::peer_copies) &&
-      access(*owner) != access_right::read_write) {
-    const std::string from = "device " + std::to_string(owner->ordinal());
-    throw unsupported{"a copy from memory of " + from + " into a vector of device " +
-                      std::to_string(device_.ordinal()) + ": the engine of " + from +
-                      " makes it, and may not write there (" + known.reason(trait::peer_copies) +
-                      "); grant " + from + " read_write access to the vector first"};
-  }
-  // The stream may belong to either device, and AMD's runtime asks for no right.
-  detail::note_peer_copy(*owner, device_);
-}
-
 // A copy must not overlap itself, so that a range is moved in steps of the distance, or twice
 // through other memory where that would be too many.
 void growable_storage::move_within(std::size_t to, std::size_t from, std::size_t bytes,
@@ -436,16 +430,16 @@ void growable_storage::grant(device_ref device, access_right right) {
       {.address = detail::event_address(data()), .peer = device.ordinal()});
 }
 
-std::vector<chunk_view> growable_storage::chunks() const {
-  return memory_ ? memory_->chunks() : std::vector<chunk_view>{};
-}
-
-std::vector<exported_chunk> growable_storage::export_chunks(std::uint64_t since) {
-  return memory_ ? memory_->export_chunks(since) : std::vector<exported_chunk>{};
-}
-
-access_right growable_storage::access(device_ref device) const noexcept {
-  return memory_ ? memory_->rights().get(device) : access_right::none;
+void growable_storage::set_access(const access_list& rights) {
+  if (!memory_) memory_ = reserve_memory(device_, options_);
+  const access_map before = memory_->rights();
+  memory_->set_access(rights);
+  detail::for_each_change(before, memory_->rights(), [&](device_ref device, access_right right) {
+    detail::report_event(
+        origin_of(*this),
+        right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
+        {.address = detail::event_address(data()), .peer = device.ordinal()});
+  });
 }
 
 growth_statistics growable_storage::statistics() const noexcept {
@@ -466,11 +460,16 @@ bool growable_storage::is_address_stable() const noexcept {
 
 growable_storage growable_storage::empty_copy() const {
   growable_storage result{device_, options_};
-  if (!memory_) return result;
-  result.grant(device_, memory_->rights().get(device_));
-  for (const access_desc& entry : memory_->rights().entries())
-    result.grant(entry.device, entry.right);
+  if (memory_) result.set_access({});
   return result;
+}
+
+void growable_storage::share_rights(growable_storage& copy, stream_ref stream) const {
+  if (!memory_) return;
+  const access_map& all = memory_->rights();
+  // HIP takes a right away at once.
+  if (all.get(device_) != access_right::read_write) stream.synchronize();
+  copy.set_access(all.list());
 }
 
 }  // namespace hipvmm

@@ -27,6 +27,17 @@ malloc_storage::malloc_storage(device_ref owner, std::size_t max_bytes,
                                        : mr::memory_resource::default_alignment},
       limit_{align_up(max_bytes, granularity_)} {
   require_not_shareable(chosen.shareable, "region_options::shareable", owner);
+  if (!chosen.placement.is_one_device())
+    throw unsupported{"region_options::placement on device " + std::to_string(owner.ordinal()) +
+                      ": chunks only can be placed, and the memory is one allocation of " +
+                      (resource != nullptr ? "growth_options::resource" : "hipMalloc") +
+                      "; use chunk_placement::one_device()"};
+  if (chosen.memory != chunk_memory::standard)
+    throw unsupported{"region_options::memory on device " + std::to_string(owner.ordinal()) +
+                      ": chunks only can be uncached, and the memory is one allocation of " +
+                      (resource != nullptr ? "growth_options::resource" : "hipMalloc") +
+                      "; use chunk_memory::standard"};
+  set_access(chosen.access);
 }
 
 malloc_storage::~malloc_storage() {
@@ -49,12 +60,21 @@ void malloc_storage::drop(device_allocation unused, device_list devices) const n
   mr::deallocate_sync_under(device(), resource_, unused.release(), bytes);
 }
 
-void malloc_storage::grant(device_ref to, access_right right) {
+void malloc_storage::require_grantable(device_ref to, access_right right) const {
   if (resource_ != nullptr && to != device() && right != access_right::none)
     throw unsupported{"a grant to device " + std::to_string(to.ordinal()) +
                       " of a vector whose memory comes from growth_options::resource; grant "
                       "access to the memory of that resource instead"};
+}
+
+void malloc_storage::grant(device_ref to, access_right right) {
+  require_grantable(to, right);
   rights_.grant(to, right);
+}
+
+void malloc_storage::set_access(const access_list& wanted) {
+  for (const access_desc& each : wanted.entries()) require_grantable(each.device, each.right);
+  rights_.set_access(wanted);
 }
 
 void malloc_storage::refuse_chunks() const {

@@ -44,9 +44,14 @@ class malloc_storage final : public storage_memory {
   [[nodiscard]] std::size_t prepared_bytes() const noexcept override { return 0; }
   [[nodiscard]] std::size_t failed_preparations() const noexcept override { return 0; }
   void grant(device_ref to, access_right right = access_right::read_write) override;
+  void set_access(const access_list& wanted) override;
   [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
   [[nodiscard]] std::vector<chunk_view> chunks() const override { refuse_chunks(); }
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t) override {
+    refuse_chunks();
+  }
+  [[nodiscard]] std::vector<chunk_access> effective_access() const override { refuse_chunks(); }
+  std::size_t move_range(std::size_t, std::size_t, memory_location, stream_ref) override {
     refuse_chunks();
   }
   [[nodiscard]] bool is_address_stable() const noexcept override { return false; }
@@ -64,6 +69,7 @@ class malloc_storage final : public storage_memory {
  private:
   [[nodiscard]] device_ref device() const noexcept { return rights_.owner(); }
   [[noreturn]] void refuse_chunks() const;
+  void require_grantable(device_ref to, access_right right) const;
   /// Allocates; waits for retired memory where the device is full. out_of_memory names what is
   /// held.
   [[nodiscard]] device_allocation allocate_or_explain(std::size_t bytes) const;

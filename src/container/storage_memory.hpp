@@ -38,11 +38,15 @@ class storage_memory {
   [[nodiscard]] virtual std::size_t prepared_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t failed_preparations() const noexcept = 0;
   virtual void grant(device_ref device, access_right right) = 0;
+  virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
 
   /// Offsets are the region's. Throw: unsupported where there are no chunks.
   [[nodiscard]] virtual std::vector<chunk_view> chunks() const = 0;
   [[nodiscard]] virtual std::vector<exported_chunk> export_chunks(std::uint64_t since) = 0;
+  virtual std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
+                                 stream_ref stream) = 0;
+  [[nodiscard]] virtual std::vector<chunk_access> effective_access() const = 0;
 
   /// Whether base() stays when a commit() adds memory.
   [[nodiscard]] virtual bool is_address_stable() const noexcept = 0;

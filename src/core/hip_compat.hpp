@@ -92,6 +92,40 @@ inline constexpr int host_node_location = 3;
 inline constexpr int nearest_host_node_location = 4;
 inline constexpr int uncached_allocation = 0x40000000;
 
+// The place of a chunk in memory of the host.
+inline hipMemLocation place_on_host() noexcept {
+  hipMemLocation result{};
+  // Copied, for older headers have no enumerator of this number.
+  std::memcpy(&result.type, &host_location, sizeof(result.type));
+  return result;
+}
+
+// The same on one node.
+inline hipMemLocation place_on_host_node(int node) noexcept {
+  hipMemLocation result{};
+  std::memcpy(&result.type, &host_node_location, sizeof(result.type));
+  result.id = node;
+  return result;
+}
+inline bool is_on_host_node(const hipMemLocation& place) noexcept {
+  return std::memcmp(&place.type, &host_node_location, sizeof(place.type)) == 0;
+}
+
+// The type of a chunk whose bytes no cache keeps. Copied as above.
+inline void set_uncached(hipMemAllocationProp& properties) noexcept {
+  std::memcpy(&properties.type, &uncached_allocation, sizeof(properties.type));
+}
+inline bool is_uncached(const hipMemAllocationProp& properties) noexcept {
+  return std::memcmp(&properties.type, &uncached_allocation, sizeof(properties.type)) == 0;
+}
+
+// Whether a chunk that was made there is memory of the host.
+inline bool is_on_host(const hipMemLocation& place) noexcept {
+  int type = 0;
+  std::memcpy(&type, &place.type, sizeof(type));
+  return type >= host_location && type <= nearest_host_node_location;
+}
+
 // The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId. It converts to what
 // the header declares: an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
 class advice_place {
@@ -102,10 +136,8 @@ class advice_place {
 
   constexpr operator int() const noexcept { return ordinal_; }
   operator location() const noexcept {
-    location result{hipMemLocationTypeDevice, ordinal_};
-    // Copied, for older headers have no enumerator of this number.
-    if (ordinal_ == hipCpuDeviceId) std::memcpy(&result.type, &host_location, sizeof(result.type));
-    return result;
+    return ordinal_ == hipCpuDeviceId ? place_on_host()
+                                      : location{hipMemLocationTypeDevice, ordinal_};
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -45,6 +46,14 @@ class address_table {
     return in.entries.extract(pointer);
   }
 
+  /// Returns a copy of the value of `pointer`; nullopt when there is none.
+  [[nodiscard]] std::optional<Value> find(const void* pointer) const {
+    const part& in = part_of(pointer);
+    const std::lock_guard lock{in.mutex};
+    const auto found = in.entries.find(pointer);
+    return found == in.entries.end() ? std::nullopt : std::optional{found->second};
+  }
+
   /// Calls `visit` with each address and its value. Pre: `visit` does not use the table.
   template <typename Visit>
   void for_each(Visit visit) const {
@@ -60,11 +69,15 @@ class address_table {
     list entries;
   };
 
-  [[nodiscard]] part& part_of(const void* pointer) noexcept {
+  [[nodiscard]] static std::size_t part_index(const void* pointer) noexcept {
     // Blocks begin at multiples of 256, and large ones at multiples of much more.
     const std::uint64_t mixed =
         (reinterpret_cast<std::uintptr_t>(pointer) >> 8) * 0x9e3779b97f4a7c15U;
-    return parts_[mixed >> 60];
+    return mixed >> 60;
+  }
+  [[nodiscard]] part& part_of(const void* pointer) noexcept { return parts_[part_index(pointer)]; }
+  [[nodiscard]] const part& part_of(const void* pointer) const noexcept {
+    return parts_[part_index(pointer)];
   }
 
   std::array<part, 16> parts_;

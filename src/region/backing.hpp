@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 
+#include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -18,9 +20,10 @@ namespace hipvmm {
 struct backing {
   physical_chunk chunk;
   mapping map;
-  detail::moment visible = {};                          // from when on all work sees the bytes
-  ihipMemGenericAllocationHandle* elsewhere = nullptr;  // the chunk that moved
-  std::uint64_t serial = 0;                             // chunk_view::serial, once in the region
+  detail::moment visible = {};                             // from when on all work sees the bytes
+  ihipMemGenericAllocationHandle* elsewhere = nullptr;     // the chunk that moved
+  std::uint64_t serial = 0;                                // chunk_view::serial, once in the region
+  std::shared_ptr<const access_map> own_rights = nullptr;  // where they differ from the region's
 
   [[nodiscard]] std::size_t bytes() const noexcept {
     return chunk.empty() ? map.bytes() : chunk.bytes();

@@ -30,16 +30,58 @@ bool may_pass(device_ref device, bool& has_reported) noexcept {
   return passed;
 }
 
-/// Calls `visit` for each device whose work may use the memory, as long as it returns true. Returns
-/// whether it always did. Allocates nothing.
+/// Calls `visit` for each device without a right that the library copied to or from memory of
+/// `owner`, as long as it returns true. Returns whether it always did.
+template <typename HasRight, typename Visit>
+bool visit_copying(device_ref owner, HasRight has_right, Visit visit) {
+  for (auto other = next_copied_with(owner, -1); other;
+       other = next_copied_with(owner, other->ordinal()))
+    if (!has_right(*other) && !visit(*other)) return false;
+  return true;
+}
+
+/// The same for each device whose work may use the memory. Allocates nothing.
 template <typename Visit>
 bool visit_users(const access_map& rights, Visit visit) {
   for (const access_desc& entry : rights.entries())
     if (!visit(entry.device)) return false;
-  for (auto other = next_copied_with(rights.owner(), -1); other;
-       other = next_copied_with(rights.owner(), other->ordinal()))
-    if (rights.get(*other) == access_right::none && !visit(*other)) return false;
-  return true;
+  const auto visit_others = [&](device_ref owner) {
+    return visit_copying(
+        owner, [&](device_ref each) { return rights.get(each) != access_right::none; }, visit);
+  };
+  const std::vector<device_ref>& others = rights.other_owners();
+  return visit_others(rights.owner()) && std::all_of(others.begin(), others.end(), visit_others);
+}
+
+template <typename Visit>
+bool visit_users(const memory_users& users, Visit visit) {
+  if (!std::all_of(users.devices.begin(), users.devices.end(), visit)) return false;
+  return std::all_of(users.owners.begin(), users.owners.end(), [&](device_ref owner) {
+    return visit_copying(
+        owner,
+        [&](device_ref each) {
+          return std::find(users.devices.begin(), users.devices.end(), each) != users.devices.end();
+        },
+        visit);
+  });
+}
+
+template <typename Users>
+device_list list_users(const Users& users) {
+  device_list result;
+  visit_users(users, [&](device_ref device) {
+    if (std::find(result.begin(), result.end(), device) == result.end()) result.push_back(device);
+    return true;
+  });
+  return result;
+}
+
+template <typename Users>
+void wait_for_all(const Users& users) {
+  visit_users(users, [](device_ref device) {
+    wait_for_device(device);
+    return true;
+  });
 }
 
 thread_local bool has_waited_before_grant = false;
@@ -51,8 +93,8 @@ bool grants_move_pages() {
   return moves;
 }
 
-void wait_before_grant(const access_map& rights) {
-  if (grants_move_pages() && !has_waited_before_grant) wait_for_users(rights);
+void wait_before_grant(const memory_users& users) {
+  if (grants_move_pages() && !has_waited_before_grant) wait_for_users(users);
 }
 
 waited_before_grant::waited_before_grant() noexcept
@@ -60,14 +102,9 @@ waited_before_grant::waited_before_grant() noexcept
 
 waited_before_grant::~waited_before_grant() { has_waited_before_grant = before_; }
 
-device_list devices_of(const access_map& rights) {
-  device_list result;
-  visit_users(rights, [&](device_ref device) {
-    result.push_back(device);
-    return true;
-  });
-  return result;
-}
+device_list devices_of(const access_map& rights) { return list_users(rights); }
+
+device_list devices_of(const memory_users& users) { return list_users(users); }
 
 std::optional<event> mark_in(stream_ref stream, const device_list& devices) {
   for (const device_ref device : devices) {
@@ -91,11 +128,12 @@ bool wait_for(const access_map& rights, bool& has_reported) noexcept {
   return visit_users(rights, [&](device_ref device) { return may_pass(device, has_reported); });
 }
 
-void wait_for_users(const access_map& rights) {
-  visit_users(rights, [](device_ref device) {
-    wait_for_device(device);
-    return true;
-  });
+bool wait_for(const memory_users& users, bool& has_reported) noexcept {
+  return visit_users(users, [&](device_ref device) { return may_pass(device, has_reported); });
 }
+
+void wait_for_users(const access_map& rights) { wait_for_all(rights); }
+
+void wait_for_users(const memory_users& users) { wait_for_all(users); }
 
 }  // namespace hipvmm::detail

@@ -14,9 +14,16 @@ namespace hipvmm::detail {
 
 using device_list = std::vector<device_ref>;
 
+/// Who may use the memory of several chunks, each of which may have rights of its own.
+struct memory_users {
+  device_list devices;  // each has a right to some chunk
+  device_list owners;   // each has memory of some chunk
+};
+
 /// Returns every device whose work may use the memory: first those with a right, then those without
-/// that the library copied to or from the owner, see runtime/peer_copies.hpp.
+/// that the library copied to or from an owner, see runtime/peer_copies.hpp.
 [[nodiscard]] device_list devices_of(const access_map& rights);
+[[nodiscard]] device_list devices_of(const memory_users& users);
 
 /// Records an event in `stream`, of the one of `devices` that the stream belongs to. Empty when the
 /// stream belongs to no such device. HIP before 6 does not report the device of a stream, but
@@ -30,9 +37,11 @@ using device_list = std::vector<device_ref>;
 [[nodiscard]] bool wait_for(const device_list& devices, bool& has_reported) noexcept;
 /// The same for devices_of(rights).
 [[nodiscard]] bool wait_for(const access_map& rights, bool& has_reported) noexcept;
+[[nodiscard]] bool wait_for(const memory_users& users, bool& has_reported) noexcept;
 /// Waits for all work of devices_of(rights).
 /// Throws: hip_error, among others where a capture forbids the wait.
 void wait_for_users(const access_map& rights);
+void wait_for_users(const memory_users& users);
 
 /// Returns whether work that uses memory while rights to it change may access other pages (ROCm
 /// 7.14).
@@ -40,7 +49,7 @@ void wait_for_users(const access_map& rights);
 /// Call before rights to mapped memory change: waits as wait_for_users() where grants_move_pages().
 /// Work submitted until the rights have changed is not covered.
 /// Throws: as wait_for_users.
-void wait_before_grant(const access_map& rights);
+void wait_before_grant(const memory_users& users);
 
 /// While an object lives, wait_before_grant() in its thread returns at once: the caller has waited,
 /// and holds a lock.
@@ -58,8 +67,8 @@ class waited_before_grant {
 /// How long callers repeat waits for devices that HIP refuses, as it does during captures.
 inline constexpr std::chrono::milliseconds capture_patience{100};
 
-/// Waits for all work of `devices`, a device list or the access rights. Repeats the wait until HIP
-/// does not refuse it or capture_patience is over. Returns whether it waited.
+/// Waits for all work of `devices`: a device list, access rights or memory_users. Repeats the wait
+/// until HIP does not refuse it or capture_patience is over. Returns whether it waited.
 template <typename Devices>
 [[nodiscard]] bool outlast_refusals(const Devices& devices) noexcept {
   const auto end = std::chrono::steady_clock::now() + capture_patience;

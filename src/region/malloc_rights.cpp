@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "region/malloc_rights.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -12,13 +13,21 @@ namespace hipvmm::detail {
 void malloc_rights::grant(device_ref to, access_right right) {
   access_map next = rights_;
   next.set(to, right);
-  if (right == access_right::read || (to == owner() && right == access_right::none))
+  change_to(std::move(next));
+}
+
+void malloc_rights::change_to(access_map next) {
+  const auto& wanted = next.entries();
+  if (next.get(owner()) == access_right::none ||
+      std::any_of(wanted.begin(), wanted.end(),
+                  [](const access_desc& each) { return each.right == access_right::read; }))
     throw unsupported{
         "a right to memory of device " + std::to_string(owner().ordinal()) +
         ", which comes from hipMalloc: its own device may always read and write and others may "
         "both read and write or neither; ask for access_right::read_write, or leave the right as "
         "it is"};
-  if (right == access_right::read_write) to.enable_peer_access(owner());
+  for (const access_desc& each : wanted)
+    if (rights_.get(each.device) == access_right::none) each.device.enable_peer_access(owner());
   rights_ = std::move(next);
 }
 

@@ -19,10 +19,14 @@ class malloc_rights {
   /// Throws: as access_map::set; unsupported for a right to read only, or none for the owner;
   /// hip_error; on any exception all rights are as before.
   void grant(device_ref to, access_right right);
+  /// Replaces all rights by those that `wanted` asks for. Throws: as grant().
+  void set_access(const access_list& wanted) { change_to(access_map{owner(), wanted}); }
   [[nodiscard]] const access_map& all() const noexcept { return rights_; }
   [[nodiscard]] device_ref owner() const noexcept { return rights_.owner(); }
 
  private:
+  void change_to(access_map next);
+
   access_map rights_;
 };
 

@@ -20,8 +20,10 @@
 #include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
 #include "region/backing.hpp"
+#include "region/device_work.hpp"
 #include "region/visibility.hpp"
 #include "vmm/address_range.hpp"
+#include "vmm/chunk_placement.hpp"
 
 namespace hipvmm::detail {
 
@@ -39,11 +41,21 @@ class mapped_region {
   void commit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
-  [[nodiscard]] bool can_move_chunks() const noexcept { return !known.needs(quirk::no_aliases); }
+  [[nodiscard]] bool can_move_chunks() const noexcept { return !needs(quirk::no_aliases); }
   void move_chunk(std::size_t from, std::size_t to);
   void end_move(std::size_t from);
   void grant(device_ref to, access_right right);
+  /// Both return each device whose right changed, to some of the bytes or to what is backed later,
+  /// with the new one.
+  std::vector<access_desc> set_access(const access_list& wanted);
+  std::vector<access_desc> set_access(std::size_t offset, std::size_t bytes,
+                                      const access_list& wanted);
+  [[nodiscard]] const access_map& rights_at(std::size_t offset) const;
+  [[nodiscard]] std::vector<chunk_access> effective_access(std::size_t offset,
+                                                           std::size_t bytes) const;
   std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail);
+  std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
+                         stream_ref stream);
   /// Pre: both sizes are whole granules, the first no less than the second and than max_bytes().
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
   /// Reserves more addresses directly after the present ones. Returns false, nothing done, where
@@ -57,6 +69,7 @@ class mapped_region {
   [[nodiscard]] std::size_t failed_preparations() const noexcept { return failures; }
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since);
+  [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
   /// Takes `chunk` when it succeeds. Pre: it is memory of `device` and fits in the region.
   void adopt(std::size_t offset, physical_chunk& chunk);
   /// Takes everything out, to be released when the devices with access have passed this point.
@@ -72,6 +85,26 @@ class mapped_region {
     return at == backings.end() ? 0 : at->second.bytes();
   }
 
+  /// Whether the work-around is in force on a device whose memory the region has, or had.
+  [[nodiscard]] bool needs(quirk which) const noexcept;
+  /// The first of those devices that lacks the trait, with its record; null where all have it.
+  [[nodiscard]] const std::pair<device_ref, capability>* first_without(trait which) const noexcept;
+  /// Where the chunk that begins at `offset` is to be made, beside what is there and `made`.
+  [[nodiscard]] chunk_place place_at(std::size_t offset,
+                                     const backing_map* made = nullptr) const noexcept;
+  [[nodiscard]] physical_chunk acquire(memory_location where, std::size_t bytes,
+                                       chunk_memory memory) const;
+  /// Throws: unsupported where chunks of this region cannot be memory of the host at `where`.
+  static void require_host_chunks(const char* what, device_ref owner, const capability& found,
+                                  handle_type shareable, memory_location where);
+  /// Throws: unsupported where `device` makes no uncached chunks.
+  static void require_uncached_chunks(const char* what, device_ref device, const capability& found);
+  /// The rights that `wanted` asks for: the devices of the placement have read_write unless it
+  /// names them.
+  [[nodiscard]] static access_map rights_of(device_ref owner, const access_list& wanted,
+                                            const chunk_placement& placement);
+  /// Throws: unsupported where HIP would not grant this chunk, mapped anew, what it has.
+  void require_grantable(std::size_t offset, const backing& held) const;
   [[nodiscard]] chunk_cache& cache() const noexcept {
     return options.cache != nullptr ? *options.cache : chunk_cache::shared();
   }
@@ -86,21 +119,42 @@ class mapped_region {
   [[nodiscard]] mapped_there mapped_here(const backing_map* made = nullptr) const noexcept {
     return {*addresses, addresses->bytes(), made};
   }
+  /// Whether rights are set for all mappings of the region alike, or for some of them.
+  enum class rights_for { all, these };
   /// Calls `change(address, bytes)`, which sets rights, for a range that HIP accepts and that
-  /// contains the mapping of `bytes` bytes at `offset`.
+  /// contains the neighbouring mappings of `bytes` bytes at `offset`. The range has others too only
+  /// where those get the same rights.
   /// Throws: unsupported where HIP accepts none, by quirk::access_from_base.
   template <class Change>
   void change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
-                     Change change) const;
-  /// Sets the rights in `chosen` over the mapping at `offset`. They differ from the present rights
-  /// in the right of `changed`.
-  void set_rights(std::size_t offset, std::size_t bytes, const access_map& chosen,
-                  device_ref changed) const;
+                     rights_for which, Change change) const;
 
+  /// A mapping whose rights change: those of its chunk alone, or those of the region.
+  struct rights_change {
+    std::size_t offset;
+    backing* held;
+    std::shared_ptr<const access_map> own;  // afterwards
+  };
+  using rights_changes = std::vector<rights_change>;
+  struct rights_run;
+  /// Neighbours that change from and to the same rights, where HIP takes several mappings.
+  [[nodiscard]] std::vector<rights_run> runs_of(const rights_changes& changes,
+                                                const access_map& next) const;
+  void set_run(const rights_run& run, const access_map& before, const access_map& after) const;
+  /// Makes `next` the rights of the region, and all `changes`. Returns as set_access(). On any
+  /// exception all rights are as before. Pre: nothing is pending.
+  std::vector<access_desc> change_rights(rights_changes& changes, access_map next);
+  /// The same for all mappings; `own_of(held)` has the rights that are its chunk's own.
+  template <class Own>
+  std::vector<access_desc> change_all_rights(access_map next, Own own_of);
+
+  /// `own`: the rights of the chunk, where they are not the region's.
   [[nodiscard]] mapping map_with_rights(const mapped_there& there, std::size_t offset,
-                                        const physical_chunk& chunk) const;
+                                        const physical_chunk& chunk,
+                                        const access_map* own = nullptr) const;
   /// The same in the region's addresses; on failure these may hold memory.
-  [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk);
+  [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk,
+                                 const access_map* own = nullptr);
   /// The moment from which all work sees what is mapped now.
   [[nodiscard]] moment visible_if_mapped_now() const;
   /// Waits until all work sees what is mapped in [offset, offset + bytes).
@@ -122,6 +176,8 @@ class mapped_region {
   void recycle(physical_chunk chunk) noexcept {
     if (!addresses->refused().keep_chunk(chunk)) cache().recycle(std::move(chunk));
   }
+  /// The chunk that contains `offset`, or the end.
+  [[nodiscard]] backing_map::const_iterator chunk_with(std::size_t offset) const noexcept;
   [[nodiscard]] bool is_backed_within(std::size_t offset, std::size_t bytes) const noexcept;
   /// Throws unless all mappings that moved chunks left behind are outside [offset, offset + bytes).
   void require_none_left_behind(const char* function, std::size_t offset, std::size_t bytes) const;
@@ -151,7 +207,10 @@ class mapped_region {
   /// whether it waited, or need not.
   [[nodiscard]] bool await_records() const noexcept;
   /// Returns whether addresses that held memory must be re-reserved.
-  [[nodiscard]] bool must_re_reserve() const noexcept { return holds_memory && renews; }
+  [[nodiscard]] bool must_re_reserve() const noexcept { return holds_memory && renews(); }
+  [[nodiscard]] bool renews() const noexcept {
+    return options.when_empty == empty_policy::re_reserves && needs(quirk::re_reserve);
+  }
   /// Frees and re-reserves the addresses: memory that only they held returns to the device.
   /// - What is backed stays backed; at other addresses where the old ones are no longer available
   ///   or refuse the mappings.
@@ -185,6 +244,28 @@ class mapped_region {
   /// std::invalid_argument where one of them is mapped elsewhere too.
   [[nodiscard]] backing_map::iterator require_whole_until(backing_map::iterator first,
                                                           std::size_t end_offset);
+  /// Copies the bytes of `old` to `fresh`, in `stream`, and waits for it.
+  void copy_into(const physical_chunk& fresh, const backing& old, stream_ref stream) const;
+  /// Maps `chunk` in place of the chunk at `at`, which is returned unmapped. On any exception the
+  /// old one is mapped again.
+  [[nodiscard]] backing swap_in(backing_map::iterator at, physical_chunk chunk);
+  /// The chunks of the range that are not at `to`. Throws: std::invalid_argument.
+  [[nodiscard]] std::vector<backing_map::iterator> chunks_to_move(std::size_t offset,
+                                                                  std::size_t bytes,
+                                                                  memory_location to);
+  /// Makes the rights those to memory of `other` too. Returns whether its record is new to the
+  /// region. Throws: unsupported; then all is as before.
+  bool add_memory_of(device_ref other);
+  /// Forgets devices whose rights were those of single chunks and have ended, and those of which no
+  /// chunk is left, unless the placement names them.
+  void forget_unused() noexcept;
+  /// Makes new chunks at `to` for those that move, with the same bytes.
+  [[nodiscard]] std::vector<physical_chunk> copies_of(
+      const std::vector<backing_map::iterator>& moving, memory_location to,
+      stream_ref stream) const;
+  /// Puts these in the place of those that move, all or none, and recycles the old ones.
+  void replace_chunks(const std::vector<backing_map::iterator>& moving,
+                      std::vector<physical_chunk>& fresh);
   /// Replaces the chunk that begins before `end` and reaches beyond it by one that ends at `end`.
   void replace_tail(std::size_t end, stream_ref stream);
 
@@ -201,13 +282,17 @@ class mapped_region {
   process_mark process;
   const std::uint64_t event_id = next_event_id();
   device_ref device;
+  // The records as they were when the region was made, or a chunk first came to another device: of
+  // the region's device, which is the first, and of others.
+  std::vector<std::pair<device_ref, capability>> known;
   std::size_t granularity;
   access_map rights;
+  // Rights of its own are a chunk's alone: not every one of these devices reaches every owner.
+  memory_users users;
   std::size_t committed = 0;
   region_options options;
-  // The record as it was when the region was made.
-  capability known;
-  bool renews;
+  // What rebase() left out in front: the placement counts offsets from there.
+  std::size_t placement_start = 0;
   bool holds_memory = false;  // something was unmapped in `addresses`
   // The order of these two members unmaps everything before the addresses are freed. Shared with
   // chunks that were taken out of the backings and are still mapped.
@@ -217,8 +302,8 @@ class mapped_region {
   // any.
   backing_map left_behind;
 
-  /// Counts the offsets of all backings from `from` on while the object lives, and permanently once
-  /// kept.
+  /// Counts the offsets of all backings, and of the placement, from `from` on while the object
+  /// lives, and permanently once kept.
   class shifted_offsets;
   /// Makes the prepared chunk part of the region while the object lives, and permanently once kept.
   class adoption;
@@ -226,6 +311,7 @@ class mapped_region {
     std::size_t offset;
     std::size_t bytes;
     prefetch_level how;
+    memory_location where;
   };
   /// The body of `preparation`. It reads the other members of the region: code that changes them
   /// cancels first.
@@ -243,14 +329,14 @@ class mapped_region {
 
 class mapped_region::shifted_offsets {
  public:
-  shifted_offsets(backing_map& backings, std::size_t from) noexcept;
+  shifted_offsets(mapped_region& owner, std::size_t from) noexcept;
   ~shifted_offsets();
   shifted_offsets(const shifted_offsets&) = delete;
   shifted_offsets& operator=(const shifted_offsets&) = delete;
   void keep() noexcept { from_ = 0; }
 
  private:
-  backing_map& backings_;
+  mapped_region& owner_;
   std::size_t from_;
 };
 

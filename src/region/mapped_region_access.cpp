@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
 #include "vmm/access.hpp"
@@ -40,22 +46,43 @@ class mapped_sizes {
   bool has_one_size_ = true;
 };
 
+/// Adds the devices of `from` that are not in `to`.
+void add_users(device_list& to, const access_map& from) {
+  for (const access_desc& entry : from.entries())
+    if (std::find(to.begin(), to.end(), entry.device) == to.end()) to.push_back(entry.device);
+}
+
+/// Adds each device whose right in `after` is not that in `before`, unless it is in `to`.
+void add_changes(std::vector<access_desc>& to, const access_map& before, const access_map& after) {
+  for_each_change(before, after, [&to](device_ref device, access_right right) {
+    if (std::none_of(to.begin(), to.end(),
+                     [device](const access_desc& each) { return each.device == device; }))
+      to.push_back({device, right});
+  });
+}
+
+/// Who reaches the region's device need not reach that of one of its chunks.
+void require_all_reach(const access_map& rights, device_ref owner) {
+  if (owner == rights.owner()) return;
+  for (const access_desc& entry : rights.entries()) require_reach(entry.device, owner);
+}
+
 }  // namespace
 
 // ROCm 7.0 to 7.2 take a range only where it is as long as the first mappings of its reservation
 // together, counted in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
-// ggml-org/llama.cpp#23900). That holds for all mappings at once, and for one where all have one
-// size. All mappings have the same rights, so naming more of them changes nothing. Where a probe
-// met that, the call is made so; elsewhere when the other form was refused, for it may fail now and
-// then. May go when no supported release fails the probe tail_access.
+// ggml-org/llama.cpp#23900). That holds for all mappings at once, and where all have one size for
+// any. Where all get the same rights, naming more of them changes nothing. Where a probe met that,
+// the call is made so; elsewhere when the other form was refused, for it may fail now and then. May
+// go when no supported release fails the probe tail_access.
 template <class Change>
 void mapped_region::change_access(const mapped_there& there, std::size_t offset, std::size_t bytes,
-                                  Change change) const {
+                                  rights_for which, Change change) const {
   const address_range& range = there.range;
   const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
   const std::uint64_t seen = retired_so_far();
   const bool is_own = &range == addresses.get();
-  const bool refuses = known.needs(quirk::access_from_base);
+  const bool refuses = needs(quirk::access_from_base);
   // Chunks that are still to be released are mapped too, and in none of the maps.
   const bool has_retired = is_own && addresses.use_count() > 1;
   std::optional<hip_error> refused;
@@ -73,12 +100,15 @@ void mapped_region::change_access(const mapped_there& there, std::size_t offset,
   if (has_retired) finish_retired(range, part, part_bytes);
 
   mapped_sizes sizes;
-  sizes.add(offset, bytes);
+  bool has_same_rights = which == rights_for::all;
+  bool is_listed = false;
   const auto add_all = [&](const backing_map& from, std::size_t end) {
-    for (const auto& [where, held] : from)
-      if (!held.map.empty() && where != offset && where >= part && where < part + part_bytes &&
-          where < end)
-        sizes.add(where, held.bytes());
+    for (const auto& [where, held] : from) {
+      if (held.map.empty() || where < part || where >= part + part_bytes || where >= end) continue;
+      sizes.add(where, held.bytes());
+      has_same_rights = has_same_rights && held.own_rights == nullptr;
+      is_listed = is_listed || where == offset;
+    }
   };
   add_all(backings, there.backed_end);
   if (there.made != nullptr) add_all(*there.made, range.bytes());
@@ -86,41 +116,218 @@ void mapped_region::change_access(const mapped_there& there, std::size_t offset,
     add_all(left_behind, range.bytes());
     add_all(prepared, range.bytes());
   }
+  if (!is_listed) sizes.add(offset, bytes);
   range.refused().for_each([&](const void* address, std::size_t held) {
     const std::size_t where = static_cast<std::size_t>(static_cast<const char*>(address) - at(0));
     if (where >= part && where < part + part_bytes) sizes.add(where, held);
   });
   const bool is_alone = sizes.bytes() == bytes;
-  if (sizes.has_no_hole() && !(refused && is_alone))
+  if ((has_same_rights || is_alone) && sizes.has_no_hole() && !(refused && is_alone))
     return change(at(sizes.start()), sizes.bytes());
   // Without those that were retired the same call may pass.
   if (refused ? retired_so_far() != seen : sizes.has_one_size()) return change(at(offset), bytes);
   if (refused) throw hip_error{*refused};
-  throw unsupported{"region: device " + std::to_string(device.ordinal()) +
-                    " cannot be granted the " + format_bytes(bytes) + " at offset " +
-                    std::to_string(offset) + " beside a hole and chunks of other sizes (" +
-                    known.reason(trait::tail_access) +
+  const auto* const lacking = first_without(trait::tail_access);
+  const auto& [who, its] = lacking != nullptr ? *lacking : known.front();
+  throw unsupported{"region: device " + std::to_string(who.ordinal()) + " cannot be granted the " +
+                    format_bytes(bytes) + " at offset " + std::to_string(offset) +
+                    (has_same_rights ? " beside a hole and chunks of other sizes ("
+                                     : " beside chunks of other sizes with other rights (") +
+                    its.reason(trait::tail_access) +
                     "); leave no hole between what is committed, or commit in steps of one size"};
 }
 
-void mapped_region::set_rights(std::size_t offset, std::size_t bytes, const access_map& chosen,
-                               device_ref changed) const {
-  // All rights in one call, which names the owner last: see set_rights.
-  std::optional<device_ref> revoked;
-  if (chosen.get(changed) == access_right::none) revoked = changed;
-  change_access(mapped_here(), offset, bytes, [&](void* start, std::size_t length) {
-    detail::set_rights(start, length, chosen, device, revoked);
+struct mapped_region::rights_run {
+  std::size_t offset;
+  std::size_t bytes;
+  device_ref owner;
+  rights_for which;
+  const access_map* before;
+  const access_map* after;
+  std::vector<std::size_t> sizes;  // of each mapping
+};
+
+std::vector<mapped_region::rights_run> mapped_region::runs_of(const rights_changes& changes,
+                                                              const access_map& next) const {
+  // Where one call takes no neighbours each is a run.
+  const bool takes_many = first_without(trait::base_access) == nullptr;
+  std::vector<rights_run> runs;
+  for (const auto& [offset, held, own] : changes) {
+    const std::size_t bytes = held->bytes();
+    const bool is_of_all = own == nullptr && held->own_rights == nullptr;
+    const rights_run one{offset,
+                         bytes,
+                         held->map.device(),
+                         is_of_all ? rights_for::all : rights_for::these,
+                         held->own_rights ? held->own_rights.get() : &rights,
+                         own ? own.get() : &next,
+                         {bytes}};
+    if (takes_many && !runs.empty()) {
+      rights_run& last = runs.back();
+      if (last.offset + last.bytes == offset && last.owner == one.owner &&
+          last.which == one.which && *last.before == *one.before && *last.after == *one.after &&
+          addresses->part_start(last.offset) == addresses->part_start(offset)) {
+        last.bytes += bytes;
+        last.sizes.push_back(bytes);
+        continue;
+      }
+    }
+    runs.push_back(one);
+  }
+  return runs;
+}
+
+void mapped_region::set_run(const rights_run& run, const access_map& before,
+                            const access_map& after) const {
+  const auto set = [&](std::size_t offset, std::size_t bytes) {
+    change_access(mapped_here(), offset, bytes, run.which, [&](void* start, std::size_t length) {
+      detail::set_rights(start, length, after, run.owner, &before);
+    });
+  };
+  if (run.sizes.size() > 1) {
+    try {
+      return set(run.offset, run.bytes);
+    } catch (const hip_error& error) {
+      if (error.code() != hipErrorInvalidValue) throw;
+    }
+  }
+  std::size_t offset = run.offset;
+  for (const std::size_t bytes : run.sizes) {
+    set(offset, bytes);
+    offset += bytes;
+  }
+}
+
+std::vector<access_desc> mapped_region::change_rights(rights_changes& changes, access_map next) {
+  std::sort(changes.begin(), changes.end(),
+            [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  memory_users next_users = users;
+  add_users(next_users.devices, next);
+  for (const auto& [offset, held, own] : changes) {
+    require_all_reach(own ? *own : next, held->map.device());
+    if (own) add_users(next_users.devices, *own);
+  }
+  const std::vector<rights_run> runs = runs_of(changes, next);
+  std::vector<access_desc> changed;
+  for (const rights_run& run : runs) add_changes(changed, *run.before, *run.after);
+  add_changes(changed, rights, next);
+  if (!runs.empty()) wait_before_grant(users);
+  for (auto at = runs.begin(); at != runs.end(); ++at) {
+    try {
+      set_run(*at, *at->before, *at->after);
+    } catch (...) {
+      // The one that failed too: HIP may have applied its first entries.
+      for (auto undone = runs.begin(); undone != std::next(at); ++undone)
+        report_exceptions([&] { set_run(*undone, *undone->after, *undone->before); });
+      throw;
+    }
+  }
+  for (rights_change& each : changes) each.held->own_rights = std::move(each.own);
+  rights = std::move(next);
+  users = std::move(next_users);
+  forget_unused();
+  return changed;
+}
+
+template <class Own>
+std::vector<access_desc> mapped_region::change_all_rights(access_map next, Own own_of) {
+  // What is ready gets the rights together with the rest.
+  const adoption adopted{*this};
+  rights_changes changes;
+  changes.reserve(backings.size() + left_behind.size());
+  for (backing_map* const map : {&backings, &left_behind})
+    for (auto& [offset, held] : *map) changes.push_back({offset, &held, own_of(held)});
+  return change_rights(changes, std::move(next));
+}
+
+void mapped_region::grant(device_ref to, access_right right) {
+  preparation.cancel_or_wait();
+  forget_unused();
+  access_map next = rights;
+  next.set(to, right);
+  change_all_rights(next, [&](const backing& held) -> std::shared_ptr<const access_map> {
+    if (!held.own_rights) return nullptr;
+    access_map own = *held.own_rights;
+    own.set(to, right);
+    return own == next ? nullptr : std::make_shared<const access_map>(std::move(own));
   });
 }
 
+std::vector<access_desc> mapped_region::set_access(const access_list& wanted) {
+  preparation.cancel_or_wait();
+  forget_unused();
+  access_map next = rights_of(device, wanted, options.placement);
+  for (const device_ref each : rights.other_owners()) next.add_owner(each);
+  return change_all_rights(std::move(next),
+                           [](const backing&) { return std::shared_ptr<const access_map>{}; });
+}
+
+std::vector<access_desc> mapped_region::set_access(std::size_t offset, std::size_t bytes,
+                                                   const access_list& wanted) {
+  preparation.cancel_or_wait();
+  // Where other chunks moved to does not matter to these.
+  const access_map chosen = rights_of(device, wanted, options.placement);
+  if (bytes == 0) return {};
+  const auto own = chosen == rights ? nullptr : std::make_shared<const access_map>(chosen);
+  rights_changes changes;
+  const std::size_t end = offset + bytes;
+  for (std::size_t next = offset; next < end; next += changes.back().held->bytes()) {
+    const auto at = chunk_with(next);
+    if (at == backings.end())
+      throw std::invalid_argument{"region::set_access: nothing is backed at offset " +
+                                  std::to_string(next) + ", in the " + std::to_string(bytes) +
+                                  " bytes from offset " + std::to_string(offset) +
+                                  ": name whole chunks that are there; what is backed later gets "
+                                  "the rights of the whole region"};
+    const std::size_t chunk_end = at->first + at->second.bytes();
+    if (at->first != next || chunk_end > end)
+      throw std::invalid_argument{
+          "region::set_access: the " + std::to_string(bytes) + " bytes from offset " +
+          std::to_string(offset) + " cut the chunk from offset " + std::to_string(at->first) +
+          " to " + std::to_string(chunk_end) + ": name whole chunks, see chunks()"};
+    changes.push_back({next, &backings.find(next)->second, own});
+  }
+  // Both addresses of a chunk that moves.
+  const std::size_t count = changes.size();
+  for (auto& [from, left] : left_behind)
+    for (std::size_t index = 0; index < count; ++index)
+      if (left.elsewhere == changes[index].held->chunk.get()) changes.push_back({from, &left, own});
+  return change_rights(changes, rights);
+}
+
+const access_map& mapped_region::rights_at(std::size_t offset) const {
+  const auto at = chunk_with(offset);
+  if (at == backings.end())
+    throw std::invalid_argument{"region::rights_at: nothing is backed at offset " +
+                                std::to_string(offset)};
+  return at->second.own_rights ? *at->second.own_rights : rights;
+}
+
+std::vector<chunk_access> mapped_region::effective_access(std::size_t offset,
+                                                          std::size_t bytes) const {
+  const int devices = device_count();
+  std::vector<chunk_access> result;
+  for (const auto& [start, held] : backings) {
+    if (start + held.bytes() <= offset || start >= offset + bytes) continue;
+    std::vector<access_desc> found;
+    for (int ordinal = 0; ordinal < devices; ++ordinal)
+      found.push_back({device_ref{ordinal}, get_access(held.map.get(), device_ref{ordinal})});
+    result.push_back({start, held.bytes(), access_list{std::move(found)}});
+  }
+  return result;
+}
+
 mapping mapped_region::map_with_rights(const mapped_there& there, std::size_t offset,
-                                       const physical_chunk& chunk) const {
-  const map_answer answer =
-      known.needs(quirk::verify_maps) ? map_answer::verified : map_answer::believed;
+                                       const physical_chunk& chunk, const access_map* own) const {
+  const access_map& chosen = own != nullptr ? *own : rights;
+  const device_ref owner = chunk.device();
+  require_all_reach(chosen, owner);
+  const map_answer answer = needs(quirk::verify_maps) ? map_answer::verified : map_answer::believed;
   mapping result = there.range.map(offset, chunk, answer);
   try {
-    change_access(there, offset, result.bytes(),
-                  [this](void* start, std::size_t length) { rights.apply(start, length); });
+    change_access(
+        there, offset, result.bytes(), own != nullptr ? rights_for::these : rights_for::all,
+        [&](void* start, std::size_t length) { detail::set_rights(start, length, chosen, owner); });
   } catch (...) {
     there.range.refused().unmap_or_keep(result, chunk.get());
     throw;
@@ -128,9 +335,22 @@ mapping mapped_region::map_with_rights(const mapped_there& there, std::size_t of
   return result;
 }
 
-mapping mapped_region::map_here(std::size_t offset, const physical_chunk& chunk) {
+void mapped_region::require_grantable(std::size_t offset, const backing& held) const {
+  if (!needs(quirk::access_from_base)) return;
+  // The same rights once more: what is refused here would be refused after the old chunk was
+  // unmapped, and to it too.
+  const access_map* const own = held.own_rights.get();
+  change_access(
+      mapped_here(), offset, held.bytes(), own != nullptr ? rights_for::these : rights_for::all,
+      [&](void* start, std::size_t length) {
+        detail::set_rights(start, length, own != nullptr ? *own : rights, held.chunk.device());
+      });
+}
+
+mapping mapped_region::map_here(std::size_t offset, const physical_chunk& chunk,
+                                const access_map* own) {
   try {
-    return map_with_rights(mapped_here(), offset, chunk);
+    return map_with_rights(mapped_here(), offset, chunk, own);
   } catch (...) {
     holds_memory = true;
     throw;
@@ -138,9 +358,11 @@ mapping mapped_region::map_here(std::size_t offset, const physical_chunk& chunk)
 }
 
 moment mapped_region::visible_if_mapped_now() const {
-  if (!known.needs(quirk::wait_until_visible)) return {};
+  if (!needs(quirk::wait_until_visible)) return {};
+  std::chrono::nanoseconds delay{};
+  for (const auto& [each, its] : known) delay = std::max(delay, its.visibility_delay());
   return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(known.visibility_delay());
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(delay);
 }
 
 void mapped_region::await_visible(std::size_t offset, std::size_t bytes) const noexcept {

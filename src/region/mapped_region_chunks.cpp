@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The part of region that lists its chunks, and takes chunks that others made.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,8 +17,23 @@
 
 namespace hipvmm::detail {
 
+namespace {
+
+/// Where the serials of this process begin: another process that takes its place, as seen by one
+/// that imports, has others.
+std::uint64_t serials_of_process() noexcept {
+  std::uint64_t mixed =
+      static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^
+      static_cast<std::uint64_t>(::getpid()) << 40U;
+  mixed = (mixed ^ (mixed >> 30U)) * 0xBF58476D1CE4E5B9U;
+  mixed = (mixed ^ (mixed >> 27U)) * 0x94D049BB133111EBU;
+  return (mixed >> 33U) << 32U;
+}
+
+}  // namespace
+
 std::uint64_t mapped_region::next_serial() noexcept {
-  static std::atomic<std::uint64_t> last{0};
+  static std::atomic<std::uint64_t> last{serials_of_process()};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
@@ -22,24 +41,45 @@ std::vector<chunk_view> mapped_region::chunks() const {
   std::vector<chunk_view> result;
   result.reserve(backings.size());
   for (const auto& [offset, held] : backings)
-    result.push_back(
-        {offset, held.bytes(), held.map.get(), held.chunk.device(), held.chunk.get(), held.serial});
+    result.push_back({offset, held.bytes(), held.map.get(), held.chunk.device(), held.chunk.get(),
+                      held.serial, held.chunk.location(), held.chunk.memory()});
   return result;
 }
 
+namespace {
+
+exported_chunk export_one(std::size_t offset, backing& held) {
+  if (held.chunk.shareable() != handle_type::posix_fd)
+    throw std::invalid_argument{
+        "region::export_chunks: the chunk at offset " + std::to_string(offset) +
+        " was made without handle_type::posix_fd: set region_options::shareable (of a vector "
+        "growth_options::chunks.shareable, of a pool pool_options::shareable) before the region is "
+        "made"};
+  return {offset, held.serial, shareable_handle{held.chunk}};
+}
+
+}  // namespace
+
 std::vector<exported_chunk> mapped_region::export_chunks(std::uint64_t since) {
   std::vector<exported_chunk> result;
-  for (auto& [offset, held] : backings) {
-    if (held.serial <= since) continue;
-    if (held.chunk.shareable() != handle_type::posix_fd)
-      throw std::invalid_argument{
-          "region::export_chunks: the chunk at offset " + std::to_string(offset) +
-          " was made without handle_type::posix_fd: set region_options::shareable (of a vector "
-          "growth_options::chunks.shareable) before the region is made"};
-    result.push_back({offset, held.serial, shareable_handle{held.chunk}});
-  }
+  for (auto& [offset, held] : backings)
+    if (held.serial > since) result.push_back(export_one(offset, held));
   std::sort(result.begin(), result.end(),
             [](const exported_chunk& a, const exported_chunk& b) { return a.serial < b.serial; });
+  return result;
+}
+
+exported_range mapped_region::export_range(std::size_t offset, std::size_t bytes) {
+  if (bytes == 0 || committed_from(offset) < bytes)
+    throw std::invalid_argument{"region::export_range: of the " + std::to_string(bytes) +
+                                " bytes at offset " + std::to_string(offset) + " only " +
+                                std::to_string(std::min(bytes, committed_from(offset))) +
+                                " are backed: commit() them, and name at least one byte"};
+  exported_range result{offset, bytes, {}};
+  // The chunk that contains `offset` begins at it or before.
+  for (auto at = std::prev(backings.upper_bound(offset));
+       at != backings.end() && at->first < offset + bytes; ++at)
+    result.chunks.push_back(export_one(at->first, at->second));
   return result;
 }
 

@@ -7,11 +7,9 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include "core/check.hpp"
 #include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
@@ -39,10 +37,11 @@ void mapped_region::commit(std::size_t offset, std::size_t bytes) {
 }
 
 void mapped_region::move_chunk(std::size_t from, std::size_t to) {
-  if (!can_move_chunks())
-    throw unsupported{"region::move_chunk: device " + std::to_string(device.ordinal()) +
+  if (const auto* const lacking = first_without(trait::coherent_aliases);
+      lacking != nullptr && !can_move_chunks())
+    throw unsupported{"region::move_chunk: device " + std::to_string(lacking->first.ordinal()) +
                       " does not show the same bytes at two addresses of one chunk: " +
-                      known.reason(trait::coherent_aliases)};
+                      lacking->second.reason(trait::coherent_aliases)};
   drop_prepared();
   const auto moving = backings.find(from);
   if (moving == backings.end())
@@ -59,7 +58,8 @@ void mapped_region::move_chunk(std::size_t from, std::size_t to) {
 
   backing_map left;
   backing& old = left.try_emplace(from).first->second;
-  old.map = map_here(to, moving->second.chunk);
+  old.own_rights = moving->second.own_rights;
+  old.map = map_here(to, moving->second.chunk, old.own_rights.get());
   old.elsewhere = moving->second.chunk.get();
   std::swap(old.map, moving->second.map);
   moving->second.visible = visible_if_mapped_now();
@@ -79,32 +79,6 @@ void mapped_region::end_move(std::size_t from) {
   left->second.map.unmap();
   left_behind.erase(left);
   holds_memory = true;
-}
-
-void mapped_region::grant(device_ref to, access_right right) {
-  access_map next = rights;
-  next.set(to, right);
-  // What is ready gets the right together with the rest.
-  const adoption adopted{*this};
-  std::vector<const backing_map::value_type*> all;
-  all.reserve(backings.size() + left_behind.size());
-  for (const backing_map* const map : {&backings, &left_behind})
-    for (const auto& entry : *map) all.push_back(&entry);
-  const auto apply = [&](const backing_map::value_type* entry, const access_map& chosen) {
-    set_rights(entry->first, entry->second.bytes(), chosen, to);
-  };
-  if (!all.empty()) detail::wait_before_grant(rights);
-  for (auto at = all.begin(); at != all.end(); ++at) {
-    try {
-      apply(*at, next);
-    } catch (...) {
-      // The one that failed too: HIP may have applied its first entries.
-      for (auto undone = all.begin(); undone != std::next(at); ++undone)
-        report_exceptions([&] { apply(*undone, rights); });
-      throw;
-    }
-  }
-  rights = std::move(next);
 }
 
 bool mapped_region::extend_in_place(std::size_t max_bytes, std::size_t commit_bytes) {
@@ -135,8 +109,7 @@ bool mapped_region::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 
   preparation.cancel_or_wait();
   // Copies of the program's own must not meet a border that they cannot cross.
-  if (!known.needs(quirk::one_reservation) && extend_in_place(max_bytes, commit_bytes))
-    return false;
+  if (!needs(quirk::one_reservation) && extend_in_place(max_bytes, commit_bytes)) return false;
 
   rebase(0, max_bytes, commit_bytes);
   return true;
@@ -146,14 +119,14 @@ void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t 
   require_none_left_behind("rebase", 0, addresses->bytes());
   // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
   adoption adopted{*this};
-  shifted_offsets shifted{backings, from};
+  shifted_offsets shifted{*this, from};
   auto other = std::make_shared<address_range>(
       make_with_reclaim([&] { return address_reservation{std::max(max_bytes, end())}; }));
   mapping_list moved{other};
   map_all(moved);
   backing_map made = make_missing_or_explain(*other, 0, commit_bytes);
   try {
-    wait_for_users(rights);
+    wait_for_users(users);
   } catch (...) {
     release_all(made, *other);
     throw;
@@ -170,21 +143,25 @@ void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t 
   await_visible(0, this->max_bytes());
 }
 
-mapped_region::shifted_offsets::shifted_offsets(backing_map& backings, std::size_t from) noexcept
-    : backings_{backings}, from_{from} {
+mapped_region::shifted_offsets::shifted_offsets(mapped_region& owner, std::size_t from) noexcept
+    : owner_{owner}, from_{from} {
+  backing_map& all = owner_.backings;
+  owner_.placement_start += from_;
   // Upwards, so that no two have one offset meanwhile.
-  for (auto at = backings_.begin(); from_ != 0 && at != backings_.end();) {
-    auto node = backings_.extract(at++);
+  for (auto at = all.begin(); from_ != 0 && at != all.end();) {
+    auto node = all.extract(at++);
     node.key() -= from_;
-    backings_.insert(at, std::move(node));
+    all.insert(at, std::move(node));
   }
 }
 
 mapped_region::shifted_offsets::~shifted_offsets() {
-  for (auto at = backings_.end(); from_ != 0 && at != backings_.begin();) {
-    auto node = backings_.extract(std::prev(at));
+  backing_map& all = owner_.backings;
+  owner_.placement_start -= from_;
+  for (auto at = all.end(); from_ != 0 && at != all.begin();) {
+    auto node = all.extract(std::prev(at));
     node.key() += from_;
-    at = backings_.insert(at, std::move(node));
+    at = all.insert(at, std::move(node));
   }
 }
 

@@ -16,7 +16,8 @@ void mapped_region::prepare(std::size_t bytes, prefetch_level how) {
     return;
   const std::size_t from = end();
   if (bytes == 0 || from == max_bytes()) return;
-  ordered = {from, std::min(bytes, addresses->longest_at(from)), how};
+  const chunk_place place = place_at(from);
+  ordered = {from, std::min({bytes, addresses->longest_at(from), place.bytes}), how, place.where};
   if (!preparation.submit()) note_failed_preparation();
 }
 
@@ -77,7 +78,7 @@ void mapped_region::make_prepared() noexcept {
   try {
     const scoped_device scope{device};
     backing& one = made.try_emplace(ordered->offset).first->second;
-    one.chunk = cache().acquire(device, ordered->bytes, options.shareable);
+    one.chunk = acquire(ordered->where, ordered->bytes, options.memory);
     if (ordered->how == prefetch_level::mapped) {
       one.map = map_here(ordered->offset, one.chunk);
       one.visible = visible_if_mapped_now();

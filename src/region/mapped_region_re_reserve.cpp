@@ -13,7 +13,8 @@ namespace hipvmm::detail {
 void mapped_region::map_all(mapping_list& moved) const {
   moved.maps.reserve(backings.size());
   for (const auto& [offset, held] : backings)
-    moved.maps.push_back(map_with_rights({*moved.range, offset}, offset, held.chunk));
+    moved.maps.push_back(
+        map_with_rights({*moved.range, offset}, offset, held.chunk, held.own_rights.get()));
 }
 
 void mapped_region::move_to(mapping_list& moved) noexcept {
@@ -40,7 +41,7 @@ void mapped_region::re_reserve() noexcept {
     finish_retired(*addresses, 0, bytes);
     // Not so in an error handler, which may be part of what would be waited for.
     if (addresses.use_count() > 1) return;
-    if (!backings.empty() || frees_late_records()) wait_for_users(rights);
+    if (!backings.empty() || frees_late_records()) wait_for_users(users);
     // Whole at other addresses first, so that the region is never without any.
     change_to(address_reservation{bytes});
     address_reservation same{bytes, 0, base};

@@ -5,12 +5,9 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include "core/check.hpp"
 #include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
 #include "region/retirement.hpp"
-#include "runtime/device_wait.hpp"
 
 namespace hipvmm::detail {
 
@@ -44,11 +41,14 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
     }
   }
   std::size_t returned = 0;
+  bool had_own_rights = false;
   for (auto at = first; at != last; at = backings.erase(at)) {
     returned += at->second.bytes();
+    had_own_rights = had_own_rights || at->second.own_rights != nullptr;
     recycle(std::move(at->second.chunk));
   }
   committed -= returned;
+  if (had_own_rights) forget_unused();
   if (backings.empty() && must_re_reserve()) re_reserve();
   return returned;
 }
@@ -60,7 +60,7 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes, strea
   const auto last = require_whole_until(first, offset + bytes);
   drop_prepared_behind(last);
   // As in trim().
-  const bool empties = renews && first == backings.begin() && last == backings.end();
+  const bool empties = renews() && first == backings.begin() && last == backings.end();
   if (empties || (!stream.is_done() && !retire_chunks(first, last, stream))) stream.synchronize();
   decommit(offset, bytes);
   return before - committed;
@@ -73,7 +73,7 @@ std::size_t mapped_region::trim(std::size_t bytes, stream_ref stream, tail_chunk
   const bool replace = tail == tail_chunk::replace;
   drop_prepared();
   // Addresses can be renewed only when nothing is mapped in them any more.
-  const bool empties = renews && (backings.empty() || backings.begin()->first >= kept_end);
+  const bool empties = renews() && (backings.empty() || backings.begin()->first >= kept_end);
   if (replace || empties || (!stream.is_done() && !retire_behind(kept_end, stream)))
     stream.synchronize();
   decommit(kept_end, max_bytes() - kept_end);
@@ -91,15 +91,17 @@ bool mapped_region::retire_behind(std::size_t end, stream_ref stream) {
 bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iterator last,
                                   stream_ref stream) {
   if (first == last) return true;
-  device_list devices = devices_of(rights);
+  device_list devices = devices_of(users);
   std::optional<event> mark = mark_in(stream, devices);
   if (!mark) return false;
   std::list<retired_chunks> one;
   backing_map& behind =
       one.emplace_back(addresses, cache(), std::move(mark), std::move(devices)).backings;
   std::size_t bytes = 0;
+  bool had_own_rights = false;
   for (auto at = first; at != last;) {
     bytes += at->second.bytes();
+    had_own_rights = had_own_rights || at->second.own_rights != nullptr;
     behind.insert(behind.end(), backings.extract(at++));
   }
   if (!retire(one)) {
@@ -108,6 +110,7 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
   }
   committed -= bytes;
   holds_memory = true;
+  if (had_own_rights) forget_unused();
   return true;
 }
 
@@ -120,7 +123,7 @@ bool mapped_region::retire_all() noexcept {
   // Without memory for this the caller waits, and frees some.
   try {
     std::list<retired_chunks> one;
-    retired_chunks& item = one.emplace_back(addresses, cache(), std::nullopt, devices_of(rights));
+    retired_chunks& item = one.emplace_back(addresses, cache(), std::nullopt, devices_of(users));
     item.owner = device;
     backing_map& all = item.backings;
     all.swap(backings);
@@ -143,43 +146,26 @@ void mapped_region::replace_tail(std::size_t end, stream_ref stream) {
   // Another process would go on with the old one.
   if (old.chunk.shared()) return;
   // Without a right to read, no stream of the owner can carry the bytes over.
-  if (rights.get(device) != access_right::read_write) return;
+  const access_map* const own = old.own_rights.get();
+  if ((own != nullptr ? *own : rights).get(device) != access_right::read_write) return;
+  // A chunk of another size could not be granted.
+  if (needs(quirk::access_from_base) &&
+      std::any_of(backings.begin(), backings.end(),
+                  [](const auto& each) { return each.second.own_rights != nullptr; }))
+    return;
 
   const std::size_t kept = end - offset;
-  backing fresh;
+  const std::size_t before = old.bytes();
+  physical_chunk fresh;
   try {
-    fresh.chunk = cache().acquire(device, kept, options.shareable);
-    auto elsewhere = std::make_shared<address_range>(address_reservation{kept});
-    mapping_list once{elsewhere};
-    once.maps.push_back(map_with_rights({*elsewhere, 0}, 0, fresh.chunk));
-    const mapping& temporary = once.maps.front();
-    wait_until(visible_if_mapped_now());
-    copy_async(stream, temporary.get(), old.map.get(), kept);
-    try {
-      stream.synchronize();
-    } catch (...) {
-      // The copy may be under way, and must not outlive the mapping it writes to.
-      report_exceptions([&] { wait_for_device(device); });
-      throw;
-    }
-    if (!await_records()) elsewhere->note_no_wait();
+    fresh = acquire(old.chunk.location(), kept, old.chunk.memory());
+    copy_into(fresh, old, stream);
   } catch (const out_of_memory&) {
     return;
   }
-  old.map.unmap();
-  holds_memory = true;
-  try {
-    fresh.map = map_with_rights(mapped_here(), offset, fresh.chunk);
-    fresh.serial = next_serial();
-    wait_until(visible_if_mapped_now());
-  } catch (...) {
-    addresses->refused().keep_chunk(fresh.chunk);
-    restore(at);
-    throw;
-  }
-  committed -= old.bytes() - kept;
-  std::swap(old, fresh);
-  recycle(std::move(fresh.chunk));
+  physical_chunk replaced = swap_in(at, std::move(fresh)).chunk;
+  committed -= before - kept;
+  recycle(std::move(replaced));
 }
 
 }  // namespace hipvmm::detail

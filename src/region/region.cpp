@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/region.hpp>
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -15,6 +16,7 @@
 #include "core/observers/profiler_range.hpp"
 #include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
+#include "vmm/chunk_placement.hpp"
 
 namespace hipvmm {
 namespace {
@@ -71,6 +73,17 @@ std::size_t report_trim(const detail::mapped_region& self, std::size_t offset, T
   return released;
 }
 
+/// Reports the rights that changed, with `details` and the device.
+void report_changes(const detail::mapped_region& self, const std::vector<access_desc>& changed,
+                    detail::event_details details) noexcept {
+  for (const access_desc& each : changed) {
+    details.peer = each.device.ordinal();
+    self.report(
+        each.right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
+        details);
+  }
+}
+
 void require_not_captured(const char* function, stream_ref stream) {
   if (stream.is_capturing())
     throw std::invalid_argument{std::string{"region::"} + function +
@@ -81,7 +94,7 @@ void require_not_captured(const char* function, stream_ref stream) {
 
 }  // namespace
 
-region::region(device_ref device, std::size_t max_bytes, region_options options) {
+region::region(device_ref device, std::size_t max_bytes, const region_options& options) {
   require_device(device);
   if (max_bytes == 0)
     throw std::invalid_argument{"a region of 0 bytes: max_bytes must be at least 1"};
@@ -121,10 +134,12 @@ void region::adopt(std::size_t offset, physical_chunk&& chunk) {
   if (chunk.empty())
     throw std::invalid_argument{"region::adopt: the chunk is empty: it was moved from"};
   require_units(self, "adopt", offset, chunk.bytes());
-  if (chunk.device() != self.device)
+  const std::vector<device_ref> devices = detail::devices_of(self.options.placement, self.device);
+  if (std::find(devices.begin(), devices.end(), chunk.device()) == devices.end())
     throw std::invalid_argument{"region::adopt: the chunk is memory of device " +
                                 std::to_string(chunk.device().ordinal()) + ", the region's is " +
-                                std::to_string(self.device.ordinal())};
+                                std::to_string(self.device.ordinal()) +
+                                ", and its stripes are on no such device"};
   report_growth(self, offset, chunk.bytes(), [&] { self.adopt(offset, chunk); });
 }
 
@@ -134,6 +149,12 @@ std::vector<chunk_view> region::chunks() const {
 
 std::vector<exported_chunk> region::export_chunks(std::uint64_t since) {
   return live().export_chunks(since);
+}
+
+exported_range region::export_range(std::size_t offset, std::size_t bytes) {
+  detail::mapped_region& self = live();
+  self.require_within("export_range", offset, bytes);
+  return self.export_range(offset, bytes);
 }
 
 void region::prepare(std::size_t bytes, prefetch_level how) {
@@ -170,11 +191,40 @@ void region::move_chunk(std::size_t from, std::size_t to) {
 
 void region::end_move(std::size_t from) { live().end_move(from); }
 
+std::size_t region::move_range(std::size_t offset, std::size_t bytes, memory_location to,
+                               stream_ref stream) {
+  detail::mapped_region& self = live();
+  require_units(self, "move_range", offset, bytes);
+  if (to.device()) require_device(*to.device());
+  require_not_captured("move_range", stream);
+  return self.move_range(offset, bytes, to, stream);
+}
+
 void region::grant(device_ref device, access_right right) {
   detail::mapped_region& self = live();
   self.grant(device, right);
   self.report(right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
               {.address = self.address_of(0), .peer = device.ordinal()});
+}
+
+void region::set_access(const access_list& rights) {
+  detail::mapped_region& self = live();
+  report_changes(self, self.set_access(rights), {.address = self.address_of(0)});
+}
+
+void region::set_access(std::size_t offset, std::size_t bytes, const access_list& rights) {
+  detail::mapped_region& self = live();
+  self.require_within("set_access", offset, bytes);
+  report_changes(self, self.set_access(offset, bytes, rights),
+                 {.address = self.address_of(offset), .bytes = bytes});
+}
+
+const access_map& region::rights_at(std::size_t offset) const { return live().rights_at(offset); }
+
+std::vector<chunk_access> region::effective_access(std::size_t offset, std::size_t bytes) const {
+  detail::mapped_region& self = live();
+  self.require_within("effective_access", offset, bytes);
+  return self.effective_access(offset, bytes);
 }
 
 std::size_t region::trim(std::size_t bytes, stream_ref stream, tail_chunk tail) {
@@ -188,7 +238,7 @@ void region::retire() noexcept {
   std::unique_ptr<detail::mapped_region> ended = std::move(mapped_);
   if (ended && ended->process.is_of_parent()) static_cast<void>(ended.release());
   if (!ended || ended->retire_all()) return;
-  if (detail::outlast_refusals(ended->rights)) return;
+  if (detail::outlast_refusals(ended->users)) return;
   // Work may still use what would be unmapped.
   const std::size_t bytes = ended->committed;
   keep_mapped(std::move(ended));

@@ -69,6 +69,15 @@ device_ref owner_of(const backing_map& backings) {
   return chunk->second.chunk.device();
 }
 
+void add_bytes_of(retired_chunks& item, device_ref device, std::size_t bytes) {
+  for (auto& [each, held] : item.of_devices) {
+    if (each != device) continue;
+    held += bytes;
+    return;
+  }
+  item.of_devices.emplace_back(device, bytes);
+}
+
 /// The retired memory of the process and the threads that give it back: one asks after all events
 /// in turn, so that no stream holds another's memory up, and one for each device waits for it.
 class retirement {
@@ -163,12 +172,19 @@ bool retirement::add(retired_list& one) noexcept {
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
     // Addresses alone are waited for by nobody who needs a part of them.
+    item.of_devices.clear();
+    if (!has_chunks) add_bytes_of(item, *item.owner, item.bytes);
     if (!item.backings.empty()) {
       item.range = item.addresses.get();
       item.first = item.backings.begin()->first;
       const auto& [last_offset, last] = *item.backings.rbegin();
       item.end = last_offset + last.bytes();
-      for (const auto& entry : item.backings) item.bytes += entry.second.chunk.bytes();
+      for (const auto& entry : item.backings) {
+        const physical_chunk& chunk = entry.second.chunk;
+        if (chunk.empty()) continue;
+        item.bytes += chunk.bytes();
+        if (!chunk.location().is_host()) add_bytes_of(item, chunk.device(), chunk.bytes());
+      }
     }
     item.number = ++last_number_;
     statistics_.waiting_bytes += item.bytes;
@@ -227,7 +243,9 @@ std::size_t retirement::bytes_of(Predicate matters) const {
 std::size_t retirement::waiting_bytes_of(device_ref device) const {
   if (process_.is_of_parent()) return 0;
   const std::lock_guard lock{mutex_};
-  return bytes_of([device](const retired_chunks& each) { return each.owner == device; });
+  std::size_t result = 0;
+  visit_items([&](const retired_chunks& each) { result += each.bytes_of(device); });
+  return result;
 }
 
 template <typename Predicate>
@@ -271,7 +289,8 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
   const auto relieves = [&](const retired_chunks& item) {
     return item.number <= newest && !item.has_token &&
            (shortage.resource() != exhausted::device_memory ||
-            item.owner->ordinal() == shortage.device());
+            item.owner->ordinal() == shortage.device() ||
+            item.bytes_of(device_ref{shortage.device()}) != 0);
   };
   const std::size_t before = count(relieves);
   if (before == 0) return released_count != seen;
@@ -431,7 +450,12 @@ bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
 }
 
 void release_when_unused(device_allocation unused, device_list devices) noexcept {
-  if (unused.empty() || retire_allocation(unused, std::nullopt, devices)) return;
+  if (unused.empty()) return;
+  // Without memory for a second list the caller waits.
+  try {
+    if (retire_allocation(unused, std::nullopt, devices)) return;
+  } catch (const std::bad_alloc&) {
+  }
   // ~device_allocation waits for the device of the memory only.
   std::erase(devices, unused.device());
   if (outlast_refusals(devices)) return;

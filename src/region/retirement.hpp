@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>  // IWYU pragma: export
@@ -56,8 +57,16 @@ struct retired_chunks {
   std::size_t end = 0;
   std::size_t bytes = 0;
   bool has_token = false;
-  std::optional<device_ref> owner;
+  std::optional<device_ref> owner;  // whose thread waits
+  // How much of `bytes` is memory of each device.
+  std::vector<std::pair<device_ref, std::size_t>> of_devices;
   std::uint64_t number = 0;
+  /// Bytes of `device`.
+  [[nodiscard]] std::size_t bytes_of(device_ref device) const noexcept {
+    for (const auto& [each, held] : of_devices)
+      if (each == device) return held;
+    return 0;
+  }
   // Since when HIP refuses to wait for the work that uses the chunks, as it does during captures.
   std::optional<std::chrono::steady_clock::time_point> refused_since;
   bool has_reported = false;  // that HIP failed to wait

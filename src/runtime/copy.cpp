@@ -17,6 +17,7 @@
 #include "core/check.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
+#include "runtime/stream.hpp"
 
 namespace hipvmm {
 
@@ -58,14 +59,6 @@ bool is_readable(const void* address) {
   while (maps >> std::hex >> from >> dash >> to >> rights && std::getline(maps, rest))
     if (wanted >= from && wanted < to) return rights.front() == 'r';
   return false;
-}
-
-/// The device that does the work of `stream`; empty where HIP does not say.
-std::optional<device_ref> device_of(stream_ref stream) {
-  if (stream.is_default() || stream.is_per_thread_default()) return device_ref::current();
-  const int ordinal = hipGetStreamDeviceId(stream.get());
-  if (ordinal < 0) return std::nullopt;
-  return device_ref{ordinal};
 }
 
 /// What is at an address, for the sentence that names it; empty where HIP does not say.
@@ -181,7 +174,7 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
         "there");
   found.destination_kind = kind_text(detail::memory_at(request.destination.address));
   if (request.source) found.source_kind = kind_text(detail::memory_at(request.source->address));
-  const std::optional<device_ref> user = device_of(request.stream);
+  const std::optional<device_ref> user = detail::device_of_stream(request.stream);
   if (user) found.stream_device = " of " + name_of(*user);
   if (request.source) found.add(side_defect("source", *request.source, request.bytes, user, false));
   found.add(side_defect("destination", request.destination, request.bytes, user, true));
@@ -270,6 +263,13 @@ void double_until(stream_ref stream, unsigned char* start, std::size_t done, std
 }
 
 }  // namespace
+
+std::optional<device_ref> detail::device_of_stream(stream_ref stream) {
+  if (stream.is_default() || stream.is_per_thread_default()) return device_ref::current();
+  const int ordinal = hipGetStreamDeviceId(stream.get());
+  if (ordinal < 0) return std::nullopt;
+  return device_ref{ordinal};
+}
 
 void copy_async(stream_ref stream, void* destination, const void* source, std::size_t bytes) {
   check_copy(hipMemcpyAsync(destination, source, bytes, hipMemcpyDefault, stream.get()),

@@ -46,11 +46,18 @@ hipError_t query_access(const void* address, device_ref device,
   return hipMemGetAccess(&flags, &location, const_cast<void*>(address));
 }
 
-const void* end_of_memory(const void* pointer) noexcept {
+hipError_t query_range(const void* pointer, const void*& base, std::size_t& bytes) noexcept {
   // AMD's runtime crashes where either result is left out: docs/guides/rocm.md.
-  hipDeviceptr_t base = nullptr;
+  hipDeviceptr_t start = nullptr;
+  const hipError_t result = hipMemGetAddressRange(&start, &bytes, const_cast<void*>(pointer));
+  base = start;
+  return result;
+}
+
+const void* end_of_memory(const void* pointer) noexcept {
+  const void* base = nullptr;
   std::size_t bytes = 0;
-  if (hipMemGetAddressRange(&base, &bytes, const_cast<void*>(pointer)) != hipSuccess) {
+  if (query_range(pointer, base, bytes) != hipSuccess) {
     clear_last_error();
     return nullptr;
   }

@@ -36,6 +36,11 @@ struct pointer_memory {
 [[nodiscard]] hipError_t query_access(const void* address, device_ref device,
                                       unsigned long long& flags) noexcept;
 
+/// Stores the bounds of the allocation or mapping that `pointer` is in. On CUDA mappings of one
+/// reservation are one range. Pre: as end_of_memory().
+[[nodiscard]] hipError_t query_range(const void* pointer, const void*& base,
+                                     std::size_t& bytes) noexcept;
+
 /// Returns the end of the allocation or mapping that `pointer` is in; null where HIP does not know.
 /// Pre: memory_at(pointer) is of a device.
 [[nodiscard]] const void* end_of_memory(const void* pointer) noexcept;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 #include <hipvmm/runtime/device.hpp>
@@ -14,6 +15,10 @@ namespace hipvmm::detail {
 [[nodiscard]] bool is_done_without_notify(stream_ref stream);
 
 [[nodiscard]] inline bool is_captured(stream_ref stream) { return is_captured(stream.get()); }
+
+/// The device that does the work of `stream`; empty where HIP does not say. Declared here, defined
+/// with copies, whose messages name it. Throws: as device_ref::current(), for a default stream.
+[[nodiscard]] std::optional<device_ref> device_of_stream(stream_ref stream);
 
 /// Scope around hipStreamDestroy. It acts where waits for a device miss a stream that is being
 /// destroyed.

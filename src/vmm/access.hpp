@@ -4,7 +4,6 @@
 #include <hip/hip_runtime_api.h>
 
 #include <cstddef>
-#include <optional>
 
 #include <hipvmm/vmm/access.hpp>
 
@@ -42,9 +41,23 @@ inline hipMemAccessDesc to_hip(access_desc desc) {
   return result;
 }
 
-/// Sets all rights in `rights`, and none for `revoked`, over [address, address + bytes). Makes one
-/// call of hipMemSetAccess, which names `owner` last.
+/// Throws: unsupported, which names both devices and the link, unless `device` can access memory of
+/// `owner`.
+void require_reach(device_ref device, device_ref owner);
+
+/// Sets all rights in `rights` over [address, address + bytes), whole mappings of memory of
+/// `owner`, and none for the devices that have one in `before` only. Makes one call of
+/// hipMemSetAccess, which names `owner` last; none where there is nothing to set.
 void set_rights(void* address, std::size_t bytes, const access_map& rights, device_ref owner,
-                std::optional<device_ref> revoked);
+                const access_map* before = nullptr);
+
+/// Calls `visit(device, right)` for each device whose right in `after` is not that in `before`.
+template <typename Visit>
+void for_each_change(const access_map& before, const access_map& after, Visit visit) {
+  for (const access_desc& entry : before.entries())
+    if (after.get(entry.device) == access_right::none) visit(entry.device, access_right::none);
+  for (const access_desc& entry : after.entries())
+    if (before.get(entry.device) != entry.right) visit(entry.device, entry.right);
+}
 
 }  // namespace hipvmm::detail

@@ -15,6 +15,7 @@
 #include "core/background_task.hpp"
 #include "vmm/chunk_cache.hpp"
 #include "vmm/kept_chunks.hpp"
+#include "vmm/physical_chunk.hpp"
 
 namespace hipvmm {
 
@@ -186,13 +187,15 @@ chunk_cache::chunk_cache(std::shared_ptr<state> shared) noexcept : state_{std::m
 
 chunk_cache::~chunk_cache() = default;
 
-physical_chunk chunk_cache::acquire(device_ref device, std::size_t bytes, handle_type shareable) {
+physical_chunk chunk_cache::acquire(device_ref device, std::size_t bytes, handle_type shareable,
+                                    chunk_memory memory) {
   kept_chunks& cache = state_->of(device);
-  if (const auto kept = cache.take(bytes, shareable)) return std::move(kept->chunk);
+  if (memory == chunk_memory::standard)
+    if (const auto kept = cache.take(bytes, shareable)) return std::move(kept->chunk);
   while (true) {
     const std::uint64_t seen = state_->times_released;
     try {
-      return physical_chunk{device, bytes, shareable};
+      return physical_chunk{device, bytes, memory, shareable};
     } catch (const out_of_memory& error) {
       if (state_->release_for(error.resource(), device.ordinal(), seen)) continue;
       cache.count(&chunk_cache_statistics::refused);
@@ -205,7 +208,8 @@ void chunk_cache::recycle(physical_chunk chunk) noexcept {
   if (chunk.empty()) return;
   kept_chunks* const cache = state_->find_or_add(chunk.device());
   if (cache == nullptr) return;
-  if (chunk.shared()) {
+  if (chunk.shared() || detail::is_retained(chunk) || chunk.location().is_host() ||
+      chunk.memory() != chunk_memory::standard) {
     cache->count(&chunk_cache_statistics::dropped);
     return;
   }

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/physical_chunk.hpp>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
+#include "core/hip_compat.hpp"
 #include "core/logger.hpp"
 #include "runtime/check_resources.hpp"
+#include "vmm/physical_chunk.hpp"
 
 namespace hipvmm {
 
@@ -27,6 +34,50 @@ hipMemAllocationProp properties(device_ref device, handle_type shareable) {
                                        ? hipMemHandleTypePosixFileDescriptor
                                        : hipMemHandleTypeNone;
   return properties;
+}
+
+/// The references by an address that this process has, by the handle, which is that of the owner.
+/// Never destroyed: chunk caches may live as long as the process.
+class retained_handles {
+ public:
+  static retained_handles& all() {
+    // Without an allocation: chunks are given back by who may be without memory.
+    alignas(retained_handles) static std::array<std::byte, sizeof(retained_handles)> place;
+    static auto& only = *new (place.data()) retained_handles;
+    return only;
+  }
+  void add(hipMemGenericAllocationHandle_t handle) {
+    const std::lock_guard lock{mutex_};
+    ++counts_[handle];
+    has_some_ = true;
+  }
+  /// Does nothing for one that was not added.
+  void remove(hipMemGenericAllocationHandle_t handle) noexcept {
+    if (!has_some_) return;
+    const std::lock_guard lock{mutex_};
+    const auto found = counts_.find(handle);
+    if (found != counts_.end() && --found->second == 0) counts_.erase(found);
+    has_some_ = !counts_.empty();
+  }
+  [[nodiscard]] bool has(hipMemGenericAllocationHandle_t handle) noexcept {
+    if (!has_some_) return false;
+    const std::lock_guard lock{mutex_};
+    return counts_.find(handle) != counts_.end();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<hipMemGenericAllocationHandle_t, std::size_t> counts_;
+  std::atomic<bool> has_some_{false};
+};
+
+std::string text_of(memory_location where) {
+  if (where.device()) return "device " + std::to_string(where.device()->ordinal());
+  return where.node() ? "NUMA node " + std::to_string(*where.node()) + " of the host" : "the host";
+}
+
+hipMemLocation to_hip_location(memory_location where) {
+  return where.node() ? hip_compat::place_on_host_node(*where.node()) : hip_compat::place_on_host();
 }
 
 std::uint64_t next_creation_index() {
@@ -53,38 +104,95 @@ allocation_granularity granularity_of(device_ref device) {
 
 physical_chunk::physical_chunk(device_ref device, std::size_t bytes, handle_type shareable)
     : device_{device}, bytes_{bytes}, shareable_{shareable} {
+  create();
+}
+
+physical_chunk::physical_chunk(memory_location where, std::size_t bytes, device_ref user)
+    : device_{where.device().value_or(user)},
+      bytes_{bytes},
+      host_{where.is_host() ? std::optional{where} : std::nullopt} {
+  create();
+}
+
+physical_chunk::physical_chunk(device_ref device, std::size_t bytes, chunk_memory memory,
+                               handle_type shareable)
+    : device_{device}, bytes_{bytes}, shareable_{shareable}, memory_{memory} {
+  create();
+}
+
+void physical_chunk::create() {
   // The newest ROCm takes the device from the calling thread and not from the properties.
-  const scoped_device scope{device};
-  const hipMemAllocationProp wanted = properties(device, shareable);
+  const scoped_device scope{device_};
+  hipMemAllocationProp wanted = properties(device_, shareable_);
+  if (host_) wanted.location = to_hip_location(*host_);
+  if (memory_ == chunk_memory::uncached) hip_compat::set_uncached(wanted);
   hipMemGenericAllocationHandle_t handle = nullptr;
-  const hipError_t result = detail::timed(detail::memory_call::create,
-                                          [&] { return hipMemCreate(&handle, bytes, &wanted, 0); });
+  const hipError_t result = detail::timed(
+      detail::memory_call::create, [&] { return hipMemCreate(&handle, bytes_, &wanted, 0); });
   if (result == hipErrorInvalidValue) {
     detail::clear_last_error();
-    const std::size_t unit = granularity_of(device).minimum;
-    if (bytes == 0 || bytes % unit != 0)
-      throw std::invalid_argument{"a chunk of " + std::to_string(bytes) + " bytes on device " +
-                                  std::to_string(device.ordinal()) +
+    const std::size_t unit = granularity_of(device_).minimum;
+    if (bytes_ == 0 || bytes_ % unit != 0)
+      throw std::invalid_argument{"a chunk of " + std::to_string(bytes_) + " bytes on device " +
+                                  std::to_string(device_.ordinal()) +
                                   ": the size must be a multiple of its granularity, " +
                                   std::to_string(unit) + " bytes, and not zero"};
+    if (host_ && host_->node())
+      detail::throw_failure(result, "hipMemCreate",
+                            "a chunk of " + format_bytes(bytes_) + " was to be memory of " +
+                                text_of(*host_) + ": name a node that the system has");
   }
-  detail::check_resources(result, "hipMemCreate", device, bytes);
+  try {
+    detail::check_resources(result, "hipMemCreate", device_, bytes_);
+  } catch (const out_of_memory& error) {
+    if (!host_ || error.resource() != exhausted::device_memory) throw;
+    detail::throw_out_of_host_memory(bytes_, "hipMemCreate");
+  }
   handle_ = handle;
   creation_index_ = next_creation_index();
   detail::log<log_level::trace>([&] {
     return "hipMemCreate gave chunk " + std::to_string(creation_index_) + ", " +
-           format_bytes(bytes) + " of device " + std::to_string(device.ordinal());
+           format_bytes(bytes_) + " of " + text_of(location());
   });
+}
+
+physical_chunk detail::retain_at(const void* address, device_ref device, std::size_t bytes) {
+  hipMemGenericAllocationHandle_t handle = nullptr;
+  if (const hipError_t failed = hipMemRetainAllocationHandle(&handle, const_cast<void*>(address));
+      failed != hipSuccess)
+    throw_failure(failed, "hipMemRetainAllocationHandle",
+                  "the chunk at " + address_text(address) + " was to be retained");
+  physical_chunk result{handle, device, bytes};
+  result.shared_ = false;  // until it is noted
+  retained_handles::all().add(handle);
+  result.shared_ = true;
+  hipMemAllocationProp made{};
+  check(hipMemGetAllocationPropertiesFromHandle(&made, handle),
+        "hipMemGetAllocationPropertiesFromHandle");
+  if (made.requestedHandleType != hipMemHandleTypePosixFileDescriptor)
+    result.shareable_ = handle_type::none;
+  if (hip_compat::is_uncached(made)) result.memory_ = chunk_memory::uncached;
+  if (hip_compat::is_on_host_node(made.location)) {
+    result.host_ = memory_location::host_node(made.location.id);
+  } else if (hip_compat::is_on_host(made.location)) {
+    result.host_ = memory_location::host();
+  }
+  return result;
+}
+
+bool detail::is_retained(const physical_chunk& chunk) noexcept {
+  return retained_handles::all().has(chunk.get());
 }
 
 physical_chunk::~physical_chunk() {
   if (handle_ == nullptr) return;
+  if (shared_) retained_handles::all().remove(handle_);
   detail::report(
       detail::timed(detail::memory_call::release, [&] { return hipMemRelease(handle_); }),
       "hipMemRelease");
   detail::log<log_level::trace>([&] {
     return "hipMemRelease took chunk " + std::to_string(creation_index_) + ", " +
-           format_bytes(bytes_) + " of device " + std::to_string(device_.ordinal()) + ", back";
+           format_bytes(bytes_) + " of " + text_of(location()) + ", back";
   });
 }
 
@@ -95,7 +203,9 @@ physical_chunk& physical_chunk::operator=(physical_chunk&& other) noexcept {
   std::swap(bytes_, moved.bytes_);
   std::swap(creation_index_, moved.creation_index_);
   std::swap(shareable_, moved.shareable_);
+  std::swap(memory_, moved.memory_);
   std::swap(shared_, moved.shared_);
+  std::swap(host_, moved.host_);
   return *this;
 }
 

@@ -4,6 +4,8 @@
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retained_chunk.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/devices.hpp"
@@ -34,6 +36,13 @@ HIPVMM_TEST_CASE_IN(
   for (const char* part :
        {"which offers no virtual memory", "growable_device_vector and vmm_pool_resource"})
     CHECK_THROWS_WITH_AS((region{first_device, some_bytes}), doctest::Contains(part), unsupported);
+}
+
+HIPVMM_TEST_CASE_IN("without virtual memory: no chunk is retained",
+                    {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
+  const device_allocation plain{first_device, some_bytes};
+  CHECK_THROWS_WITH_AS(static_cast<void>(retain_chunk(plain.get())), doctest::Contains(reason),
+                       unsupported);
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST_CASE("device_appender: commit that fails changes nothing and may be tried a
       [](const in_run& subject) { subject->check_contents(tight_size + count); });
 }
 
-TEST_CASE("device_appender: commit whose growth fails changes nothing and may be tried again") {
+TEST_CASE("device_appender: commit with growth that fails changes nothing and may be tried again") {
   HIPVMM_SKIP_UNDER(host_may_not_touch);
   constexpr std::size_t count = tight_room + 5000;
   using in_run = std::unique_ptr<tight_appender_in_run<count>>;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
+#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
 
@@ -127,6 +129,10 @@ TEST_CASE_FIXTURE(sixteen_granules,
                        doctest::Contains("ask for access_right::read_write"), unsupported);
   CHECK_THROWS_AS(memory.grant(first_device, access_right::none), unsupported);
   CHECK_THROWS_AS(memory.grant(device_ref{2}), unsupported);
+  // All of a list or none of it.
+  CHECK_THROWS_AS(memory.set_access({{second_device, access_right::read_write},
+                                     {first_device, access_right::read}}),
+                  unsupported);
   CHECK(memory.rights().get(second_device) == access_right::none);
   CHECK(memory.rights().get(first_device) == access_right::read_write);
 }
@@ -410,6 +416,19 @@ TEST_CASE("malloc_storage: trim of one in use that fails leaves it as it was" * 
       [](const fixture_ptr& subject) { CHECK(subject->memory.base() == nullptr); });
 }
 
+TEST_CASE("malloc_storage: rights of its options are there from the start" * needs_fallback) {
+  region_options options;
+  options.access = {{second_device, access_right::read_write}};
+  detail::malloc_storage memory{first_device, granule(), options};
+  CHECK(memory.rights().get(second_device) == access_right::read_write);
+  memory.commit(0, granule());
+  const hipvmm::stream of_peer{second_device};
+  fill_async(of_peer, memory.base(), 7, granule());
+  of_peer.synchronize();
+  memory.set_access({});
+  CHECK(memory.rights().get(second_device) == access_right::none);
+}
+
 TEST_CASE("malloc_storage: a grant that fails gives no right" * needs_fallback) {
   fault_sweep{"grant"}.run(
       [] { return std::make_unique<sixteen_granules>(); },
@@ -433,6 +452,47 @@ TEST_CASE("malloc_storage: its end in a child of fork() calls no HIP" * needs_fa
     other.retire();
     return calls.count() == 0;
   }));
+}
+
+/// Used by a stream of a peer when it is trimmed, after the library's exit handler has run: nothing
+/// can be retired then.
+struct trimmed_late {
+  detail::malloc_storage memory{first_device, granule()};
+
+  trimmed_late() {
+    memory.grant(second_device);
+    memory.commit(0, granule());
+  }
+  ~trimmed_late() {
+    blocked_stream used{second_device};
+    fill_async(used, memory.base(), 1, granule());
+    const calls_of waits{waiting_functions};
+    std::atomic<bool> has_returned{false};
+    std::thread releasing{[&] {
+      while (waits.count() == 0 && !has_returned) std::this_thread::yield();
+      // Long enough to come back from a wait for something else.
+      if (!happens([&] { return has_returned.load(); })) used.release();
+    }};
+    memory.trim(0, used);
+    const bool was_waited_for = used.is_done();
+    has_returned = true;
+    releasing.join();
+    if (!was_waited_for) std::_Exit(9);
+  }
+};
+
+HIPVMM_CHILD("trims an allocation in use after the library's exit handler") {
+  // Constructed before the library's handler is registered, and so destroyed after it has run.
+  static const trimmed_late kept;
+  detail::malloc_storage retired{first_device, granule()};
+  retired.commit(0, granule());
+  retired.retire();
+  std::exit(0);
+}
+
+TEST_CASE("malloc_storage: after the library's exit handler a trim waits for the stream itself" *
+          needs_fallback) {
+  check_child_ends(0, "trims an allocation in use after the library's exit handler");
 }
 
 }  // namespace

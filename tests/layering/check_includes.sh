@@ -11,7 +11,10 @@ declare -A may_include=(
   [region]="core runtime vmm capability region"
   [mr]="core runtime vmm capability region mr"
   [container]="core runtime vmm capability region mr container"
-  [tool]="core runtime vmm capability region mr container tool"
+  [ipc]="core runtime vmm capability region mr container ipc"
+  [c]="core runtime vmm capability region mr container ipc c"
+  [preload]="core runtime vmm capability region mr container ipc c preload"
+  [tool]="core runtime vmm capability region mr container ipc tool"
   [compat]="core runtime vmm capability region mr container compat"
   [testing]="core runtime mr testing"
 )
@@ -30,6 +33,7 @@ set_layer() {
     providers/*) result=provider ;;
     */*) result=${path%%/*} ;;
     hipvmm.hpp | vector.hpp | pool.hpp | version.hpp) result=$path ;;
+    hipvmm.h | torch.h) result=c ;;
     *) result= ;;
   esac
 }
@@ -112,15 +116,17 @@ for file in "${!moved_to[@]}"; do
   to=include/${moved_to[$file]}
   [[ -f $root/$to && -z ${moved_to[$to]:-} ]] ||
     complain "$file: names <${moved_to[$file]}>, which is no header that stays"
-  [[ $(grep -cv '^$' "$root/$file") == 4 ]] || complain "$file: a moved header holds its new name only"
 done
+while IFS=: read -r path lines; do
+  ((lines == 4)) || complain "$path: a moved header holds its new name only"
+done < <(cd "$root" && printf '%s\n' "${!moved_to[@]}" | xargs -r grep -Hcv '^$')
 
 mapfile -t files < <(cpp_files include src testing tests samples bench)
 while read -r file line header; do
   to=include/${header:1:-1}
   [[ -z ${moved_to[$to]:-} ]] ||
     complain "$file:$line: $header has moved: include <${moved_to[$to]}>"
-done < <(includes_of "${files[@]}")
+done < <(includes_of "${files[@]}" | grep '<hipvmm/')
 
 mapfile -t files < <(cpp_files include src testing && provider_files)
 ((${#files[@]} > 0)) || complain "$root holds no C++ file in include/ or src/"

@@ -4,37 +4,75 @@
 # in the root, in docs/ and beside what they describe. A link into a page must name a heading of it.
 source "$(dirname "$0")/common.sh"
 
-# links_of PAGE: the target of every inline link outside code blocks and code spans.
-links_of() {
-  awk '/^ *```/ { in_code = !in_code; next } !in_code' "$1" | sed 's/`[^`]*`//g' |
-    grep -o '](<\{0,1\}[^)> ]*' | sed 's/^](<\{0,1\}//'
+# What the pages have outside code blocks, in one run of awk: "link PAGE TARGET" for each inline link
+# outside code spans, "anchor PAGE#NAME" for each heading, by the rule of the common Markdown hosts.
+contents_of() {
+  awk '
+    FNR == 1 { in_code = 0 }
+    /^ *```/ { in_code = !in_code; next }
+    in_code { next }
+    /^#+ *[^ ]/ {
+      name = tolower($0)
+      sub(/^#+ */, "", name)
+      gsub(/[^a-z0-9 _-]/, "", name)
+      gsub(/ /, "-", name)
+      print "anchor\t" FILENAME "#" name
+    }
+    {
+      rest = $0
+      gsub(/`[^`]*`/, "", rest)
+      while (match(rest, /\]\(<?[^)> ]*/)) {
+        link = substr(rest, RSTART + 2, RLENGTH - 2)
+        sub(/^</, "", link)
+        print "link\t" FILENAME "\t" link
+        rest = substr(rest, RSTART + RLENGTH)
+      }
+    }' "$@"
 }
 
-# anchors_of PAGE: the anchor of every heading, by the rule of the common Markdown hosts.
-anchors_of() {
-  awk '/^ *```/ { in_code = !in_code; next } !in_code' "$1" | sed -n 's/^##* *//p' |
-    tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'
-}
+mapfile -t all_pages < <(pages)
+((${#all_pages[@]} > 0)) || complain "$root has neither a README.md nor pages in docs/"
 
-pages_read=0
-while IFS= read -r page; do
-  pages_read=$((pages_read + 1))
-  while IFS= read -r link; do
-    case $link in
-      *://* | mailto:*) continue ;;
+declare -A anchors
+links=()
+while IFS=$'\t' read -r what page link; do
+  if [[ $what == anchor ]]; then anchors[$page]=1; else links+=("$page"$'\t'"$link"); fi
+done < <(((${#all_pages[@]} == 0)) || contents_of "${all_pages[@]}")
+
+# without_dots VARIABLE PATH: PATH without "folder/..", as anchors name their pages.
+without_dots() {
+  local -n result=$1
+  local part
+  local -a kept=()
+  local IFS=/
+  for part in $2; do
+    case $part in
+      .) ;;
+      ..) unset 'kept[-1]' ;;
+      *) kept+=("$part") ;;
     esac
-    path=${link%%#*}
-    anchor=
-    [[ $link == *#* ]] && anchor=${link#*#}
-    target=$page
-    [[ -z $path ]] || target=$(dirname "$page")/$path
-    if [[ ! -e $target ]]; then
-      complain "${page#"$root"/}: the link $link leads to no file"
-    elif [[ -n $anchor && $target == *.md ]] && ! anchors_of "$target" | grep -qxF "$anchor"; then
+  done
+  result="${kept[*]}"
+}
+
+for each in "${links[@]}"; do
+  page=${each%%$'\t'*}
+  link=${each#*$'\t'}
+  case $link in
+    *://* | mailto:*) continue ;;
+  esac
+  path=${link%%#*}
+  anchor=
+  [[ $link == *#* ]] && anchor=${link#*#}
+  target=$page
+  [[ -z $path ]] || target=${page%/*}/$path
+  if [[ ! -e $target ]]; then
+    complain "${page#"$root"/}: the link $link leads to no file"
+  elif [[ -n $anchor && $target == *.md ]]; then
+    without_dots place "$target"
+    [[ -n ${anchors[$place#$anchor]:-} ]] ||
       complain "${page#"$root"/}: the link $link names no heading of that page"
-    fi
-  done < <(links_of "$page")
-done < <(pages)
-((pages_read > 0)) || complain "$root has neither a README.md nor pages in docs/"
+  fi
+done
 
 finish "links between pages"

@@ -46,15 +46,16 @@ pages() {
   done | sort
 }
 
-# code_of [keep_literals=1] FILE...: path:line:code of C++ files without their comments.
+# code_of FILE...: path:line:code of C++ files without their comments and the contents of literals.
 code_of() {
   awk -v root="$root" -f "$layering_dir/strip.awk" "$@" </dev/null
 }
 
 # includes_of FILE...: path line header of every #include, the header with its brackets or quotes.
 includes_of() {
-  code_of keep_literals=1 "$@" |
-    sed -n 's/^\([^:]*\):\([0-9]*\):[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*[>"]\).*/\1 \2 \3/p'
+  (($# > 0)) || return 0
+  (cd "$root" && grep -Hn '^[[:blank:]]*#[[:blank:]]*include' "${@#"$root"/}" || true) |
+    sed -n 's/^\([^:]*\):\([0-9]*\):[[:blank:]]*#[[:blank:]]*include[[:blank:]]*\([<"][^>"]*[>"]\).*/\1 \2 \3/p'
 }
 
 # resolve VARIABLE FILE NAME FOLDER...: the file of the root that a quoted include in FILE names,

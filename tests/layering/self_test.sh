@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Shows that the layering checks can fail: self_test.sh ROOT CASE WORK_FOLDER. Copies the tree, breaks
 # one rule in the copy and demands that its check rejects it, by the sentence that belongs to it.
-# COMPILER, COMPILE_COMMANDS, PROVIDER, NM, LIBRARY and OWN_PROVIDER describe the build.
+# COMPILER, COMPILE_COMMANDS, PROVIDER, NM, LIBRARY, OWN_PROVIDER and PRELOAD describe the build.
 set -euo pipefail
 checks=$(cd "$(dirname "$0")" && pwd)
 original=$1
@@ -16,7 +16,7 @@ die() {
 
 rm -rf "$tree"
 mkdir -p "$tree"
-for part in "$original"/{include,src,testing,tests,samples,bench,providers,docs,*.md}; do
+for part in "$original"/{include,src,testing,tests,samples,bench,packaging,providers,docs,*.md}; do
   [[ ! -e $part ]] || cp -r "$part" "$tree/"
 done
 trap 'rm -rf "$tree"' EXIT
@@ -29,6 +29,7 @@ circles() { bash "$checks/check_circles.sh" "$tree"; }
 host_layout() { bash "$checks/check_host_layout.sh" "$tree"; }
 homes() { bash "$checks/check_homes.sh" "$tree"; }
 header() { bash "$checks/check_headers.sh" "$tree" "$COMPILER" c++17 "$1"; }
+c_interface() { bash "$checks/check_c_interface.sh" "$tree"; }
 words() { bash "$checks/check_words.sh" "$tree"; }
 versions() { bash "$checks/check_versions.sh" "$tree"; }
 sizes() { bash "$checks/check_sizes.sh" "$tree"; }
@@ -209,6 +210,43 @@ void settle();'
   symbol_not_exported)
     append providers/hip_surface.def 'HIPVMM_HIP_OFFERED(hipDeviceReset)'
     rejects 'hipDeviceReset is listed in providers/hip_surface.def but not exported' symbols
+    ;;
+  name_not_replaced)
+    # shellcheck disable=SC2086
+    preload() { bash "$checks/check_preload.sh" "$tree" "$NM" $PRELOAD; }
+    accepts preload
+    sed -i '/^    hipFree;$/d' "$tree/src/preload/exports.map"
+    rejects 'exports hipFree, which src/preload/exports.map does not list' preload
+    ;;
+  c_function_changed)
+    accepts c_interface
+    sed -i 's/hipvmm_synchronize(void\* stream)/hipvmm_synchronize(void* stream, int flags)/' \
+      "$tree/include/hipvmm/hipvmm.h"
+    rejects 'rely on what is gone or was changed: hipvmm_status hipvmm_synchronize' c_interface
+    ;;
+  c_value_changed)
+    sed -i 's/HIPVMM_ERROR_IPC = 7/HIPVMM_ERROR_IPC = 8/' "$tree/include/hipvmm/hipvmm.h"
+    rejects 'gone or was changed: enum hipvmm_status: HIPVMM_ERROR_IPC = 7' c_interface
+    ;;
+  c_function_unlisted)
+    sed -i '/hipvmm_status hipvmm_synchronize(/d' "$tree/packaging/abi/hipvmm_c.symbols"
+    rejects 'lacks what is new: hipvmm_status hipvmm_synchronize' c_interface
+    ;;
+  c_function_of_a_release_gone | c_version_of_a_release)
+    git -C "$tree" init --quiet
+    git -C "$tree" add include/hipvmm/hipvmm.h include/hipvmm/torch.h packaging/abi
+    git -C "$tree" -c user.name=test -c user.email=test@example.com commit --quiet --message=test
+    git -C "$tree" tag v9.0.0
+    accepts c_interface
+    if [[ $1 == c_version_of_a_release ]]; then
+      echo 'int hipvmm_more(void);' >>"$tree/include/hipvmm/torch.h"
+      echo 'int hipvmm_more(void)' >>"$tree/packaging/abi/hipvmm_c.symbols"
+      rejects 'HIPVMM_C_VERSION is that of v9.0.0' c_interface
+    else
+      sed -i '/^hipvmm_status hipvmm_synchronize(/d' "$tree/include/hipvmm/hipvmm.h" \
+        "$tree/packaging/abi/hipvmm_c.symbols"
+      rejects 'programs of v9.0.0 rely on what is gone: hipvmm_status hipvmm_synchronize' c_interface
+    fi
     ;;
   file_too_long)
     yes '//' | head -n 501 >"$tree/src/core/long.cpp" || true

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Prints C++ without comments and, unless keep_literals is set, without the contents of literals,
-# as path:line:code. A check that greps must not trip over a function named in a sentence.
+# Prints C++ without comments and the contents of literals, as path:line:code. A check that greps must not trip over a function named in a sentence.
 FNR == 1 {
   state = "code"
   file = index(FILENAME, root "/") == 1 ? substr(FILENAME, length(root) + 2) : FILENAME
@@ -18,12 +17,11 @@ FNR == 1 {
         state = "code"
         i += length(raw_end) - 1
         out = out "\""
-      } else if (keep_literals) out = out c
+      }
     } else if (state == "string" || state == "character") {
       quote = state == "string" ? "\"" : "'"
-      if (c == "\\") { if (keep_literals) out = out two; i++ }
+      if (c == "\\") i++
       else if (c == quote) { state = "code"; out = out c }
-      else if (keep_literals) out = out c
     } else if (two == "//") {
       break
     } else if (two == "/*") {

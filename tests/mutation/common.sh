@@ -27,6 +27,7 @@ split_lists() {
   rm -rf "$folder"
   mkdir -p "$folder"
   : >"$folder/ids"
+  sed -n "s|^=== \([a-z0-9_]*\)\$|$folder/\1|p" "$@" | xargs --no-run-if-empty mkdir -p
   awk -v folder="$folder" '
     function bad(what) { printf "%s:%d: %s\n", FILENAME, FNR, what; failed = 1; exit 1 }
     function put(field, text) { print text >(folder "/" id "/" field) }
@@ -36,7 +37,6 @@ split_lists() {
       id = $2
       if (id in seen) bad("a second mutant is called " id)
       seen[id] = 1
-      system("mkdir -p " folder "/" id)
       print id >>(folder "/ids")
       part = "head"
       next

@@ -208,7 +208,8 @@ TEST_CASE("region: grant that fails leaves every right as it was") {
 TEST_CASE("region: grant that fails sets the rights back where it failed too") {
   HIPVMM_SKIP_UNDER(no_tail_access);
   region region{first_device, 8 * granule()};
-  for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * granule(), granule());
+  // No neighbours, which would be set by one call.
+  for (const std::size_t index : {0U, 2U, 4U}) region.commit(index * granule(), granule());
   const call_counter calls{"hipMemSetAccess"};
   const planned_fault fault{"hipMemSetAccess", 2, hipErrorUnknown};
   CHECK_THROWS_AS(region.grant(device_ref{1}), hip_error);

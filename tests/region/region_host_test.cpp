@@ -14,6 +14,7 @@
 #include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/region/region_contents.hpp"
 
@@ -57,8 +58,9 @@ TEST_CASE("region: where HIP refuses a mapping behind another, all get access fr
         access_right::read_write);
 }
 
-TEST_CASE("region: where HIP refuses a grant behind another mapping, all get it from the first") {
-  HIPVMM_SKIP_UNDER(no_tail_access);  // is known there, and not tried
+HIPVMM_TEST_CASE_IN(
+    "region: where HIP refuses a grant behind another mapping, all get it from the first",
+    under("strict", "base_access=no")) {
   region region{first_device, 16 * granule()};
   region.commit(0, granule());
   region.commit(granule(), granule());
@@ -120,6 +122,24 @@ TEST_CASE("region: a chunk that could not be unmapped is not used again") {
   hipvmm_host_fail_call(nullptr, 0, 0);
   CHECK(reported.count() == 1);
   CHECK(cache.statistics().chunks == 1);
+}
+
+TEST_CASE("region: a chunk is not used again while its old address stays mapped") {
+  chunk_cache cache{GiB};
+  region_options options;
+  options.cache = &cache;
+  const error_recorder reported;
+  {
+    region region{first_device, 4 * granule(), options};
+    if (!region.can_move_chunks()) return;
+    region.commit(0, granule());
+    region.move_chunk(0, 2 * granule());
+    hipvmm_host_fail_call("hipMemUnmap", 1, hipErrorUnknown);
+  }
+  CHECK(hipvmm_host_fault_struck() != 0);
+  hipvmm_host_fail_call(nullptr, 0, 0);
+  CHECK(reported.count() == 1);
+  CHECK(cache.statistics().chunks == 0);
 }
 
 TEST_CASE("region: commit waits for nothing") {

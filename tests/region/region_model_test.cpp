@@ -146,26 +146,26 @@ void compare(const region& region, const region_model& model, stream_ref stream)
   }
 }
 
-constexpr std::size_t granules = 24;
+constexpr std::size_t model_granules = 24;
 
 void run(chunk_cache& cache, std::size_t most_at_once) {
   std::mt19937 generator = seeded_generator();
   const stream stream;
   region_options options;
   options.cache = &cache;
-  region region{first_device, granules * granule(), options};
+  region region{first_device, model_granules * granule(), options};
   const std::size_t unit = region.granularity();
   const bool moves = region.can_move_chunks();
-  region_model model{granules};
+  region_model model{model_granules};
   for (std::uint32_t step = 0; step < 250; ++step) {
     CAPTURE(step);
-    const std::size_t first = below(generator, granules + 1);
-    const std::size_t most = std::min(granules - first, most_at_once);
+    const std::size_t first = below(generator, model_granules + 1);
+    const std::size_t most = std::min(model_granules - first, most_at_once);
     const bool in_steps = !takes_any_layout();
     const std::size_t end = first + below(generator, most + 1);
     const std::size_t what = below(generator, moves ? 6 : 4);
     if (what == 4) {
-      const std::size_t to = below(generator, granules);
+      const std::size_t to = below(generator, model_granules);
       if (model.move(first, to)) {
         region.move_chunk(first * unit, to * unit);
       } else {
@@ -204,7 +204,7 @@ void run(chunk_cache& cache, std::size_t most_at_once) {
 
 TEST_CASE("region: random commits, decommits and moves agree with a model") {
   chunk_cache keeps_nothing;
-  run(keeps_nothing, granules);
+  run(keeps_nothing, model_granules);
 }
 
 TEST_CASE("region: random commits and decommits agree with a model where chunks are recycled") {

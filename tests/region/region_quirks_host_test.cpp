@@ -93,7 +93,7 @@ HIPVMM_TEST_CASE_IN(
   CHECK(calls.count() == 3);
   subject.check_contents(3);
   subject.region.grant(second_device, access_right::read_write);
-  CHECK(calls.count() == 6);
+  CHECK(calls.count() == 4);
   CHECK(get_access(advance(subject.base, 2 * subject.unit), second_device) ==
         access_right::read_write);
 }

@@ -35,10 +35,13 @@ region region_of_one_chunk(std::size_t granules = 1) {
 }
 
 /// Runs the case as a child, with and without hipFree as a way to wait.
-void check_in_children(const char* name, int expected = 0) {
+void check_in_children(const char* name, int expected = 0, bool captures_beside_waits = false) {
   for (const std::string assumed : {"assume:free_waits=yes", "assume:free_waits=no"}) {
     // NVIDIA's driver 580.159.04 crashes there, beside captures of other threads.
     if (HIPVMM_TEST_ON_CUDA != 0 && assumed.ends_with("no")) continue;
+    // AMD's runtime 6.4.3 and 7.2.4 crash in hipDeviceSynchronize while another thread begins or
+    // ends a capture: samples/rocm_defects/sync_beside_capture_end.cpp.
+    if (HIPVMM_TEST_ON_AMD != 0 && captures_beside_waits && assumed.ends_with("no")) continue;
     CAPTURE(assumed);
     const auto begin = std::chrono::steady_clock::now();
     const child_result child = run_child(name, {"HIPVMM_CAPABILITY=" + assumed});
@@ -153,7 +156,7 @@ TEST_CASE("retirement: growth on a full device in a capture ends or says why not
 }
 
 TEST_CASE("retirement: captures of other threads are kept where hipFree waits") {
-  check_in_children("captures in three threads while memory is retired");
+  check_in_children("captures in three threads while memory is retired", 0, true);
 }
 
 TEST_SUITE_END();

@@ -21,6 +21,7 @@
 #include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/happens.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
@@ -51,7 +52,7 @@ struct region_in_use {
 };
 
 void wait_until_waiting(std::size_t count) {
-  while (retired_memory().waiting != count) std::this_thread::yield();
+  REQUIRE(comes_true([count] { return retired_memory().waiting == count; }));
 }
 
 TEST_CASE("retirement: trim of a region in use waits for nothing and comes back behind it") {
@@ -152,7 +153,8 @@ TEST_CASE("retirement: a wait for one device returns nothing that others use as 
   for (region_in_use* each : {&first, &second, &shared}) each->region.retire();
   CHECK(retired_memory().waiting == 3);
   for (region_in_use* each : {&first, &second, &shared}) each->stream.release();
-  while (retired_memory().waiting > 1) std::this_thread::yield();
+  wait_until_waiting(1);
+  CHECK_FALSE(happens([] { return retired_memory().waiting == 0; }));
   CHECK_NOTHROW(static_cast<void>(get_access(base, first_device)));
   CHECK_FALSE(peer.is_done());
   peer.release();

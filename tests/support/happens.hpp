@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <thread>
 
 namespace hipvmm::test {
@@ -13,6 +14,17 @@ bool happens(Predicate goes_wrong) {
     std::thread{[] {}}.join();
   }
   return false;
+}
+
+/// Waits until `done()`, 20 seconds at most. Returns whether it came true.
+template <typename Predicate>
+bool comes_true(Predicate done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds{100});
+  }
+  return true;
 }
 
 }  // namespace hipvmm::test

@@ -113,12 +113,15 @@ require_packages() {
   require_hip_headers
 }
 
+# How many tests run at the same time: they wait more than they compute.
+tests_at_once() { printf '%d' $((2 * $(nproc))); }
+
 # configure FOLDER [OPTION...]: the tree, all of it, in FOLDER. Every script gives the same options
 # for the same folder, so that none undoes what another has built.
 configure() {
   local folder=$1
   shift
   cmake -S "$root" -B "$folder" -DCMAKE_BUILD_TYPE=Release -DHIPVMM_TESTS=ON -DHIPVMM_SAMPLES=ON \
-    -DHIPVMM_BENCH=ON -DHIPVMM_PROVIDER="${HIPVMM_PROVIDER:-auto}" \
+    -DHIPVMM_BENCH="${HIPVMM_BENCH:-ON}" -DHIPVMM_PROVIDER="${HIPVMM_PROVIDER:-auto}" \
     ${HIPVMM_HIP_INCLUDE_DIR:+-DHIPVMM_HIP_INCLUDE_DIR="$HIPVMM_HIP_INCLUDE_DIR"} "$@"
 }

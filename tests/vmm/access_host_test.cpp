@@ -2,11 +2,16 @@
 #include <hipvmm/vmm/access.hpp>
 
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <string>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/topology/peer_link.hpp>
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/region/mapped_chunk.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -50,6 +55,22 @@ TEST_CASE("access_map: the text for a device without a link names devices 2 and 
   CHECK_THROWS_WITH_AS(rights.set(device_ref{2}, access_right::read),
                        doctest::Contains("device 2 cannot reach the memory of device 0"),
                        unsupported);
+}
+
+TEST_CASE("access_map: the text for a device without access says how the devices are connected") {
+  const peer_link link = peer_link_between(device_ref{2}, device_ref{0});
+  const std::string expected = link.type == link_type::unknown
+                                   ? std::string{"HIP reports no link between them"}
+                                   : "the link between them is " + std::string{name_of(link.type)} +
+                                         ", hops: " + std::to_string(link.hops.value_or(0));
+  access_map rights{device_ref{0}};
+  CHECK_THROWS_WITH_AS(rights.set(device_ref{2}, access_right::read),
+                       doctest::Contains(expected.c_str()), unsupported);
+  // Where the question fails too, the answer to the first one is still given.
+  const planned_fault fault{"hipExtGetLinkTypeAndHopCount", 1, hipErrorUnknown};
+  CHECK_THROWS_WITH_AS(rights.set(device_ref{2}, access_right::read),
+                       doctest::Contains("HIP does not say how they are connected"), unsupported);
+  CHECK(hipPeekAtLastError() == hipSuccess);
 }
 
 }  // namespace

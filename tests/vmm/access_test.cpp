@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
@@ -77,6 +79,77 @@ TEST_CASE("access_map: taking a right from a device without a link is no error")
   HIPVMM_REQUIRE_DEVICE(stranger, stranger_to(first_device), "device that cannot reach the first");
   access_map rights{first_device};
   CHECK_NOTHROW(rights.set(stranger, access_right::none));
+}
+
+TEST_CASE("access_list: entries are ordered by device and found by it") {
+  const access_list list{{device_ref{2}, access_right::read},
+                         {device_ref{0}, access_right::none},
+                         {device_ref{1}, access_right::read_write}};
+  REQUIRE(list.entries().size() == 3);
+  CHECK(list.entries()[0] == access_desc{device_ref{0}, access_right::none});
+  CHECK(list.entries()[2] == access_desc{device_ref{2}, access_right::read});
+  CHECK(list.find(device_ref{1}) == access_right::read_write);
+  CHECK(list.find(device_ref{0}) == access_right::none);
+  CHECK_FALSE(list.find(device_ref{3}).has_value());
+}
+
+TEST_CASE("access_list: a device listed twice throws invalid_argument and is named") {
+  CHECK_THROWS_WITH_AS((access_list{{device_ref{1}, access_right::read},
+                                    {device_ref{0}, access_right::read},
+                                    {device_ref{1}, access_right::read}}),
+                       doctest::Contains("names device 1 twice"), std::invalid_argument);
+}
+
+TEST_CASE("access_list: lists are equal where they name the same rights, in whatever order") {
+  const access_list one{{device_ref{0}, access_right::read}, {device_ref{1}, access_right::none}};
+  const access_list other{{device_ref{1}, access_right::none}, {device_ref{0}, access_right::read}};
+  CHECK(one == other);
+  CHECK(one != access_list{{device_ref{0}, access_right::read}});
+  CHECK(access_list{} == access_list{std::vector<access_desc>{}});
+}
+
+TEST_CASE("access_list: copies share the entries and do not throw") {
+  static_assert(std::is_nothrow_copy_constructible_v<access_list>);
+  static_assert(std::is_nothrow_copy_assignable_v<access_list>);
+  const access_list list{{device_ref{0}, access_right::read}};
+  const access_list copy{list};  // NOLINT(performance-unnecessary-copy-initialization)
+  CHECK(&copy.entries() == &list.entries());
+}
+
+TEST_CASE("all_reachable_peers: lists the devices with a link, each with the right, and no other") {
+  const access_list list = all_reachable_peers(first_device, access_right::read);
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
+    const device_ref each{ordinal};
+    const bool expected = each != first_device && each.can_access_peer(first_device);
+    CHECK(list.find(each).has_value() == expected);
+    if (expected) CHECK(list.find(each) == access_right::read);
+  }
+  CHECK_THROWS_AS(static_cast<void>(all_reachable_peers(device_ref{device_count()})),
+                  std::invalid_argument);
+}
+
+TEST_CASE("access_map: a list sets what it names, and leaves the others the default") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  CHECK(access_map{first_device, {}} == access_map{first_device});
+  const access_map shared{first_device, {{peer, access_right::read}}};
+  CHECK(shared.get(first_device) == access_right::read_write);
+  CHECK(shared.get(peer) == access_right::read);
+  const access_map closed{first_device, {{first_device, access_right::none}}};
+  CHECK(closed.entries().empty());
+}
+
+TEST_CASE("access_map: list() asks for the same rights") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  for (const access_right own :
+       {access_right::none, access_right::read, access_right::read_write}) {
+    const access_map map{first_device, {{first_device, own}, {peer, access_right::read}}};
+    CHECK(access_map{first_device, map.list()} == map);
+  }
+}
+
+TEST_CASE("access_map: a list with a device that does not exist throws invalid_argument") {
+  CHECK_THROWS_AS((access_map{first_device, {{device_ref{device_count()}, access_right::read}}}),
+                  std::invalid_argument);
 }
 
 TEST_CASE("access_map: apply makes HIP agree with every entry") {

@@ -207,6 +207,23 @@ TEST_CASE("chunk_cache: each device has a share of the descriptors") {
   CHECK(cache.statistics(device_ref{1}).chunks == most / 8);
 }
 
+TEST_CASE("chunk_cache: a device that keeps half of the descriptors goes down to its share") {
+  chunk_cache cache{GiB};
+  const std::size_t open = lowest_free_descriptor();
+  const std::size_t most = 4 * (open + 20);
+  const descriptor_limit limit{most};
+  cache.recycle(cache.acquire(device_ref{1}, granule(), handle_type::posix_fd));
+  // With nothing in use no chunk costs another device anything until half are open.
+  fill(cache, first_device, most / 2 - open - 5, handle_type::posix_fd);
+  REQUIRE(cache.statistics().dropped == 0);
+  for (std::size_t size = 2; cache.statistics().dropped == 0; ++size) {
+    REQUIRE(size < 20);
+    cache.recycle(cache.acquire(first_device, size * granule(), handle_type::posix_fd));
+  }
+  CHECK(cache.statistics(first_device).chunks <= most / 2 / 2);
+  CHECK(cache.statistics(device_ref{1}).chunks == 1);
+}
+
 TEST_CASE("chunk_cache: a lack of descriptors takes what it holds of all devices") {
   chunk_cache cache{GiB};
   cache.recycle(cache.acquire(device_ref{1}, granule(), handle_type::posix_fd));

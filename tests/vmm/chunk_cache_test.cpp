@@ -126,6 +126,17 @@ TEST_CASE("chunk_cache: trim of a device leaves the others") {
   CHECK(cache.trim(granule()) == 2 * granule());
 }
 
+TEST_CASE("chunk_cache: what exceeds the limit evicts the oldest") {
+  chunk_cache cache{3 * granule()};
+  physical_chunk oldest = cache.acquire(first_device, granule());
+  physical_chunk middle = cache.acquire(first_device, 2 * granule());
+  physical_chunk newest = cache.acquire(first_device, granule());
+  const auto* const kept = newest.get();
+  for (physical_chunk* const each : {&oldest, &middle, &newest}) cache.recycle(std::move(*each));
+  CHECK(cache.statistics().bytes == 3 * granule());
+  CHECK(cache.acquire(first_device, granule()).get() == kept);
+}
+
 TEST_CASE("chunk_cache: a device that it has not seen has nothing") {
   chunk_cache cache{8 * granule()};
   CHECK(cache.trim(first_device) == 0);

@@ -27,6 +27,11 @@ TEST_CASE("physical_chunk: a construction that fails leaves nothing") {
     });
 }
 
+TEST_CASE("all_reachable_peers: a failure of HIP is thrown") {
+  fault_sweep{"all_reachable_peers"}.run(
+      [] { CHECK(all_reachable_peers(first_device).entries().size() == 1); });
+}
+
 TEST_CASE("address_reservation: a construction that fails leaves nothing") {
   HIPVMM_SKIP_UNDER(alignment_ignored);
   fault_sweep{"address_reservation"}.run([] {

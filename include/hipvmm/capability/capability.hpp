@@ -40,10 +40,14 @@ enum class trait : unsigned {
   host_access,             ///< host code may touch what the owner may
   counts_ending_streams,   ///< hipDeviceSynchronize waits for streams that a thread is destroying
   free_waits,              ///< hipFree waits for its device during captures, and invalidates none
+  host_chunks,             ///< chunks can be memory of the host, and the device may use them
+  retains_chunks,          ///< a chunk is found by an address, and stays while that handle is held
+  uncached_chunks,         ///< chunks can be memory that no cache keeps
+  host_node_chunks,        ///< chunks can be memory of one NUMA node of the host
   // The name until 0.2.
   tells_failed_map = reports_failed_map,
 };
-inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::free_waits) + 1;
+inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::host_node_chunks) + 1;
 
 /// What is known about a trait. Unknown: not probed, or the probe came to no result.
 enum class finding { unknown, no, yes };

@@ -30,4 +30,34 @@ class std_pmr_adaptor : public std::pmr::memory_resource {
   mr::memory_resource* upstream_;
 };
 
+/// Adapts a std::pmr::memory_resource to a resource of hipvmm, of host memory that kernels may not
+/// use: a monotonic buffer or a pool of the standard library as upstream of an arena_resource.
+/// - It does not own the upstream, which must outlive it and be thread-safe if this is used by
+///   several threads.
+/// - It waits before it deallocates as new_delete_resource does. Where it cannot, and where the
+///   upstream throws, the memory stays allocated and that is reported to the error handler.
+/// - Throws what the upstream throws, mostly std::bad_alloc.
+class from_std_pmr_resource final : public memory_resource {
+ public:
+  /// Throws: std::invalid_argument when `upstream` is nullptr.
+  explicit from_std_pmr_resource(std::pmr::memory_resource* upstream);
+
+  [[nodiscard]] std::pmr::memory_resource* get_upstream_resource() const noexcept {
+    return upstream_;
+  }
+
+ private:
+  void* do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,
+                     std::size_t alignment) noexcept override;
+  void* do_allocate_sync(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate_sync(void* pointer, std::size_t bytes,
+                          std::size_t alignment) noexcept override;
+  [[nodiscard]] bool do_is_equal(const mr::memory_resource& other) const noexcept override;
+  [[nodiscard]] bool do_is_device_accessible() const noexcept override { return false; }
+  [[nodiscard]] bool do_is_host_accessible() const noexcept override { return true; }
+
+  std::pmr::memory_resource* upstream_;
+};
+
 }  // namespace hipvmm::mr

@@ -16,6 +16,7 @@
 #include <hipvmm/container/device_iterator.hpp>
 #include <hipvmm/container/device_span.hpp>
 #include <hipvmm/container/element_range.hpp>
+#include <hipvmm/container/growable_sharing.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
@@ -38,7 +39,7 @@ class reservation_request;
 /// - Strong guarantee, except for assign of copies. When a call fails after memory was added,
 ///   capacity() may have grown; past max_size() data() may have changed.
 template <typename T>
-class growable_device_vector {
+class growable_device_vector : public growable_sharing {
   static_assert(std::is_trivially_copyable_v<T>,
                 "growable_device_vector<T>: T must be trivially copyable, for elements travel "
                 "between host and device as bytes");
@@ -60,7 +61,7 @@ class growable_device_vector {
   /// Throws: std::invalid_argument for a device that does not exist; out_of_memory when not even
   /// one granule of addresses is available; unsupported without VMM where `options` need it.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
-      : storage_{device, options} {}
+      : growable_sharing{device, options} {}
   /// Makes `count` elements of zero bytes on the current device, filled in the order of `stream`.
   /// Throws: as the other constructors and resize.
   growable_device_vector(size_type count, stream_ref stream, const growth_options& options = {})
@@ -92,19 +93,16 @@ class growable_device_vector {
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.
   growable_device_vector(growable_device_vector&& other) noexcept
-      : storage_{std::move(other.storage_)}, size_{std::exchange(other.size_, 0)} {}
+      : growable_sharing{std::move(other)}, size_{std::exchange(other.size_, 0)} {}
   growable_device_vector& operator=(growable_device_vector&& other) noexcept {
     storage_ = std::move(other.storage_);
     if (this != &other) size_ = std::exchange(other.size_, 0);
     return *this;
   }
-  friend void swap(growable_device_vector& a, growable_device_vector& b) noexcept {
-    std::swap(a.storage_, b.storage_);
-    std::swap(a.size_, b.size_);
-  }
+  friend void swap(growable_device_vector& a, growable_device_vector& b) noexcept { a.swap(b); }
   void swap(growable_device_vector& other) noexcept {
-    using std::swap;
-    swap(*this, other);
+    std::swap(storage_, other.storage_);
+    std::swap(size_, other.size_);
   }
 
   [[nodiscard]] size_type size() const noexcept { return size_; }
@@ -348,31 +346,15 @@ class growable_device_vector {
     if (count != 0) copy(stream, destination, data(), count * sizeof(T));
   }
   /// Makes a vector of the same device, options, rights and contents, copied in the order of
-  /// `stream`.
+  /// `stream`. Waits for it where the device may only read the elements.
   /// Throws: as reserve, hip_error.
   [[nodiscard]] growable_device_vector clone(stream_ref stream) const {
     growable_device_vector result{storage_.empty_copy()};
     result.reserve(size_);
     if (size_ != 0) copy_async(stream, result.data(), data(), size_ * sizeof(T));
+    storage_.share_rights(result.storage_, stream);
     result.size_ = size_;
     return result;
-  }
-
-  /// Grants another device access to the elements, present and future.
-  /// Throws: unsupported when it cannot reach this device's memory; std::invalid_argument;
-  /// hip_error.
-  void grant(device_ref device, access_right right = access_right::read_write) {
-    storage_.grant(device, right);
-  }
-  /// Revokes the access of `device`. Pre: no work of `device` in flight uses the elements.
-  void revoke(device_ref device) { storage_.grant(device, access_right::none); }
-  [[nodiscard]] access_right access(device_ref device) const noexcept {
-    return storage_.access(device);
-  }
-  /// The chunks behind the elements, and those to send to another process: as growable_storage.
-  [[nodiscard]] std::vector<chunk_view> chunks() const { return storage_.chunks(); }
-  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0) {
-    return storage_.export_chunks(since);
   }
 
  private:
@@ -382,7 +364,8 @@ class growable_device_vector {
     unsigned char bytes[sizeof(T)];
   };
 
-  explicit growable_device_vector(growable_storage storage) : storage_{std::move(storage)} {}
+  explicit growable_device_vector(growable_storage storage)
+      : growable_sharing{std::move(storage)} {}
 
   static std::size_t checked_bytes(size_type count) {
     const std::size_t bytes = bytes_for(count, sizeof(T));
@@ -493,7 +476,6 @@ class growable_device_vector {
     return reinterpret_cast<const unsigned char*>(data()) + offset;
   }
 
-  growable_storage storage_;
   size_type size_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/memory_location.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
 
@@ -47,8 +48,9 @@ struct grow_ahead_policy {
 
 /// How a growable vector reserves and grows. The defaults suit most programs.
 struct growth_options {
-  /// Addresses to reserve, in bytes. Zero: the total memory of the device, or 64/n of it while n >
-  /// 64 vectors are alive, so that thousands of vectors find addresses.
+  /// Addresses to reserve, in bytes. Zero: the total memory of the device, with stripes of all its
+  /// devices, or 64/n of it while n > 64 vectors are alive, so that thousands of vectors find
+  /// addresses. A vector that spills may set more.
   std::size_t max_bytes = 0;
   past_max_size past_max = past_max_size::move;
   /// Most bytes that a growth step adds beyond the request; below this limit a step adds an eighth
@@ -64,7 +66,8 @@ struct growth_options {
   std::size_t granule_bytes = 0;
   /// Chunks to prepare before they are needed; none by default.
   grow_ahead_policy grow_ahead = {};
-  /// Kind and source of the chunks.
+  /// Kind and source of the chunks, and the rights to them: chunks.access. Where the memory comes
+  /// from hipMalloc those are as for grant().
   region_options chunks = {};
   /// Where the memory comes from instead of chunks, on every device: one allocation of this
   /// resource, which growth replaces by a larger one as on hipMalloc: it waits for the device, and
@@ -156,6 +159,8 @@ class growable_storage {
 
   /// As region::grant.
   void grant(device_ref device, access_right right);
+  /// Replaces all rights at once, as region::set_access.
+  void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
 
   /// As region::chunks() and region::export_chunks(), whose offsets are counted from the start of
@@ -167,6 +172,12 @@ class growable_storage {
   /// region::export_chunks().
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
+  /// As region::move_range(), with the offsets of chunks(). Where quirk::re_reserve is in force,
+  /// data() may change unless past_max is refuse; growth_statistics::base_moves counts that.
+  std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
+                         stream_ref stream);
+  /// As region::effective_access, of all chunks. Throws: as chunks(); hip_error.
+  [[nodiscard]] std::vector<chunk_access> effective_access() const;
 
   [[nodiscard]] void* data() const noexcept;
   /// Backed bytes from data() on.
@@ -186,8 +197,11 @@ class growable_storage {
   /// in force, what is reserved and backed, and what that means for data(). Throws: as
   /// capability_of.
   [[nodiscard]] std::string explain() const;
-  /// Makes a storage with the same device, options and rights, with nothing backed.
+  /// Makes a storage with the same device and options, whose device may write, with nothing backed.
   [[nodiscard]] growable_storage empty_copy() const;
+  /// Gives `copy` the same rights. Where its device may only read then, waits for `stream`, which
+  /// fills it. Throws: as set_access; hip_error.
+  void share_rights(growable_storage& copy, stream_ref stream) const;
 
  private:
   // Sizes in private functions are counted from the first byte backed, with what was erased.

@@ -22,6 +22,14 @@ enum class pool_source {
 };
 inline constexpr std::size_t pool_source_count = static_cast<std::size_t>(pool_source::waited) + 1;
 
+/// What a pool holds and what of it is allocated, in bytes.
+struct pool_usage {
+  std::size_t reserved_current;  ///< physical memory held
+  std::size_t reserved_high;     ///< highest value since the start or reset_peaks()
+  std::size_t used_current;      ///< allocated by callers
+  std::size_t used_high;         ///< highest sum of that and of the threads' caches
+};
+
 /// Statistics of a pool; sizes are in bytes.
 struct pool_statistics {
   std::size_t reserved_current;  ///< physical memory held

@@ -3,8 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/memory_location.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 
 // The opaque struct behind hipMemGenericAllocationHandle_t.
@@ -18,11 +22,20 @@ struct chunk_view {
   std::size_t offset;                      ///< of its first byte in the region
   std::size_t bytes;                       ///< its size
   void* address;                           ///< of its first byte
-  device_ref device;                       ///< whose memory it is
+  device_ref device;                       ///< whose memory it is; of the host's, the region's
   ihipMemGenericAllocationHandle* handle;  ///< HIP's handle, which the region owns
   /// Greater than that of every chunk that any region of this process listed before it was backed,
   /// or moved to this offset. No two have the same.
   std::uint64_t serial;
+  memory_location location = device;             ///< where the memory is
+  chunk_memory memory = chunk_memory::standard;  ///< how caches treat it
+};
+
+/// The rights to one chunk as the driver has them: region::effective_access().
+struct chunk_access {
+  std::size_t offset;  ///< as chunk_view::offset
+  std::size_t bytes;   ///< of the whole chunk
+  access_list rights;  ///< names every device of the process, those without a right too
 };
 
 /// A chunk of a region as another process gets it: the descriptor, to be sent by any transport
@@ -31,6 +44,16 @@ struct exported_chunk {
   std::size_t offset;       ///< as chunk_view::offset
   std::uint64_t serial;     ///< as chunk_view::serial
   shareable_handle handle;  ///< owns the descriptor; bytes() is the chunk's size
+};
+
+/// Consecutive bytes as another process, or a network card, gets them: the whole chunks that hold
+/// them. Byte `offset` is byte `offset - chunks[0].offset` of the first chunk, whose descriptor is
+/// a dma-buf on AMD. See region::export_range(), mr::vmm_pool_resource::export_block() and
+/// imported_blocks.
+struct exported_range {
+  std::size_t offset = 0;              ///< of the first byte, counted as chunk_view::offset
+  std::size_t bytes = 0;               ///< at least 1
+  std::vector<exported_chunk> chunks;  ///< without a gap, by offset; the first contains `offset`
 };
 
 }  // namespace hipvmm

@@ -8,6 +8,7 @@
 
 #include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/memory_location.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -41,8 +42,8 @@ class region {
   /// 2) It halves the size repeatedly, down to one granule: see max_bytes().
   /// Throws: std::invalid_argument when there is no such device or `max_bytes` is zero;
   /// out_of_memory when even one granule is refused; unsupported on a device without usable virtual
-  /// memory.
-  region(device_ref device, std::size_t max_bytes, region_options options = {});
+  /// memory; for `options.access` as access_map::set.
+  region(device_ref device, std::size_t max_bytes, const region_options& options = {});
   /// Unmaps and releases all chunks and frees the addresses.
   /// Pre: nothing in flight uses the bytes; see retire().
   ~region();
@@ -66,13 +67,14 @@ class region {
   ///   next to a hole.
   void commit(std::size_t offset, std::size_t bytes);
 
-  /// Backs the bytes from `offset` on with `chunk`, which was imported or made by the caller, and
-  /// applies the access map. A chunk that is ready ahead is released.
+  /// Backs the bytes from `offset` on with `chunk`, which was imported, retained (retain_chunk())
+  /// or made by the caller, and applies the access map. A chunk that is ready ahead is released.
   /// May block as commit(). Takes `chunk` only when it succeeds; its release is then the region's:
   /// by trim(), decommit() or the end.
   /// Throws (on any exception nothing changed):
   /// - std::invalid_argument, std::out_of_range for a bad offset or size; where something is backed
-  ///   there already; for a chunk that is empty or memory of another device than device().
+  ///   there already; for a chunk that is empty, or memory of another device than device() and
+  ///   those of its stripes.
   /// - unsupported as commit(); hip_error.
   void adopt(std::size_t offset, physical_chunk&& chunk);
   /// Lists all chunks, ordered by offset.
@@ -87,6 +89,11 @@ class region {
   /// Throws: std::invalid_argument where one was not made with region_options::shareable posix_fd;
   /// out_of_memory when the process has no descriptor left; hip_error; then nothing is exported.
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
+  /// Exports the chunks that hold [offset, offset + bytes), of any alignment. The receiver of a
+  /// descriptor can reach its whole chunk, what is beside the range too.
+  /// Throws: as export_chunks(); std::out_of_range; std::invalid_argument for no bytes, or where
+  /// not all of them are backed.
+  [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
 
   /// Orders a chunk in advance: a background thread of the process makes the chunk after the last
   /// one backed. It has `bytes` bytes, or as many as fit there.
@@ -120,6 +127,29 @@ class region {
   /// drain_retired_memory().
   std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
 
+  /// Moves the chunks of [offset, offset + bytes) to memory of `to`, behind the same addresses:
+  /// copies them in `stream`, waits for it, and maps the new chunks in place of the old ones.
+  /// Returns the bytes moved; what is there already stays, and so do gaps.
+  /// - Needs memory for all of them at `to`: the old ones are released when all were moved.
+  /// - Rights stay. Each chunk has a new serial; a process that imported the old one keeps that
+  ///   memory, and what it writes there is no longer seen here.
+  /// - Growth goes on as region_options::placement says. Where quirk::re_reserve is in force,
+  /// base()
+  ///   may change; see empty_policy. A chunk that is ready ahead is released.
+  /// Pre: all work that uses the bytes is ordered before this call in `stream`, of a device with
+  /// access, and none is submitted before it returns. Both `offset` and `bytes` are multiples of
+  /// granularity().
+  /// Throws (on any exception the bytes are where they were):
+  /// - std::invalid_argument where the range cuts a chunk, or one of them was moved by move_chunk()
+  ///   and is mapped at both addresses; where a device `to` has no read_write: grant() it first;
+  ///   where a chunk's own rights give none to its device or to `to`, one of which copies it; in a
+  ///   stream that is being captured.
+  /// - unsupported where a device with access does not reach the memory of `to`, naming both and
+  ///   the link.
+  /// - std::out_of_range; out_of_memory; hip_error.
+  std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
+                         stream_ref stream);
+
   /// Returns whether move_chunk() is supported: not where quirk::no_aliases is in force.
   [[nodiscard]] bool can_move_chunks() const noexcept;
   /// Moves the chunk that begins at `from`, with its bytes and rights, to [to, to + its bytes).
@@ -134,16 +164,42 @@ class region {
   /// Throws: std::invalid_argument when nothing was left there; hip_error; then it is still mapped.
   void end_move(std::size_t from);
 
-  /// Sets the right of `device` to all bytes backed now and later.
+  /// Sets the right of `device` to all bytes backed now and later; every other right stays.
   /// - ROCm 7.14 to 10.0: waits for work under way that may use the bytes, which would access other
   ///   pages. Work that others submit before the call returns would too.
+  /// Pre: where `device`, which may be the owner, loses a right, nothing of it in flight needs that
+  /// right. HIP takes it away at once and tells nobody.
   /// Throws: as access_map::set, and hip_error; on any exception all rights are as before.
   void grant(device_ref device, access_right right = access_right::read_write);
   /// Revokes the right of `device`: the same as granting none.
   void revoke(device_ref device) { grant(device, access_right::none); }
+  /// Replaces all rights at once, to all bytes backed now and later: a device that `rights` does
+  /// not name has the default then, see access_list. Costs one call of HIP for each run of
+  /// neighbouring chunks with the same rights, where trait::base_access holds. Waits, Pre and
+  /// Throws: as grant().
+  void set_access(const access_list& rights);
+  /// Replaces all rights to the chunks that are [offset, offset + bytes). They are the chunks' own
+  /// and go with them: they stay through move_chunk(), extend(), rebase() and tail_chunk::replace,
+  /// and end with the chunk. What is backed there later has rights(). grant() changes one device's
+  /// right to these chunks too; set_access() of the whole region ends their own rights.
+  /// - A device that gets a right must reach the devices of the placement and of these chunks, not
+  ///   those that move_range() brought others to.
+  /// Throws: as grant(); std::out_of_range; std::invalid_argument, which names the bounds, where
+  /// the range cuts a chunk or has a hole; unsupported where quirk::access_from_base is in force
+  /// and the chunks have several sizes.
+  void set_access(std::size_t offset, std::size_t bytes, const access_list& rights);
+  /// The right of `device` to what is backed next, and to all chunks without rights of their own.
   [[nodiscard]] access_right access(device_ref device) const noexcept;
   /// The access map: the rights of every device.
   [[nodiscard]] const access_map& rights() const;
+  /// The rights to the chunk that contains `offset`: its own, or rights().
+  /// Throws: std::invalid_argument where nothing is backed.
+  [[nodiscard]] const access_map& rights_at(std::size_t offset) const;
+  /// Asks HIP for the right of every device to each chunk that is partly in [offset, offset +
+  /// bytes), by offset. Where an entry differs from rights_at(), somebody else changed it.
+  /// Cost: hipMemGetAccess for each chunk and device. Throws: std::out_of_range; hip_error.
+  [[nodiscard]] std::vector<chunk_access> effective_access(std::size_t offset,
+                                                           std::size_t bytes) const;
 
   /// Releases the chunks from byte `bytes` on once `stream` has passed this point. Returns their
   /// bytes.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/chunk_placement.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
 namespace hipvmm {
@@ -36,6 +38,22 @@ struct region_options {
   /// The cache that chunks are acquired from and recycled to; nullptr: chunk_cache::shared().
   chunk_cache* cache = nullptr;
   empty_policy when_empty = empty_policy::re_reserves;
+  /// The rights to all chunks from the start; none but the owner's by default. They change by
+  /// region::grant() and set_access(). What waits for work of the owner waits for that of the
+  /// devices named too.
+  access_list access = {};
+  /// On which devices commit() and prepare() make chunks.
+  /// - Striped: the region's device must be one of the devices. Each of them gets read_write, so
+  ///   every two must reach each other.
+  /// - Spilled: the budget is a multiple of the device's granularity; `shareable` must be none.
+  /// - Offsets of stripes count from the base; rebase() counts on, so that no chunk has to change
+  ///   its device. A chunk that move_chunk() moves, and one that trim() replaces, stays on its
+  ///   device.
+  chunk_placement placement = {};
+  /// What commit() and prepare() make chunks of; where move_range() and trim() replace a chunk, the
+  /// new one is of the old one's memory. Uncached memory needs trait::uncached_chunks of each
+  /// device, and is never memory of the host: else the region is unsupported.
+  chunk_memory memory = chunk_memory::standard;
 };
 
 /// What region::trim does with a chunk that begins before the new end and reaches beyond it. HIP

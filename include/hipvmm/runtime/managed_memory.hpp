@@ -5,7 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/device.hpp>  // IWYU pragma: export
+#include <hipvmm/runtime/memory_location.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
 // Managed memory: memory that HIP moves between the host and devices (hipMallocManaged;
@@ -18,29 +19,6 @@
 // Throws, unless a function says otherwise: std::invalid_argument for a range that is not managed
 // memory, or for a device that does not exist; unsupported where HIP lacks the function; hip_error.
 namespace hipvmm {
-
-/// A location of managed memory: a device, or the host.
-class memory_location {
- public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a device is a location
-  constexpr memory_location(device_ref device) noexcept : device_{device} {}
-  [[nodiscard]] static constexpr memory_location host() noexcept { return {}; }
-
-  [[nodiscard]] constexpr bool is_host() const noexcept { return !device_.has_value(); }
-  /// The device; empty for the host.
-  [[nodiscard]] constexpr std::optional<device_ref> device() const noexcept { return device_; }
-
-  friend constexpr bool operator==(memory_location a, memory_location b) noexcept {
-    return a.device_ == b.device_;
-  }
-  friend constexpr bool operator!=(memory_location a, memory_location b) noexcept {
-    return !(a == b);
-  }
-
- private:
-  constexpr memory_location() noexcept = default;
-  std::optional<device_ref> device_;
-};
 
 /// Prefetches the range to `where` in the order of `stream`, ahead of its use. Does nothing for
 /// zero bytes.

@@ -41,15 +41,17 @@ class chunk_cache {
   chunk_cache(const chunk_cache&) = delete;
   chunk_cache& operator=(const chunk_cache&) = delete;
 
-  /// Returns a chunk of exactly these properties, cached or new.
+  /// Returns a chunk of exactly these properties, cached or new. Uncached memory is always new.
   /// - When the device is full, the cache releases what it holds of that device and tries again.
   /// - When the process is out of descriptors, it releases what it holds of all devices and tries
   ///   again.
   /// Throws: as the constructor of physical_chunk.
   [[nodiscard]] physical_chunk acquire(device_ref device, std::size_t bytes,
-                                       handle_type shareable = handle_type::none);
-  /// Puts an unmapped chunk into the cache. A chunk that is shared() is never kept: another process
-  /// may still write to it.
+                                       handle_type shareable = handle_type::none,
+                                       chunk_memory memory = chunk_memory::standard);
+  /// Puts an unmapped chunk into the cache. Not kept are a chunk that is shared(), or of which a
+  /// chunk of retain_chunk() is left, for others may still write to it; memory of the host; and
+  /// uncached memory.
   /// Pre: nothing in flight uses its memory.
   void recycle(physical_chunk chunk) noexcept;
 

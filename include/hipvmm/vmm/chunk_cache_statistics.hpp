@@ -17,7 +17,7 @@ struct chunk_cache_statistics {
   std::size_t hits;         ///< acquisitions served from the cache
   std::size_t misses;       ///< acquisitions that had to create a chunk
   std::size_t refused;      ///< of these: failed at last for lack of memory or descriptors
-  std::size_t dropped;      ///< chunks released to the driver: shared with another process, over
+  std::size_t dropped;      ///< chunks released to the driver: shared with others, over
                             ///< the byte limit or the descriptor budget, by trim, by a full device,
                             ///< expired
   std::size_t expired;      ///< of these: kept for the retention without being acquired

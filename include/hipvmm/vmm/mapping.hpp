@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include <hipvmm/runtime/device.hpp>
+
 namespace hipvmm {
 
 class address_reservation;
@@ -51,6 +53,8 @@ class mapping {
   }
   [[nodiscard]] bool empty() const noexcept { return address_ == nullptr; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Whose memory is mapped. Pre: not empty.
+  [[nodiscard]] device_ref device() const noexcept { return device_ref{device_}; }
 
  private:
   void* address_ = nullptr;

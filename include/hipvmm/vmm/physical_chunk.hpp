@@ -3,19 +3,38 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/memory_location.hpp>
 
 // The opaque struct behind hipMemGenericAllocationHandle_t.
 struct ihipMemGenericAllocationHandle;
 
 namespace hipvmm {
 
+class physical_chunk;
+
+namespace detail {
+physical_chunk retain_at(const void* address, device_ref device, std::size_t bytes);
+}  // namespace detail
+
 /// How a chunk may be exported to another process.
 enum class handle_type {
   none,      ///< not at all
   posix_fd,  ///< as a POSIX file descriptor
+};
+
+/// How the caches of devices treat a chunk's bytes.
+enum class chunk_memory {
+  /// What a kernel writes may stay in its device's caches until the kernel ends.
+  standard,
+  /// No cache keeps the bytes (hipMemAllocationTypeUncached): kernels that run at the same time, on
+  /// one device or several, see each other's atomic writes. For flags and counters; reads and
+  /// writes of bulk data are slow. HIP has no other fine-grained chunks. Not every release makes
+  /// them: trait::uncached_chunks.
+  uncached,
 };
 
 /// HIP's allocation granularities of one device, in bytes.
@@ -28,8 +47,9 @@ struct allocation_granularity {
 /// Throws: unsupported when the runtime offers no virtual memory management on `device`.
 [[nodiscard]] allocation_granularity granularity_of(device_ref device);
 
-/// Owns physical memory of one device (one hipMemCreate or import). It is not accessible until
-/// mapped. Destroying it while mapped is legal: HIP keeps the memory until the last unmap.
+/// Owns physical memory of one device, or of the host (one hipMemCreate, import or reference). It
+/// is not accessible until mapped. Destroying it while mapped is legal: HIP keeps the memory until
+/// the last unmap.
 class physical_chunk {
  public:
   /// An empty owner.
@@ -38,6 +58,16 @@ class physical_chunk {
   /// Throws: std::invalid_argument when `bytes` is zero or no multiple of the minimum granularity;
   /// out_of_memory when the device or the process's descriptors are exhausted.
   physical_chunk(device_ref device, std::size_t bytes, handle_type shareable = handle_type::none);
+  /// Creates `bytes` bytes at `where`. Memory of the host is for work of `user`, or of devices that
+  /// are granted access, and cannot be shared with processes; for `where` a device the two are the
+  /// same. Not every release can: trait::host_chunks, and trait::host_node_chunks for a node.
+  /// Throws: as above; out_of_memory when the host is exhausted; hip_error where HIP makes no
+  /// chunks there.
+  physical_chunk(memory_location where, std::size_t bytes, device_ref user);
+  /// Creates `bytes` bytes of such memory on `device`.
+  /// Throws: as above; hip_error where HIP makes no such chunks.
+  physical_chunk(device_ref device, std::size_t bytes, chunk_memory memory,
+                 handle_type shareable = handle_type::none);
   /// Takes ownership of a handle that was imported, or that the caller exported: another process
   /// may use the memory too. hipMemRelease will be called on it.
   physical_chunk(ihipMemGenericAllocationHandle* handle, device_ref device,
@@ -54,7 +84,9 @@ class physical_chunk {
         bytes_{std::exchange(other.bytes_, 0)},
         creation_index_{other.creation_index_},
         shareable_{other.shareable_},
-        shared_{other.shared_} {}
+        memory_{other.memory_},
+        shared_{other.shared_},
+        host_{other.host_} {}
   physical_chunk& operator=(physical_chunk&& other) noexcept;
 
   [[nodiscard]] ihipMemGenericAllocationHandle* get() const noexcept { return handle_; }
@@ -64,23 +96,39 @@ class physical_chunk {
     return std::exchange(handle_, nullptr);
   }
   [[nodiscard]] bool empty() const noexcept { return handle_ == nullptr; }
+  /// Whose memory it is; of memory of the host, the device that it was made for.
   [[nodiscard]] device_ref device() const noexcept { return device_; }
+  /// Where the memory is.
+  [[nodiscard]] memory_location location() const noexcept {
+    return host_.value_or(memory_location{device_});
+  }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] handle_type shareable() const noexcept { return shareable_; }
-  /// Position in the order in which this process created its chunks; zero for an imported one.
+  /// What was asked for, or what a retained chunk was made with; standard for an imported one, of
+  /// which HIP does not tell it.
+  [[nodiscard]] chunk_memory memory() const noexcept { return memory_; }
+  /// Position in the order in which this process created its chunks; zero for one that was imported
+  /// or retained.
   [[nodiscard]] std::uint64_t creation_index() const noexcept { return creation_index_; }
-  /// Whether another process may use the memory: it was exported or imported.
+  /// Whether others may use the memory: it was exported, imported or retained (retain_chunk()).
   [[nodiscard]] bool shared() const noexcept { return shared_; }
 
  private:
   friend class shareable_handle;
+  // Another reference to what somebody else owns: src/vmm/physical_chunk.hpp.
+  friend physical_chunk detail::retain_at(const void* address, device_ref device,
+                                          std::size_t bytes);
 
   ihipMemGenericAllocationHandle* handle_ = nullptr;
   device_ref device_{0};
   std::size_t bytes_ = 0;
   std::uint64_t creation_index_ = 0;
   handle_type shareable_ = handle_type::none;
+  chunk_memory memory_ = chunk_memory::standard;
   bool shared_ = false;
+  std::optional<memory_location> host_;  // where it is memory of the host
+
+  void create();
 };
 
 }  // namespace hipvmm

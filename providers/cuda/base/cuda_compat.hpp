@@ -35,6 +35,32 @@ inline CUresult prefetch(CUdeviceptr start, std::size_t bytes, CUdevice place, C
 }
 #endif
 
+// Chunks in memory of the host are made from 12.2 on.
+#if CUDA_VERSION >= 12020
+inline bool place_on_host(CUmemLocation& place) {
+  place = {};
+  place.type = CU_MEM_LOCATION_TYPE_HOST;
+  return true;
+}
+inline bool place_on_host_node(CUmemLocation& place, int node) {
+  place = {};
+  place.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  place.id = node;
+  return true;
+}
+inline bool is_on_host(const CUmemLocation& place) {
+  return place.type == CU_MEM_LOCATION_TYPE_HOST;
+}
+inline bool is_on_host_node(const CUmemLocation& place) {
+  return place.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+#else
+inline bool place_on_host(CUmemLocation&) { return false; }
+inline bool place_on_host_node(CUmemLocation&, int) { return false; }
+inline bool is_on_host(const CUmemLocation&) { return false; }
+inline bool is_on_host_node(const CUmemLocation&) { return false; }
+#endif
+
 // CUmemPoolProps has maxSize from 12.2 on. Where it is missing, a limit cannot be kept.
 #if CUDA_VERSION >= 12020
 inline bool set_max_bytes(CUmemPoolProps& properties, std::size_t bytes) {

@@ -2,6 +2,8 @@
 #include "memory/vmm.hpp"
 
 #include "base/call.hpp"
+#include "base/cuda_compat.hpp"
+#include "core/hip_compat.hpp"
 
 namespace hipvmm::cuda_provider {
 namespace {
@@ -11,7 +13,13 @@ CUmemAllocationProp properties_of(const driver& machine, const hipMemAllocationP
   require(value_of(wanted.type) == hipMemAllocationTypePinned);
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = device_location(machine, wanted.location, missing_device);
+  if (value_of(wanted.location.type) == hip_compat::host_location) {
+    require(cuda_compat::place_on_host(properties.location));
+  } else if (hip_compat::is_on_host_node(wanted.location)) {
+    require(cuda_compat::place_on_host_node(properties.location, wanted.location.id));
+  } else {
+    properties.location = device_location(machine, wanted.location, missing_device);
+  }
   properties.requestedHandleTypes =
       handle_type_of(value_of(wanted.requestedHandleType), hipErrorNotSupported);
   properties.allocFlags.compressionType = wanted.compressionType;
@@ -22,8 +30,14 @@ CUmemAllocationProp properties_of(const driver& machine, const hipMemAllocationP
 hipMemAllocationProp properties_to_hip(const driver& machine, const CUmemAllocationProp& found) {
   hipMemAllocationProp properties{};
   properties.type = hipMemAllocationTypePinned;
-  properties.location.type = hipMemLocationTypeDevice;
-  properties.location.id = machine.ordinal_of(found.location.id);
+  if (cuda_compat::is_on_host(found.location)) {
+    properties.location = hip_compat::place_on_host();
+  } else if (cuda_compat::is_on_host_node(found.location)) {
+    properties.location = hip_compat::place_on_host_node(found.location.id);
+  } else {
+    properties.location.type = hipMemLocationTypeDevice;
+    properties.location.id = machine.ordinal_of(found.location.id);
+  }
   properties.requestedHandleType = handle_type_to_hip(found.requestedHandleTypes);
   properties.compressionType = found.allocFlags.compressionType;
   properties.usage = found.allocFlags.usage;

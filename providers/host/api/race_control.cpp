@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "base/failure.hpp"
-#include "base/thread_state.hpp"
+#include "graph/capture.hpp"
 #include "machine/runtime.hpp"
 #include "memory/address.hpp"
 

@@ -17,8 +17,11 @@ bool is_device(const hipMemLocation& location) noexcept {
   return value_of(location.type) == hipMemLocationTypeDevice;
 }
 
-bool is_host(const hipMemLocation& location) noexcept {
-  return value_of(location.type) == hipvmm::hip_compat::host_location;
+bool is_host(const hipMemLocation& location, const profile& rules) noexcept {
+  const int type = value_of(location.type);
+  if (type == hipvmm::hip_compat::host_node_location)
+    return location.id >= 0 && location.id < rules.host_nodes;
+  return type == hipvmm::hip_compat::host_location && rules.host_chunks != host_place::refused;
 }
 
 hipMemGenericAllocationHandle_t handle_of(std::uint64_t value) noexcept {
@@ -38,7 +41,7 @@ bool is_type(const hipMemAllocationProp& wanted, const profile& rules) noexcept 
 // The memory that a new chunk is made of.
 device_memory& place_of(runtime& machine, const hipMemAllocationProp& wanted) {
   const profile& rules = machine.rules();
-  if (is_host(wanted.location) && rules.host_chunks != host_place::refused) {
+  if (is_host(wanted.location, rules)) {
     // CUDA: requestedHandleTypes must be 0 for memory of the host.
     require(rules.host_chunks == host_place::any_memory ||
             value_of(wanted.requestedHandleType) == hipMemHandleTypeNone);
@@ -57,7 +60,7 @@ access_change change_of(const hipMemAccessDesc& wanted, const runtime& machine) 
   const bool reads = flags == hipMemAccessFlagsProtRead || flags == hipMemAccessFlagsProtReadWrite;
   const bool writes = flags == hipMemAccessFlagsProtReadWrite;
   require(reads || flags == hipMemAccessFlagsProtNone);
-  if (is_host(wanted.location) && rules.host_chunks != host_place::refused) {
+  if (is_host(wanted.location, rules)) {
     access_change change;
     change.host = (reads ? PROT_READ : PROT_NONE) | (writes ? PROT_WRITE : PROT_NONE);
     return change;

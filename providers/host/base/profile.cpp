@@ -222,12 +222,14 @@ constexpr profile rocm_7_14() {
 }
 
 // 10.0, whose HIP is 7.15. Source, where no other is named: ROCm/rocm-systems,
-// projects/clr/hipamd/src/hip_vm.cpp at 048cb7b7ed02. Its places on NUMA nodes are not imitated.
+// projects/clr/hipamd/src/hip_vm.cpp at 048cb7b7ed02. The node that a thread is on is no place
+// here.
 constexpr profile rocm_10() {
   profile like = rocm_7_14();
   like.name = "rocm-10";
   like.version = version_of(7, 15);                  // ROCm/rocm-systems#9444, #9648
   like.chunk_file = chunk_descriptor::of_shareable;  // ROCm/rocm-systems#7786
+  like.host_nodes = 2;                               // ROCm/rocm-systems#8058
   return like;
 }
 
@@ -240,6 +242,7 @@ constexpr profile cuda_13() {
   like.rank = peer_rank::order;
   like.links = link_report::none;
   like.host_chunks = host_place::host_memory_only;
+  like.host_nodes = 2;                   // H200
   like.part = mapped_part::whole_chunk;  // H200
   like.unmap = unmap_rule::mapped_ones;  // H200, and it waits for nothing
   like.touch = host_touch::never;

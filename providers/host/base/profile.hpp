@@ -174,6 +174,7 @@ struct profile {
   extra_type uncached = extra_type::refused;             // Q26
   creation_device created_on = creation_device::named;
   host_place host_chunks = host_place::refused;  // Q14, Q16
+  int host_nodes = 0;  // of the host, each of which chunks can be memory of (Q15)
   chunk_descriptor chunk_file = chunk_descriptor::of_shareable;
   failed_map bad_map = failed_map::returned;  // Q5
   mapped_part part = mapped_part::beginning_of_chunk;

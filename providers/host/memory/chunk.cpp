@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "base/enum_value.hpp"
 #include "base/failure.hpp"
 #include "base/fault_plan.hpp"
 #include "core/hip_compat.hpp"
@@ -17,7 +16,7 @@ std::atomic<std::uint64_t> files_open{0};
 std::atomic<std::uint64_t> chunks_alive{0};
 
 bool is_host(const hipMemAllocationProp& properties) noexcept {
-  return value_of(properties.location.type) == hip_compat::host_location;
+  return hip_compat::is_on_host(properties.location);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "memory/transfer.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -53,11 +56,23 @@ address_map::pin hold(const device_access& by, const endpoint& side, right neede
   return held;
 }
 
+/// Has the pages of a range made by one call, which a fault for each of them takes longer than.
+/// Where that is refused, as before Linux 5.14, they are made when they are touched.
+void make_present(address start, std::size_t bytes, int advice) noexcept {
+  constexpr std::size_t worth_a_call = std::size_t{16} << 10U;
+  if (bytes < worth_a_call) return;
+  static const auto page_bytes = static_cast<address>(sysconf(_SC_PAGESIZE));
+  const address first = start - start % page_bytes;
+  static_cast<void>(madvise(pointer_to(first), start + bytes - first, advice));
+}
+
 void move_bytes(const address_map::pin& to, address destination, const address_map::pin& from,
                 address source) {
   if (!to.seen()) return;
   to.write_at(destination, [&](address target) {
+    make_present(target, from.bytes(), MADV_POPULATE_WRITE);
     if (from.seen()) {
+      make_present(from.read_at(source), from.bytes(), MADV_POPULATE_READ);
       std::memmove(pointer_to(target), pointer_to(from.read_at(source)), from.bytes());
     } else {
       std::memset(pointer_to(target), 0, from.bytes());
@@ -203,8 +218,10 @@ hipError_t perform(const device_access& by, const fill_request& work) {
       const address_map::pin held =
           hold(by, work.destination, right::write, done, std::min(slice_bytes, bytes - done));
       if (held.seen()) {
-        held.write_at(work.destination.start + done,
-                      [&](address target) { fill_slice(target, work, held.bytes()); });
+        held.write_at(work.destination.start + done, [&](address target) {
+          make_present(target, held.bytes(), MADV_POPULATE_WRITE);
+          fill_slice(target, work, held.bytes());
+        });
       }
       done += held.bytes();
     }

@@ -58,8 +58,7 @@ class mark_operation final : public operation {
 
 }  // namespace
 
-stream_queue::stream_queue(stream_owner& owner, int device, stream_order order,
-                           int priority) noexcept
+stream_queue::stream_queue(stream_owner& owner, int device, stream_order order, int priority)
     : owner_{owner}, number_{next_number()}, device_{device}, order_{order}, priority_{priority} {}
 
 bool position::reached() const noexcept { return queue->reached(sequence); }

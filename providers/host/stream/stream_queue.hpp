@@ -56,7 +56,7 @@ enum class stream_order {
 /// for each other cannot wait in a circle.
 class stream_queue : public std::enable_shared_from_this<stream_queue> {
  public:
-  stream_queue(stream_owner& owner, int device, stream_order order, int priority) noexcept;
+  stream_queue(stream_owner& owner, int device, stream_order order, int priority);
 
   [[nodiscard]] stream_owner& owner() const noexcept { return owner_; }
   [[nodiscard]] int device() const noexcept { return device_; }

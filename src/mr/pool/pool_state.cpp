@@ -37,6 +37,7 @@ pool_state::pool_state(const pool_messages& names, device_ref owner,
       threshold{options.release_threshold},
       reuse{options.reuse} {
   allocator.set_limit(maximum);
+  if (options.largest_chunk != 0) allocator.set_largest_chunk(options.largest_chunk);
   allocator.set_event_origin(origin());
   allocator.set_reuse(reuse);
   detail::log<log_level::info>([&] {

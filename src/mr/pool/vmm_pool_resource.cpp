@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
@@ -14,6 +15,7 @@
 #include "mr/pool/pool_state.hpp"
 #include "region/device_work.hpp"
 #include "runtime/device.hpp"
+#include "vmm/access.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -53,8 +55,21 @@ struct vmm_pool_resource::state : pool_state {
     const std::size_t wanted = maximum_from(owner, options);
     auto from = pool::make_device_backend(owner, addresses_for_memory * wanted, options.shareable,
                                           options.fallback);
+    from->set_access(options.access);
     const std::size_t allowed = maximum_of(options, wanted, from->granularity());
     return std::make_unique<state>(owner, std::move(from), allowed, options);
+  }
+
+  /// Work of these devices may use the pool's memory from now on.
+  void note_users(const access_list& wanted) {
+    for (const access_desc& each : wanted.entries())
+      if (each.right != access_right::none) fences.add(each.device);
+  }
+
+  /// Runs `work` on the region that has the chunks. Throws: unsupported on slabs.
+  template <typename Work>
+  auto with_chunks(Work work) {
+    return allocator.with_backend([&] { return work(rights().chunk_region()); });
   }
 
   /// What make_device_backend() gave.
@@ -65,6 +80,7 @@ struct vmm_pool_resource::state : pool_state {
 
 vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)
     : state_{state::make(device, options)} {
+  state_->note_users(options.access);
   state_->allocator.reserve(align_up(options.initial_bytes, state_->memory->granularity()));
   if (state_->allocator.counters().physical_bytes < options.initial_bytes)
     state_->fail(options.initial_bytes, std::nullopt);
@@ -140,6 +156,51 @@ void vmm_pool_resource::grant(device_ref device, access_right right) {
       {.peer = device.ordinal()});
 }
 
+void vmm_pool_resource::set_access(const access_list& rights) {
+  // Throws for what cannot be before a wait.
+  const access_map wanted{device(), rights};
+  if (detail::grants_move_pages()) state_->fences.synchronize();
+  const detail::waited_before_grant no_wait;
+  access_map before{device()};
+  state_->allocator.with_backend([&] {
+    state_->note_users(rights);
+    before = state_->rights().rights();
+    state_->rights().set_access(rights);
+  });
+  detail::for_each_change(before, wanted, [&](device_ref device, access_right right) {
+    state_->report_event(
+        right == access_right::none ? memory_event_kind::revoke : memory_event_kind::grant,
+        {.peer = device.ordinal()});
+  });
+}
+
+std::vector<chunk_access> vmm_pool_resource::effective_access() const {
+  return state_->with_chunks(
+      [](const region& all) { return all.effective_access(0, all.max_bytes()); });
+}
+
+std::vector<chunk_view> vmm_pool_resource::chunks() const {
+  return state_->with_chunks([](const region& all) { return all.chunks(); });
+}
+
+std::vector<exported_chunk> vmm_pool_resource::export_chunks(std::uint64_t since) {
+  return state_->with_chunks([since](region& all) { return all.export_chunks(since); });
+}
+
+exported_range vmm_pool_resource::export_block(const void* pointer) {
+  const std::optional<std::size_t> offset = state_->offset_of(pointer);
+  const auto found = offset ? state_->allocator.find(*offset) : std::nullopt;
+  if (!found)
+    throw std::invalid_argument{
+        "vmm_pool_resource::export_block: no allocation of this pool "
+        "begins at " +
+        detail::address_text(pointer) +
+        ": pass a pointer that allocate() returned and that was not "
+        "deallocated"};
+  // The chunks of a block that is allocated stay where they are.
+  return state_->with_chunks([&](region& all) { return all.export_range(*offset, found->bytes); });
+}
+
 access_right vmm_pool_resource::access(device_ref device) const {
   return state_->allocator.with_backend([&] { return state_->rights().access(device); });
 }
@@ -167,6 +228,12 @@ device_ref vmm_pool_resource::device() const noexcept { return state_->device; }
 std::optional<device_ref> vmm_pool_resource::do_device() const noexcept { return state_->device; }
 
 pool_statistics vmm_pool_resource::statistics() const { return state_->statistics(); }
+
+pool_usage vmm_pool_resource::usage() const { return state_->allocator.held_and_used(); }
+
+bool vmm_pool_resource::contains(const void* address) const noexcept {
+  return state_->offset_of(address).has_value();
+}
 
 pool_snapshot vmm_pool_resource::snapshot() const { return state_->snapshot(); }
 

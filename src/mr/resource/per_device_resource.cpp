@@ -104,6 +104,11 @@ set_resource resource_set_for(device_ref device) {
   return {chosen.current, chosen.adapted};
 }
 
+bool has_initial_resource(device_ref device) {
+  const mr::device_default& chosen = mr::default_of(device);
+  return chosen.current == &chosen.initial;
+}
+
 set_resource exchange_resource(device_ref device, set_resource next) {
   mr::device_default& chosen = mr::default_of(device);
   if (next.resource == nullptr) {

@@ -18,6 +18,8 @@ struct set_resource {
 
 /// Returns the resource set for `device`. Throws: as mr::get_per_device_resource().
 [[nodiscard]] set_resource resource_set_for(device_ref device);
+/// Whether no resource is set for `device`. Throws: as mr::get_per_device_resource().
+[[nodiscard]] bool has_initial_resource(device_ref device);
 
 /// Sets `next` for `device`, nullptr for the initial resource. Returns the previous one, which is
 /// not dereferenced. Throws: as mr::set_per_device_resource().

@@ -109,6 +109,27 @@ constexpr std::array<explanation, trait_count> explanations{{
      "Not known of any runtime; CUDA is not asked at first use.",
      "Devices are waited for by hipDeviceSynchronize, which captures forbid and which costs them: "
      "retired memory comes back when they have ended."},
+    // host_chunks
+    {"A region or vector can go on in memory of the host when its budget of the device is used up.",
+     "ROCm before 7.2 makes chunks on devices only (ROCm/rocm-systems#682); CUDA since 12.2.",
+     "chunk_placement::spill and region::move_range to the host are unsupported."},
+    // retains_chunks
+    {"Memory of another library that uses virtual memory management is mapped at addresses of "
+     "one's "
+     "own, and stays until both have released it.",
+     "ROCm up to 6.4, and 7.2, find a chunk by its address and count no reference to it.",
+     "retain_chunk is unsupported."},
+    // uncached_chunks
+    {"Flags and counters can be in memory that no cache keeps, for kernels that run at the same "
+     "time.",
+     "ROCm before 7.1 and CUDA know no such chunks.",
+     "region_options::memory with chunk_memory::uncached is unsupported."},
+    // host_node_chunks
+    {"What a region or vector has beyond its budget of the device can be memory of the NUMA node "
+     "that is named.",
+     "ROCm before 10 (ROCm/rocm-systems#8058); CUDA since 12.2.",
+     "chunk_placement::spill and region::move_range to a node are unsupported; to the host as a "
+     "whole they may work."},
 }};
 
 // A trait without its explanation would be an empty place in the list.

@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <vector>
 
+#include <hipvmm/runtime/copy.hpp>
 #include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
@@ -179,17 +181,34 @@ TEST_CASE("growable_device_vector: growth into erased addresses that fails keeps
 }
 
 TEST_CASE("growable_device_vector: append past the maximum that fails keeps every element") {
-  const std::vector<element12> added(900'000, numbered<element12>(2));
-  const std::vector<element12> old = series<element12>(0, size_before);
-  const std::vector<element12> expected = followed_by(added);
+  // So many that the next ones do not fit. Those between are not written.
+  const std::size_t full = 8 * MiB / sizeof(element12);
+  const std::vector<element12> added(more / 100, numbered<element12>(2));
+  const auto has_old = [](const moving_vector& subject) {
+    std::vector<element12> first(size_before);
+    subject.vector.copy_to_host(first.data(), size_before, subject.stream);
+    return first == series<element12>(0, size_before);
+  };
   fault_sweep{"append past max_size", after_failure::capacity}.run(
-      [] { return std::make_unique<moving_vector>(); },
+      [&] {
+        auto subject = std::make_unique<moving_vector>();
+        subject->vector.resize_uninitialized(full);
+        return subject;
+      },
       [&](std::unique_ptr<moving_vector>& subject) {
         subject->vector.append(added, subject->stream);
       },
-      [&](const std::unique_ptr<moving_vector>& subject) { CHECK(subject->contents() == old); },
       [&](const std::unique_ptr<moving_vector>& subject) {
-        CHECK(subject->contents() == expected);
+        CHECK(subject->vector.size() == full);
+        CHECK(has_old(*subject));
+      },
+      [&](const std::unique_ptr<moving_vector>& subject) {
+        REQUIRE(subject->vector.size() == full + added.size());
+        CHECK(has_old(*subject));
+        std::vector<element12> last(added.size());
+        copy(subject->stream, last.data(), subject->vector.data() + full,
+             last.size() * sizeof(element12));
+        CHECK(last == added);
       });
 }
 
@@ -306,6 +325,27 @@ TEST_CASE("growable_device_vector: grant and revoke that fail change no right") 
   sweep_right("grant", access_right::read_write);
   // On hipMalloc it makes no HIP call.
   if (!on_fallback()) sweep_right("revoke", access_right::none);
+}
+
+TEST_CASE("growable_device_vector: set_access that fails changes no right") {
+  fault_sweep{"set_access"}.run(
+      [] { return std::make_unique<moving_vector>(); },
+      [&](std::unique_ptr<moving_vector>& subject) {
+        subject->vector.set_access({{reading_device, access_right::read_write}});
+      },
+      [](const std::unique_ptr<moving_vector>& subject) { subject->check_unchanged(); },
+      [&](const std::unique_ptr<moving_vector>& subject) {
+        CHECK(subject->vector.access(reading_device) == access_right::read_write);
+      });
+}
+
+TEST_CASE("growable_device_vector: a construction with rights that fails leaves nothing") {
+  fault_sweep{"construction with rights"}.run([] {
+    growth_options options;
+    options.chunks.access = {{reading_device, access_right::read_write}};
+    vector_of_12 vector{first_device, options};
+    vector.reserve(1000);
+  });
 }
 
 TEST_CASE("growable_device_vector: clone that fails leaves nothing") {

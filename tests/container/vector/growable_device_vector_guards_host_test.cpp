@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include <hipvmm/core/error.hpp>
 #include "container/vector/vectors.hpp"
 #include "support/devices.hpp"
 #include "support/element.hpp"
@@ -114,6 +115,28 @@ TEST_CASE("growable_device_vector: an append from a peer without a right makes n
   }
   CHECK(live_objects() == before);
   CHECK(target.copy_to_host(stream) == series<element12>(0, guarded_size));
+}
+
+TEST_CASE("growable_device_vector: an append asks the device that its chunks moved to" *
+          needs_virtual_memory) {
+  const assumed_capability owner_copies{"peer_copies=no", second_device};
+  const stream here{first_device};
+  const stream there{second_device};
+  vector_of_12 source{first_device};
+  source.grant(second_device);
+  source.append(series<element12>(0, 500), here);
+  here.synchronize();
+  vector_of_12 target{first_device};
+  target.grant(second_device);
+  target.append(series<element12>(0, guarded_size), there);
+  const chunk_view last = target.chunks().back();
+  target.move_range(0, last.offset + last.bytes, second_device, there);
+  target.grant(first_device, access_right::read);
+  CHECK_THROWS_WITH_AS(target.append_from_device(source.span(), there),
+                       doctest::Contains("into a vector with memory of device 1"), unsupported);
+  target.grant(first_device);
+  target.append_from_device(source.span(), there);
+  CHECK(target.size() == guarded_size + 500);
 }
 
 }  // namespace

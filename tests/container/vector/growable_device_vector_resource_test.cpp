@@ -112,7 +112,11 @@ TEST_CASE_FIXTURE(counted_pool, "growable_device_vector on a resource: bad optio
   CHECK_THROWS_AS((pooled_vector{second_device, options()}), std::invalid_argument);
   pooled_vector vector{first_device, options()};
   CHECK_THROWS_AS(vector.grant(second_device), unsupported);
+  CHECK_THROWS_AS(vector.set_access({{second_device, access_right::read_write}}), unsupported);
   CHECK(vector.access(second_device) == access_right::none);
+  chosen = options();
+  chosen.chunks.access = {{second_device, access_right::read_write}};
+  CHECK_THROWS_AS((pooled_vector{first_device, chosen}), unsupported);
 }
 
 TEST_CASE("growable_device_vector on a resource: what the resource refuses changes nothing") {

@@ -151,6 +151,21 @@ TEST_CASE("memory events: grant and revoke name the peer") {
   CHECK(seen[1].kind == kind::revoke);
 }
 
+TEST_CASE("memory events: set_access reports the rights that change, and no other") {
+  HIPVMM_REQUIRE_DEVICE(peer, test::peer_of(first_device), "second device");
+  mr::vmm_pool_resource pool{first_device};
+  observed events;
+  pool.set_access({{peer, access_right::read_write}});
+  pool.set_access({{peer, access_right::read_write}});
+  pool.set_access({});
+  const auto seen = events.of(pool.event_id());
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0].kind == kind::grant);
+  CHECK(seen[0].peer == peer.ordinal());
+  CHECK(seen[1].kind == kind::revoke);
+  CHECK(seen[1].peer == peer.ordinal());
+}
+
 TEST_CASE("memory events: an arena and the pool below it report under numbers of their own") {
   mr::vmm_pool_resource upstream{first_device};
   mr::arena_resource arena{&upstream};

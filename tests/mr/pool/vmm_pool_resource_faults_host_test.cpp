@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "core/background_task.hpp"
 #include "mr/pool/pool_limit.hpp"
+#include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/fault_sweep.hpp"
@@ -39,6 +41,12 @@ class lease {
   void* pointer_;
 };
 
+/// Writes to the start of each 2 MiB: all of it would cost more time than the pool takes.
+void touch(stream_ref stream, void* memory, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += 2 * MiB)
+    fill_async(stream, test::advance(memory, at), 1, std::min<std::size_t>(64, bytes - at));
+}
+
 /// A pool of eight chunks, every other one freed, by two streams in turn: when all work is
 /// done, or while it is held.
 struct worn_pool {
@@ -51,7 +59,7 @@ struct worn_pool {
       parts.push_back(pool->allocate(i % 4 == 2 ? second : first, 4 * MiB));
     for (std::size_t i = 0; i < parts.size(); i += 2) {
       const stream& used = i % 4 == 0 ? first : second;
-      if (in_use) fill_async(used, parts[i], 1, 4 * MiB);
+      if (in_use) touch(used, parts[i], 4 * MiB);
       pool->deallocate(used, parts[i], 4 * MiB);
     }
     if (in_use) return;
@@ -66,7 +74,7 @@ struct worn_pool {
     CHECK(pool->statistics().used_current == 16 * MiB);
     for (const std::size_t bytes : {std::size_t{4000}, 4 * MiB, 20 * MiB}) {
       void* const one = pool->allocate(second, bytes);
-      fill_async(second, one, 1, bytes);
+      touch(second, one, bytes);
       second.synchronize();
       pool->deallocate(second, one, bytes);
     }
@@ -89,6 +97,21 @@ void sweep(const char* name, Operation operation, bool in_use = false) {
       [&](const std::unique_ptr<worn_pool>& subject) { operation(*subject); },
       [](const std::unique_ptr<worn_pool>& subject) { subject->verify(); },
       [](const std::unique_ptr<worn_pool>& subject) { subject->verify(); });
+}
+
+TEST_CASE("vmm_pool_resource: what is held and allocated is known where HIP has ended") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
+  void* const memory = pool.allocate(used, 4 * MiB);
+  const pool_usage before = pool.usage();
+  {
+    const test::planned_faults ended{"any error=hipErrorDeinitialized"};
+    const pool_usage now = pool.usage();
+    CHECK(now.used_current == 4 * MiB);
+    CHECK(now.reserved_current == before.reserved_current);
+    CHECK(pool.contains(memory));
+  }
+  pool.deallocate(used, memory, 4 * MiB);
 }
 
 }  // namespace
@@ -151,6 +174,9 @@ TEST_CASE("vmm_pool_resource: trim and grant that fail leave the pool to be used
   if (test::returns_chunks())
     sweep("trim_to", [](worn_pool& subject) { subject.pool->trim_to(0); });
   sweep("grant", [](worn_pool& subject) { subject.pool->grant(device_ref{1}); });
+  sweep("set_access", [](worn_pool& subject) {
+    subject.pool->set_access({{device_ref{1}, access_right::read}});
+  });
 }
 
 TEST_CASE("vmm_pool_resource: a trim of an idle pool that fails leaves it to be used" *
@@ -160,7 +186,7 @@ TEST_CASE("vmm_pool_resource: a trim of an idle pool that fails leaves it to be 
     const stream used{first_device};
     for (int i = 0; i < 2; ++i) {
       void* const one = pool.allocate(used, 8 * MiB);
-      fill_async(used, one, 1, 8 * MiB);
+      touch(used, one, 8 * MiB);
       used.synchronize();
       pool.deallocate(used, one, 8 * MiB);
       pool.trim_to(0);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -217,6 +219,77 @@ TEST_CASE("vmm_pool_resource: a thread's default stream gives nothing back while
   CHECK(pool.statistics().used_current == 1 * MiB);
   pool.deallocate(own, one, 1 * MiB);
   CHECK(pool.statistics().used_current == 0);
+}
+
+/// Whether HIP has the right of device 1 to every chunk of `pool`.
+bool all_chunks_give(const vmm_pool_resource& pool, access_right right) {
+  if (test::on_fallback()) return pool.access(device_ref{1}) == right;
+  const std::vector<chunk_access> found = pool.effective_access();
+  return !found.empty() && std::all_of(found.begin(), found.end(), [&](const chunk_access& each) {
+    return each.rights.find(device_ref{1}) == right;
+  });
+}
+
+TEST_CASE("vmm_pool_resource: a list of rights is for the memory there is and that comes") {
+  pool_options options = at_most(64 * MiB);
+  options.initial_bytes = 4 * MiB;
+  options.access = {{device_ref{1}, access_right::read_write}};
+  vmm_pool_resource pool{first_device, options};
+  CHECK(all_chunks_give(pool, access_right::read_write));
+  const stream used{first_device};
+  void* const first = pool.allocate(used, 16 * MiB);
+  CHECK(all_chunks_give(pool, access_right::read_write));
+  pool.set_access({});
+  CHECK(all_chunks_give(pool, access_right::none));
+  CHECK(pool.access(first_device) == access_right::read_write);
+  void* const second = pool.allocate(used, 16 * MiB);
+  CHECK(all_chunks_give(pool, access_right::none));
+  pool.set_access(all_reachable_peers(first_device));
+  CHECK(all_chunks_give(pool, access_right::read_write));
+  pool.deallocate(used, first, 16 * MiB);
+  pool.deallocate(used, second, 16 * MiB);
+  used.synchronize();
+  // Where that gives up the addresses the next ones have the same rights.
+  pool.trim_to(0);
+  void* const third = pool.allocate(used, 16 * MiB);
+  CHECK(all_chunks_give(pool, access_right::read_write));
+  pool.deallocate(used, third, 16 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: a list of rights that cannot be changes nothing") {
+  pool_options options = at_most(64 * MiB);
+  options.access = {{device_ref{2}, access_right::read_write}};
+  CHECK_THROWS_WITH_AS((vmm_pool_resource{first_device, options}),
+                       doctest::Contains("device 2 cannot reach the memory of device 0"),
+                       unsupported);
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  CHECK_THROWS_AS(pool.set_access({{device_ref{1}, access_right::read_write},
+                                   {device_ref{2}, access_right::read_write}}),
+                  unsupported);
+  CHECK_THROWS_AS(pool.set_access({{device_ref{3}, access_right::none}}), std::invalid_argument);
+  CHECK(pool.access(device_ref{1}) == access_right::none);
+}
+
+TEST_CASE("vmm_pool_resource: rights change while threads allocate") {
+  vmm_pool_resource pool{first_device, at_most(256 * MiB)};
+  std::vector<std::thread> threads;
+  for (int index = 0; index < 3; ++index) {
+    threads.emplace_back([&pool, index] {
+      const stream own{first_device};
+      for (int round = 0; round < 30; ++round) {
+        const std::size_t bytes = static_cast<std::size_t>(1 + (round + index) % 7) * MiB;
+        void* const one = pool.allocate(own, bytes);
+        fill_async(own, one, 1, bytes);
+        pool.deallocate(own, one, bytes);
+      }
+    });
+  }
+  for (int round = 0; round < 30; ++round)
+    pool.set_access(round % 2 == 0 ? access_list{{device_ref{1}, access_right::read_write}}
+                                   : access_list{});
+  for (std::thread& each : threads) each.join();
+  pool.set_access({{device_ref{1}, access_right::read_write}});
+  CHECK(all_chunks_give(pool, access_right::read_write));
 }
 
 TEST_CASE("vmm_pool_resource: a default stream that is made to wait is that of the pool's device") {

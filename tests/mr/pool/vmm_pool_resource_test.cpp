@@ -253,12 +253,32 @@ TEST_CASE("vmm_pool_resource: looking at the numbers changes nothing") {
   CHECK(now.largest_now >= 5 * MiB);
   REQUIRE(now.streams.size() == 2);
   CHECK(now.streams[0].free_bytes + now.streams[1].free_bytes == now.reserved_current - 1024);
+  const pool_usage seen = pool.usage();
+  CHECK(seen.reserved_current == now.reserved_current);
+  CHECK(seen.reserved_high == now.reserved_high);
+  CHECK(seen.used_current == now.used_current);
+  CHECK(seen.used_high == now.used_high);
   // What was at hand still is: no request reaches the books.
   CHECK(pool.allocate(used, 5 * MiB) == large);
   void* const again = pool.allocate(used, 1000);
   CHECK(hits() == before);
   for (void* const each : {small, again}) pool.deallocate(used, each, 1000);
   pool.deallocate(used, large, 5 * MiB);
+}
+
+TEST_CASE("vmm_pool_resource: addresses are the pool's, allocated or not, or another's") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  vmm_pool_resource other{first_device, at_most(64 * MiB)};
+  const stream used{first_device};
+  auto* const memory = static_cast<char*>(pool.allocate(used, 5 * MiB));
+  for (const char* const inside : {memory, memory + 1, memory + 5 * MiB - 1}) {
+    CHECK(pool.contains(inside));
+    CHECK_FALSE(other.contains(inside));
+  }
+  pool.deallocate(used, memory, 5 * MiB);
+  CHECK(pool.contains(memory));
+  CHECK_FALSE(pool.contains(nullptr));
+  CHECK_FALSE(pool.contains(&pool));
 }
 
 TEST_CASE("vmm_pool_resource: used and reserved bytes have highs that can be reset") {

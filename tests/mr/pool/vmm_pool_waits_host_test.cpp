@@ -101,7 +101,7 @@ TEST_CASE("vmm_pool_resource: the device holds what the pool says, however memor
   const stream used{first_device};
   const auto use = [&](std::size_t bytes) {
     void* const one = pool.allocate(used, bytes);
-    fill_async(used, one, 1, bytes);
+    fill_async(used, one, 1, 4096);
     pool.deallocate(used, one, bytes);
     used.synchronize();
   };

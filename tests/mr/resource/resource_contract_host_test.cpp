@@ -15,6 +15,7 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource_adaptor.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/host/host_provider.hpp"
 
@@ -115,10 +116,13 @@ class buggy_resource final : public memory_resource {
     give_back(pointer, bytes, bug_ == bug::loses_memory);
   }
   [[nodiscard]] bool do_is_device_accessible() const noexcept override {
-    // The rules ask before they write and before they read.
-    if (bug_ == bug::writes_itself && last_ != nullptr && ++asked_ % 2 == 0)
+    // The rules ask before they write and before they read. Behind what they wrote, or the byte
+    // might be written over.
+    if (bug_ == bug::writes_itself && last_ != nullptr && ++asked_ % 2 == 0) {
+      device_ref{0}.synchronize();
       fill_async(own_, last_, 0xee, 1);
-    if (bug_ == bug::writes_itself) own_.synchronize();
+      own_.synchronize();
+    }
     return bug_ != bug::nobody_may_use;
   }
 

@@ -18,6 +18,14 @@ inline std::size_t lowest_free_descriptor() {
   return static_cast<std::size_t>(next);
 }
 
+/// The limit below which `count` numbers are no open descriptor of this process.
+inline std::size_t limit_that_leaves(std::size_t count) {
+  int number = 0;
+  for (; count != 0; ++number)
+    if (::fcntl(number, F_GETFD) == -1) --count;
+  return static_cast<std::size_t>(number);
+}
+
 /// Lowers this process's soft limit of descriptors while it lives.
 class descriptor_limit {
  public:

@@ -10,14 +10,16 @@
 
 namespace hipvmm::test {
 
-/// While this lives, regions made on the first device take what `findings` say for true, such as
-/// "tail_access=no,visibility_delay=2ms", whatever a probe found.
+/// While this lives, regions made on `device` take what `findings` say for true, such as
+/// "tail_access=no,visibility_delay=2ms", whatever a probe found. Other devices keep what is known
+/// of them, where something is.
 class assumed_capability {
  public:
-  explicit assumed_capability(const std::string& findings) {
+  explicit assumed_capability(const std::string& findings, device_ref device = first_device)
+      : device_{device} {
     if (const char* const before = std::getenv(name)) before_ = before;
     ::setenv(name, ("assume:" + findings).c_str(), 1);
-    probe_capability(first_device);
+    probe_capability(device_);
   }
   ~assumed_capability() {
     if (before_) {
@@ -25,13 +27,14 @@ class assumed_capability {
     } else {
       ::unsetenv(name);
     }
-    probe_capability(first_device);
+    probe_capability(device_);
   }
   assumed_capability(const assumed_capability&) = delete;
   assumed_capability& operator=(const assumed_capability&) = delete;
 
  private:
   static constexpr const char* name = "HIPVMM_CAPABILITY";
+  device_ref device_;
   std::optional<std::string> before_;
 };
 

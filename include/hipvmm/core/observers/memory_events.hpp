@@ -21,7 +21,7 @@ enum class memory_event_kind : std::uint8_t {
   unmap,          ///< it was unmapped there
   grow,           ///< a pool, a region or a vector has `bytes` more
   trim,           ///< it has `bytes` less; what work still uses is unmapped later
-  grant,          ///< `peer` got a right to all memory of the object
+  grant,          ///< `peer` got a right to all memory of the object, or to `bytes` of a region
   revoke,         ///< `peer` lost its right
   out_of_memory,  ///< a request of `bytes` bytes was refused
 };

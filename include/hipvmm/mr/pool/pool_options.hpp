@@ -6,6 +6,7 @@
 
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/region/region_options.hpp>
+#include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
 namespace hipvmm::mr {
@@ -20,11 +21,18 @@ struct pool_options {
   /// quirk::re_reserve is in force, it does so only once the whole pool is idle.
   std::size_t release_threshold = std::numeric_limits<std::size_t>::max();
   pool_reuse reuse{};
-  /// Whether the pool's chunks can be exported to other processes. The handle of the chunk behind
-  /// an address is HIP's to give: hipMemRetainAllocationHandle.
+  /// Whether the pool's chunks can be exported to other processes: vmm_pool_resource::export_block.
   handle_type shareable = handle_type::none;
+  /// The rights to all memory of the pool from the start; none but its device's by default.
+  access_list access = {};
   /// What to do where capability::path() is memory_path::fallback.
   without_vmm fallback = without_vmm::use_hip_malloc;
+  /// Most bytes of a new chunk, rounded down to whole granules, at least one; zero: as the pool
+  /// chooses. Only a chunk that is idle as a whole can serve a request elsewhere. So small chunks
+  /// hold less memory for requests whose sizes change, and cost more calls of HIP. Chunks are
+  /// larger all the same where there would be too many of them for the process's file descriptors.
+  /// No effect where all chunks are of one size, or the memory is of hipMalloc.
+  std::size_t largest_chunk = 0;
 };
 
 }  // namespace hipvmm::mr

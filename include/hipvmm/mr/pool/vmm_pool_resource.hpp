@@ -9,12 +9,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_snapshot.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
+#include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -46,7 +48,7 @@ class vmm_pool_resource final : public memory_resource {
   /// Creates a pool on `device`.
   /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
   /// `initial_bytes` are not available; unsupported without virtual memory management where the
-  /// options refuse slabs or ask for shareable chunks.
+  /// options refuse slabs or ask for shareable chunks; for `options.access` as set_access().
   explicit vmm_pool_resource(device_ref device, const pool_options& options = {});
   ~vmm_pool_resource() override;
   vmm_pool_resource(const vmm_pool_resource&) = delete;
@@ -87,7 +89,34 @@ class vmm_pool_resource final : public memory_resource {
   /// Throws: as region::grant; then all rights are as before.
   void grant(device_ref device, access_right right = access_right::read_write);
   void revoke(device_ref device) { grant(device, access_right::none); }
+  /// Replaces the rights of all devices at once, to all memory of the pool, present and future: a
+  /// device that `rights` does not name has the default then, see access_list.
+  /// Pre: no work in flight needs a right that its device loses, not to free memory either. Throws:
+  /// as region::set_access; then all rights are as before.
+  void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const;
+  /// Asks HIP for the rights to each chunk, as region::effective_access; offsets are counted from
+  /// the start of the pool's addresses. Throws: unsupported on slabs; hip_error.
+  [[nodiscard]] std::vector<chunk_access> effective_access() const;
+
+  /// Lists the pool's chunks, by offset from the start of its addresses. Throws: unsupported on
+  /// slabs.
+  [[nodiscard]] std::vector<chunk_view> chunks() const;
+  /// Exports chunks, as region::export_chunks: the pool's idle memory too. A chunk that the pool
+  /// moves is listed again, with a new serial. Throws also: unsupported on slabs.
+  [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
+  /// Exports the chunks that hold the block at `pointer`, which another process maps by
+  /// imported_blocks, whose addresses are as many as statistics().address_bytes says here.
+  /// - The block must stay allocated as long as the other process uses it: the pool knows nothing
+  ///   of that. Nothing orders the work of two processes; see docs/guides/two_processes.md.
+  /// - The other process can reach all of these chunks, so blocks beside this one too.
+  /// - An exported chunk is reused in this pool as any other, but is not kept when it moves where
+  ///   quirk::no_aliases is in force: a new one takes its place.
+  /// Cost: a file descriptor for each chunk, until the result ends.
+  /// Throws: std::invalid_argument unless an allocation begins at `pointer`, or where the pool was
+  /// made without pool_options::shareable; out_of_memory when the process has no descriptor left;
+  /// unsupported on slabs; hip_error.
+  [[nodiscard]] exported_range export_block(const void* pointer);
 
   /// Releases idle memory to the device until `bytes_to_keep` are held, and returns the number of
   /// bytes released.
@@ -108,6 +137,12 @@ class vmm_pool_resource final : public memory_resource {
   void set_out_of_memory_callback(out_of_memory_callback callback);
 
   [[nodiscard]] pool_statistics statistics() const;
+  /// The first members of statistics(), without a HIP call or a visit of all free memory: for
+  /// frequent questions, and for the exit of a process, where HIP may have ended.
+  [[nodiscard]] pool_usage usage() const;
+  /// Returns whether an address is one of the pool's, whatever is there: an allocation, free memory
+  /// or no memory. Makes no HIP call.
+  [[nodiscard]] bool contains(const void* address) const noexcept;
   /// Lists the pool's memory: its segments, and what each block of them is used for. Blocks that
   /// another thread is just working on, or waits for, are left out. Cost: all blocks are visited
   /// with the pool's locks held.

@@ -30,9 +30,9 @@ class frozen_page {
     page_ = static_cast<std::byte*>(mapped);
     REQUIRE(::pipe(arrived_.data()) == 0);
     REQUIRE(::pipe(opened_.data()) == 0);
-    current_ = this;
+    current = this;
     struct sigaction action {};
-    action.sa_handler = [](int) { current_->wait_in_handler(); };
+    action.sa_handler = [](int) { current->wait_in_handler(); };
     action.sa_flags = SA_NODEFER;
     REQUIRE(::sigaction(SIGSEGV, &action, &before_) == 0);
   }
@@ -58,7 +58,7 @@ class frozen_page {
     ::mprotect(page_, bytes_, PROT_READ | PROT_WRITE);
   }
 
-  static frozen_page* current_;
+  static frozen_page* current;
   std::byte* page_ = nullptr;
   std::size_t bytes_ = 0;
   char token_ = 0;
@@ -67,7 +67,7 @@ class frozen_page {
   struct sigaction before_ {};
 };
 
-frozen_page* frozen_page::current_ = nullptr;
+frozen_page* frozen_page::current = nullptr;
 
 void map_and_unmap_something() {
   const mapped other{granule};
@@ -78,18 +78,18 @@ void map_and_unmap_something() {
 // on once the change has begun, and gives what the copy said.
 template <class Change>
 hipError_t copy_during(std::byte* target, const char* changing_function, Change change) {
-  frozen_page page;
+  frozen_page frozen;
   hipError_t copied = hipErrorUnknown;
   std::thread copier{
-      [&] { copied = hipMemcpy(target, page.get(), page.bytes(), hipMemcpyHostToDevice); }};
-  page.await_reader();
+      [&] { copied = hipMemcpy(target, frozen.get(), frozen.bytes(), hipMemcpyHostToDevice); }};
+  frozen.await_reader();
   const call_counter calls{changing_function};
   std::thread changer{[&change] {
     const unordered_on_purpose changes_memory_under_a_copy;
     change();
   }};
   while (calls.count() == 0) std::this_thread::yield();
-  page.open();
+  frozen.open();
   copier.join();
   changer.join();
   return copied;
@@ -99,11 +99,12 @@ hipError_t copy_during(std::byte* target, const char* changing_function, Change 
 
 TIDY_CASE("address map: memory is mapped, opened and unmapped while a copy is under way") {
   const mapped target{granule};
-  frozen_page page;
+  frozen_page frozen;
   hipError_t copied = hipErrorUnknown;
-  std::thread copier{
-      [&] { copied = hipMemcpy(target.at(), page.get(), page.bytes(), hipMemcpyHostToDevice); }};
-  page.await_reader();
+  std::thread copier{[&] {
+    copied = hipMemcpy(target.at(), frozen.get(), frozen.bytes(), hipMemcpyHostToDevice);
+  }};
+  frozen.await_reader();
   REQUIRE(hipSetDevice(1) == hipSuccess);  // the copy keeps the null stream of device 0
   {
     const mapped other{granule, {1}, 1};
@@ -112,7 +113,7 @@ TIDY_CASE("address map: memory is mapped, opened and unmapped while a copy is un
   target.give(1, hipMemAccessFlagsProtReadWrite);
   CHECK(access_at(target.at(), 1) == hipMemAccessFlagsProtReadWrite);
   CHECK(copied == hipErrorUnknown);
-  page.open();
+  frozen.open();
   copier.join();
   CHECK(copied == hipSuccess);
 }
@@ -192,20 +193,21 @@ TIDY_CASE("address map: freed addresses count as free again") {
 HIPVMM_TEST_CASE_IN("address map: a wish outside the address space counts as taken",
                     {"HIPVMM_HOST_GRANULARITY=4KiB"}) {
   const nothing_left check;
-  constexpr std::size_t page = 4096;
+  constexpr std::size_t page_bytes = 4096;
   std::ifstream lowest_file{"/proc/sys/vm/mmap_min_addr"};
   std::uintptr_t lowest = 0;
   lowest_file >> lowest;
   REQUIRE(lowest != 0);
   constexpr std::uintptr_t end = std::uintptr_t{1} << 47U;
   for (const std::uintptr_t wish :
-       {std::uintptr_t{page}, end - page, end, UINTPTR_MAX - page + 1}) {
+       {std::uintptr_t{page_bytes}, end - page_bytes, end, UINTPTR_MAX - page_bytes + 1}) {
     CAPTURE(wish);
     void* start = nullptr;
-    REQUIRE(hipMemAddressReserve(&start, 2 * page, 0, as_handle<void*>(wish), 0) == hipSuccess);
+    REQUIRE(hipMemAddressReserve(&start, 2 * page_bytes, 0, as_handle<void*>(wish), 0) ==
+            hipSuccess);
     CHECK(start != nullptr);
     CHECK(reinterpret_cast<std::uintptr_t>(start) >= lowest);
     CHECK(reinterpret_cast<std::uintptr_t>(start) < end);
-    CHECK(hipMemAddressFree(start, 2 * page) == hipSuccess);
+    CHECK(hipMemAddressFree(start, 2 * page_bytes) == hipSuccess);
   }
 }

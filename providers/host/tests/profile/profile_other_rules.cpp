@@ -435,6 +435,18 @@ const rule rules[] = {
      },
      {good, good, memory_out, memory_out, memory_out, memory_out, memory_out, good},
      "ROCm/clr"},
+    {"hipMemCreate on the second node of the host",
+     [] {
+       hipMemAllocationProp wanted = chunk_on(0);
+       wanted.location = {not_an_enumerator<hipMemLocationType>(hip_compat::host_node_location), 1};
+       hipMemGenericAllocationHandle_t made = nullptr;
+       const hipError_t code = hipMemCreate(&made, granule, &wanted, 0);
+       if (code == hipSuccess) REQUIRE(hipMemRelease(made) == hipSuccess);
+       return int{code};
+     },
+     {value, value, value, value, value, value, value, good},
+     "ROCm/rocm-systems#8058; CUDA",
+     decided_by::rocr},
     {"hipMemPoolExportPointer of an unknown address",
      [] {
        int elsewhere = 0;

@@ -94,6 +94,7 @@ struct allocator_state {
   stream_timeline streams;
   block_index index;
   std::size_t limit = static_cast<std::size_t>(-1);
+  std::size_t largest_chunk = static_cast<std::size_t>(-1);
   std::size_t planned_bytes = 0;  // that slow paths are about to create
   pool_reuse reuse;
   unsigned growths_in_a_row = 0;  // with nothing freed between them

@@ -234,6 +234,11 @@ void block_allocator::set_limit(std::size_t physical_bytes) {
   all_.limit = physical_bytes;
 }
 
+void block_allocator::set_largest_chunk(std::size_t bytes) {
+  const state_lock lock{all_.state_mutex};
+  all_.largest_chunk = bytes;
+}
+
 void block_allocator::reset_highs() {
   const state_lock lock{all_.state_mutex};
   all_.index.reset_highs();

@@ -193,6 +193,7 @@ class block_allocator {
 
   void set_reuse(pool_reuse reuse);
   void set_limit(std::size_t physical_bytes);
+  void set_largest_chunk(std::size_t bytes);
   /// Pre: no request was made yet.
   void set_event_origin(const detail::event_origin& origin) noexcept { all_.events = origin; }
   [[nodiscard]] pool_counters counters();
@@ -200,6 +201,7 @@ class block_allocator {
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return all_.index.physical_bytes(); }
   void reset_highs();
   [[nodiscard]] usage usage_snapshot() { return pool::usage_snapshot(all_); }
+  [[nodiscard]] pool_usage held_and_used() { return pool::held_and_used(all_); }
   /// Pre: called by the work of with_backend().
   [[nodiscard]] std::vector<listed_block> list_blocks() { return pool::list_blocks(all_); }
   [[nodiscard]] std::string name() const;

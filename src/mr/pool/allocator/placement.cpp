@@ -285,7 +285,11 @@ std::size_t next_chunk_bytes(const block_index& index, std::size_t missing, std:
   constexpr std::size_t is_young = GiB;
   const std::size_t held = index.physical_bytes();
   const std::size_t least = !moves && held < is_young ? first : granules_per_chunk * one;
-  return std::min(missing, std::max(least, align_down(std::min(wanted / 4, held / 16), one)));
+  const std::size_t chosen = std::max(least, align_down(std::min(wanted / 4, held / 16), one));
+  // Where chunks are counted, there would be too many smaller ones.
+  const std::size_t allowed = std::max({align_down(rules.largest_chunk, rules.granularity),
+                                        rules.granularity, least_for_count(index, rules)});
+  return std::min({missing, chosen, allowed});
 }
 
 void add_idle_chunks(const block_index& index, block& first, std::size_t end,

@@ -45,6 +45,7 @@ struct chunk_rules {
   std::size_t limit;              ///< of all chunks
   std::size_t planned;            ///< bytes of it that others are about to create
   unsigned growths_in_a_row = 0;  ///< before this one
+  std::size_t largest_chunk = static_cast<std::size_t>(-1);
 };
 
 /// A chunk without used memory.

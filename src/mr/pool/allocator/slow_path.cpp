@@ -287,7 +287,7 @@ chunk_rules slow_path::rules() const {
   const memory_backend& memory = all_.memory;
   return {memory.granularity(),  memory.least_slab(),       memory.most_chunks(),
           memory.moves_chunks(), memory.has_equal_chunks(), all_.limit,
-          all_.planned_bytes,    all_.growths_in_a_row};
+          all_.planned_bytes,    all_.growths_in_a_row,     all_.largest_chunk};
 }
 
 }  // namespace hipvmm::mr::pool

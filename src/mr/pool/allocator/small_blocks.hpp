@@ -276,9 +276,9 @@ class thread_cache {
   /// `carriers` is incremented.
   [[nodiscard]] bool push_block(block_at one, block_at& evicted,
                                 std::atomic<int>* carriers = nullptr) noexcept;
-  /// Calls visit(offset) for each cached block.
+  /// Calls visit(offset) for each cached block. Throws: what `visit` throws.
   template <typename Visit>
-  void for_each(Visit visit) noexcept {
+  void for_each(Visit visit) {
     const std::lock_guard lock{lock_};
     for (std::size_t i = 0; i < size_class_count; ++i)
       for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[places.first[i] + at]);

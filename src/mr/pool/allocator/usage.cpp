@@ -209,6 +209,20 @@ std::vector<listed_block> list_blocks(allocator_state& all) {
   return result;
 }
 
+pool_usage held_and_used(allocator_state& all) {
+  const allocator_state::state_lock lock{all.state_mutex};
+  block_index& index = all.index;
+  pool_usage found{index.physical_bytes(), index.physical_high(), index.used_bytes(),
+                   index.used_high()};
+  for (stream_state& each : all.streams.states())
+    each.for_each_cache([&](thread_cache& cache) {
+      cache.for_each([&](std::size_t offset) {
+        if (const block* const cached = index.find(offset)) found.used_current -= cached->bytes;
+      });
+    });
+  return found;
+}
+
 usage usage_snapshot(allocator_state& all) {
   const allocator_state::state_lock lock{all.state_mutex};
   const block_index& index = all.index;

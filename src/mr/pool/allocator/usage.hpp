@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hipvmm/mr/pool_snapshot.hpp>
+#include <hipvmm/mr/pool_statistics.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/allocator/allocator_state.hpp"
 
@@ -34,6 +35,9 @@ struct usage {
 /// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
 /// next to others or may hold a chunk, and addresses without memory. Throws: std::bad_alloc.
 [[nodiscard]] usage usage_snapshot(allocator_state& all);
+
+/// What is held and allocated, under the state lock, which is held for a visit of the caches only.
+[[nodiscard]] pool_usage held_and_used(allocator_state& all);
 
 /// A block with memory.
 struct listed_block {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include "mr/pool/backend/backend.hpp"
@@ -31,7 +32,12 @@ class device_backend : public addressed_backend {
  public:
   /// As region::grant.
   virtual void grant(device_ref device, access_right right) = 0;
-  [[nodiscard]] virtual access_right access(device_ref device) const = 0;
+  /// As region::set_access.
+  virtual void set_access(const access_list& rights) = 0;
+  [[nodiscard]] virtual const access_map& rights() const = 0;
+  [[nodiscard]] access_right access(device_ref device) const { return rights().get(device); }
+  /// The region that has the chunks. Throws: unsupported on slabs, which are no chunks.
+  [[nodiscard]] virtual region& chunk_region() = 0;
 };
 
 }  // namespace hipvmm::mr::pool

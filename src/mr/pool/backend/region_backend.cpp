@@ -148,8 +148,7 @@ std::unique_ptr<detached> region_backend::re_reserve() {
   if (fresh->addresses.max_bytes() < address_bytes_)
     throw out_of_memory{exhausted::addresses, device_.ordinal(), address_bytes_,
                         fresh->addresses.max_bytes(), "the pool keeps its memory"};
-  for (const access_desc& each : held_->addresses.rights().entries())
-    fresh->addresses.grant(each.device, each.right);
+  fresh->addresses.set_access(rights().list());
   auto old = std::make_unique<detached_memory>();
   old->all = std::exchange(held_, std::move(fresh));
   return old;

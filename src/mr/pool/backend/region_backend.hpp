@@ -40,9 +40,9 @@ class region_backend final : public device_backend {
   void grant(device_ref device, access_right right) override {
     held_->addresses.grant(device, right);
   }
-  [[nodiscard]] access_right access(device_ref device) const override {
-    return held_->addresses.access(device);
-  }
+  void set_access(const access_list& rights) override { held_->addresses.set_access(rights); }
+  [[nodiscard]] const access_map& rights() const override { return held_->addresses.rights(); }
+  [[nodiscard]] region& chunk_region() override { return held_->addresses; }
   [[nodiscard]] std::string explain() const override;
   [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
   [[nodiscard]] std::uintptr_t base() const noexcept override {

@@ -4,6 +4,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
@@ -90,6 +91,13 @@ void slab_backend::alias(std::size_t, std::size_t, std::size_t) {
 
 std::unique_ptr<detached> slab_backend::detach_old_address(std::size_t) {
   throw unsupported{"a slab of hipMalloc has one address"};
+}
+
+region& slab_backend::chunk_region() {
+  throw unsupported{
+      "the chunks of a pool on device " + std::to_string(device_.ordinal()) +
+      " that has slabs of hipMalloc instead, for " + capability_of(device_).why_fallback() +
+      ": HIP reports no rights to those, and exports them by hipIpcGetMemHandle only"};
 }
 
 std::string slab_backend::explain() const {

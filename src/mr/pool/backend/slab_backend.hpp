@@ -38,9 +38,9 @@ class slab_backend final : public device_backend {
   [[nodiscard]] std::unique_ptr<detached> detach_old_address(std::size_t from) override;
 
   void grant(device_ref device, access_right right) override { rights_.grant(device, right); }
-  [[nodiscard]] access_right access(device_ref device) const override {
-    return rights_.all().get(device);
-  }
+  void set_access(const access_list& rights) override { rights_.set_access(rights); }
+  [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
+  [[nodiscard]] region& chunk_region() override;
   [[nodiscard]] std::string explain() const override;
   [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {

@@ -109,4 +109,17 @@ TEST_CASE("pool: no stream's request waits for what was freed without one while 
   CHECK(pool.memory.held() == 10 * MiB);
 }
 
+TEST_CASE("pool: one wait of the host serves all that was freed before it") {
+  pool_of pool;
+  const std::size_t first = pool.take(0, 2 * MiB);
+  const std::size_t second = pool.take(0, 2 * MiB);
+  REQUIRE(pool.memory.held() == 4 * MiB);
+  pool.give(0, first, 2 * MiB);
+  pool.give(0, second, 2 * MiB);
+  pool.all.set_limit(pool.memory.held());
+  for (int request = 0; request < 2; ++request)
+    REQUIRE(pool.all.allocate(pool.all.idle(), 2 * MiB, 256));
+  CHECK(pool.streams.host_waits == 1);
+}
+
 }  // namespace hipvmm::mr::pool

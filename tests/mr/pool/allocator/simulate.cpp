@@ -139,6 +139,7 @@ struct options {
   double lag = 0;
   int epochs = 1;
   int unmap_delay = 0;
+  std::size_t largest_chunk = 0;  // MiB
 };
 
 struct event {
@@ -268,6 +269,7 @@ int simulate(const options& chosen) {
   costly_memory memory{chosen.aliases, chosen.ahead};
   late_streams streams{chosen.lag};
   block_allocator pool{memory, streams, std::uintptr_t{1} << 40};
+  if (chosen.largest_chunk != 0) pool.set_largest_chunk(chosen.largest_chunk << 20U);
   driver program{pool, read_events(chosen.trace, chosen.one_stream)};
   program.unmap_delay = chosen.unmap_delay;
   std::printf("%s\n", chosen.trace.c_str());
@@ -315,6 +317,7 @@ int main(int argc, char** argv) {
   program.add_option("--epochs", chosen.epochs, "times to run it, all freed between");
   program.add_option("--unmap-delay", chosen.unmap_delay,
                      "allocations until old addresses are unmapped");
+  program.add_option("--largest-chunk", chosen.largest_chunk, "MiB of a new chunk at most");
   program.add_option("--lag", chosen.lag, "microseconds until a stream passes a mark");
   CLI11_PARSE(program, argc, argv);
   try {

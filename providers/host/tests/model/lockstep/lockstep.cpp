@@ -153,7 +153,8 @@ bool lockstep::is_left_out(const operation& each) const {
       return at >= end_of_wishes;
     case kind::create:
       // How much memory the host has is no part of the model.
-      return each.location_type == host_location && each.bytes > model_.of().device_bytes;
+      return each.location_type != hipMemLocationTypeDevice &&
+             each.bytes > model_.of().device_bytes;
     case kind::address_free:
       return crashes.unknown_address_free && !model_.is_reservation(at);
     case kind::unmap:

@@ -83,7 +83,7 @@ operation operation_generator::plausible(kind what, const lockstep& state) {
       each.bytes = granule * (1 + below(one_in(8) ? 40 : 5));
       each.type = one_in(24) ? hip_compat::uncached_allocation : hipMemAllocationTypePinned;
       each.peer = static_cast<int>(below(device_count));
-      if (has_host(state) && one_in(6)) each.location_type = host_location;
+      if (has_host(state) && one_in(6)) each.location_type = some_host_location(state);
       each.handle_type = one_in(3) ? posix : hipMemHandleTypeNone;
       break;
     case kind::map:
@@ -212,7 +212,7 @@ operation operation_generator::opening(const lockstep& state) {
     const mapping* const first = state.model().mapping_at(state.slots().resolve(each.at));
     if (first == nullptr || one_in(4)) continue;
     const int owner = state.model().find(first->of)->device;
-    if (has_host(state) && one_in(6)) entry.location_type = host_location;
+    if (has_host(state) && one_in(6)) entry.location_type = some_host_location(state);
     while (!reaches(entry.device, owner)) entry.device = static_cast<int>(below(device_count));
   }
   return each;

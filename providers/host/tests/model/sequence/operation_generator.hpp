@@ -44,6 +44,7 @@ class operation_generator {
   [[nodiscard]] std::size_t some_bytes(std::size_t most);
   [[nodiscard]] std::uint8_t some_reservation(const lockstep& state);
   [[nodiscard]] std::uint8_t some_handle(const lockstep& state);
+  [[nodiscard]] int some_host_location(const lockstep& state);
   [[nodiscard]] std::uint64_t absurd_number();
 
   [[nodiscard]] std::size_t below(std::size_t limit) { return random_() % limit; }

@@ -82,4 +82,9 @@ std::uint8_t operation_generator::some_handle(const lockstep& state) {
   return slot;
 }
 
+/// The host, or one of its nodes where the release has any.
+int operation_generator::some_host_location(const lockstep& state) {
+  return state.model().rules().host_nodes > 0 && one_in(2) ? host_node_location : host_location;
+}
+
 }  // namespace hipvmm::test::model

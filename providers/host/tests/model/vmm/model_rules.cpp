@@ -128,6 +128,7 @@ constexpr model_rules cuda_13() {
   rules.minimum_granularity = large_page;
   rules.recommended_granularity = large_page;
   rules.host = model_rules::host_place::own_memory;
+  rules.host_nodes = 2;
   rules.maps_whole_chunks = true;
   rules.unmap_passes_holes = true;
   rules.host_shares_rights = false;

@@ -34,6 +34,7 @@ struct model_rules {
   /// Chunks on the host, and rights for it: to nothing, to any memory, or to memory on the host.
   enum class host_place { none, any_memory, own_memory };
   host_place host = host_place::none;
+  int host_nodes = 0;  ///< of the host, each of which is a place by its number
   bool has_shareable_handles = true;
   bool imports_any_type = false;
   bool imports_to_current_device = false;  ///< as told; what it belongs to stays the same

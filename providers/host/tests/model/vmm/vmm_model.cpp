@@ -126,7 +126,7 @@ void vmm_model::addresses_freed(address start) {
 
 /// The device that the memory is of; any number for that of the host.
 int vmm_model::place_of(const create_arguments& wanted, int current_device) const {
-  if (wanted.location_type == host_location) return 0;
+  if (wanted.location_type != device_location) return 0;
   return rules_.creates_on_current_device ? current_device : wanted.device;
 }
 
@@ -139,8 +139,7 @@ verdict vmm_model::create(const create_arguments& wanted, int current_device) co
                      ? whole_granules(wanted.bytes)
                      : wanted.bytes != 0 && wanted.bytes % rules_.create_unit == 0,
                  "whole granules");
-  const bool on_host =
-      rules_.host != model_rules::host_place::none && wanted.location_type == host_location;
+  const bool on_host = is_host_place(wanted.location_type, wanted.device);
   if (wanted.properties) {
     judged.require(wanted.type == hipMemAllocationTypePinned ||
                        (rules_.takes_uncached && wanted.type == hip_compat::uncached_allocation),

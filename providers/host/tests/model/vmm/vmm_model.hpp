@@ -26,6 +26,7 @@ using handle = hipMemGenericAllocationHandle_t;
 
 inline constexpr int device_count = 4;
 inline constexpr int host_location = hip_compat::host_location;
+inline constexpr int host_node_location = hip_compat::host_node_location;
 
 /// What the environment says of the machine. Devices 0 and 1 are linked, and 1 and 2.
 struct machine {
@@ -103,7 +104,7 @@ struct chunk {
   std::set<address> held_by = {};  ///< reservations that keep it charged
   std::shared_ptr<model_memory> memory = std::make_shared<model_memory>();
 
-  [[nodiscard]] bool is_on_host() const { return told.location_type == host_location; }
+  [[nodiscard]] bool is_on_host() const { return told.location_type != hipMemLocationTypeDevice; }
   [[nodiscard]] bool is_alive() const { return references > 0 || mappings > 0 || !held_by.empty(); }
 };
 
@@ -267,6 +268,7 @@ class vmm_model {
   [[nodiscard]] std::size_t reach_of_access(address at, std::size_t bytes) const;
   [[nodiscard]] bool has_mapping_inside(address start, std::size_t bytes) const;
   [[nodiscard]] bool is_sum_from_first(address at, std::size_t bytes) const;
+  [[nodiscard]] bool is_host_place(int location_type, int id) const;
   [[nodiscard]] bool is_host_entry(const access_entry& entry) const;
   [[nodiscard]] bool entry_is_known(const access_entry& entry) const;
   [[nodiscard]] bool entry_is_for_host_alone(address at, std::size_t bytes,

@@ -28,8 +28,13 @@ bool vmm_model::is_sum_from_first(address at, std::size_t bytes) const {
   return sum == bytes;
 }
 
+bool vmm_model::is_host_place(int location_type, int id) const {
+  if (location_type == host_node_location) return id >= 0 && id < rules_.host_nodes;
+  return location_type == host_location && rules_.host != model_rules::host_place::none;
+}
+
 bool vmm_model::is_host_entry(const access_entry& entry) const {
-  return rules_.host != model_rules::host_place::none && entry.location_type == host_location;
+  return is_host_place(entry.location_type, entry.device);
 }
 
 bool vmm_model::entry_is_known(const access_entry& entry) const {

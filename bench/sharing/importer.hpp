@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <hipvmm/ipc/fd_channel.hpp>
+
+namespace bench {
+
+/// The second process of the scenarios, forked before this one uses HIP. It waits for orders, maps
+/// the memory of this process and reads it.
+class importer {
+ public:
+  /// How the memory comes to it.
+  enum class way { raw_calls, adopt, attach };
+
+  importer();
+  /// Ends the process.
+  ~importer();
+  importer(const importer&) = delete;
+  importer& operator=(const importer&) = delete;
+
+  /// Lets it begin anew, with so many addresses; by attach(), at `path`.
+  void begin(way how, hipvmm::device_ref device, std::size_t max_bytes,
+             const std::string& path = "-");
+  /// Lets it read the last word of `bytes` bytes, and returns it.
+  [[nodiscard]] unsigned read_last_word_of(std::size_t bytes);
+  /// Lets it release everything.
+  void end();
+
+  /// What carries chunks to it: hipvmm's channel, or the bare socket for raw calls.
+  [[nodiscard]] hipvmm::fd_channel& channel() noexcept { return channel_; }
+  /// Sends a descriptor of `bytes` bytes by sendmsg() alone. It stays the caller's.
+  void send_raw(int descriptor, std::size_t bytes) const;
+
+ private:
+  explicit importer(std::pair<hipvmm::fd_channel, hipvmm::fd_channel> ends);
+  unsigned ask(const std::string& order);
+
+  hipvmm::fd_channel channel_;
+  int raw_socket_ = -1;
+  ::pid_t process_ = -1;
+};
+
+}  // namespace bench

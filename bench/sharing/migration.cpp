@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// What does a range cost that moves to another device and stays at its addresses?
+//
+// No bar: the copy between the devices decides. What the library adds to HIP's calls is the ratio.
+#include <hip/hip_runtime_api.h>
+
+#include <memory>
+
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "raw_memory.hpp"
+#include "sharing_scenarios.hpp"
+
+namespace bench {
+namespace {
+
+void* start_of(const raw_memory& memory) { return memory.at(0); }
+void* start_of(const hipvmm::region& memory) { return memory.base(); }
+
+/// Times `move` of memory that `make` makes anew for each sample, on one device with access for
+/// both, written before.
+template <typename Make, typename Move>
+method moving(const char* called, const settings& chosen, const std::string& unavailable, Make make,
+              Move move) {
+  return {called, chosen.runs, chosen.repeats,
+          [=](memory_probe*) {
+            const auto memory = make();
+            const hipvmm::stream stream{chosen.device};
+            hipvmm::fill_async(stream, start_of(*memory), 1, chosen.step_bytes);
+            stream.synchronize();
+            const stopwatch watch;
+            move(*memory, stream);
+            return std::vector<double>{watch.seconds()};
+          },
+          unavailable};
+}
+
+}  // namespace
+
+std::vector<measurement> measure_migration(const settings& chosen) {
+  const auto found = peer_of(chosen.device);
+  const std::string unavailable = found ? "" : no_peer(chosen.device);
+  const hipvmm::device_ref peer = found.value_or(chosen.device);
+  const std::vector<std::size_t> sizes = equal_steps(chosen.step_bytes, chosen.steps_bytes);
+  const std::size_t bytes = sizes.back();
+  const auto make_raw = [=] {
+    auto made = std::make_unique<raw_memory>(chosen.device, bytes, sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) made->add(chosen.step_bytes);
+    made->set_access(peer, hipMemAccessFlagsProtReadWrite);
+    return made;
+  };
+  const auto make_region = [=] {
+    auto made = std::make_unique<hipvmm::region>(chosen.device, bytes);
+    made->grant(peer);
+    for (const std::size_t end : sizes) made->commit(end - chosen.step_bytes, chosen.step_bytes);
+    return made;
+  };
+  measurement row;
+  row.scenario = scenario::migration;
+  row.steps = 1;
+  row.bytes = bytes;
+  std::vector<measurement> rows = measure(
+      row,
+      {moving(name::raw_calls, chosen, unavailable, make_raw,
+              [=](raw_memory& memory, hipvmm::stream_ref stream) { memory.move_to(peer, stream); }),
+       moving(name::region, chosen, unavailable, make_region,
+              [=](hipvmm::region& memory, hipvmm::stream_ref stream) {
+                memory.move_range(0, bytes, peer, stream);
+              })},
+      chosen);
+  for (measurement& each : rows) {
+    if (each.seconds.empty()) continue;
+    each.gigabytes_per_second = static_cast<double>(bytes) / 1e9 / summarize(each.seconds).median;
+  }
+  return rows;
+}
+
+}  // namespace bench

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// What does it cost to give a peer the right to many chunks, and to take it away?
+//
+// No bar: it is a part of what grows, and HIP's calls decide it. A region whose calls take longer
+// than one of HIP's for each chunk would have to join them.
+#include <functional>
+
+#include <hipvmm/region/region.hpp>
+#include "raw_memory.hpp"
+#include "sharing_scenarios.hpp"
+
+namespace bench {
+namespace {
+
+/// Times `change` by `memory`, made anew for each sample.
+template <typename Make, typename Before, typename Change>
+method timed(const char* called, const settings& chosen, std::string unavailable, Make make,
+             Before before, Change change) {
+  return {called, chosen.runs, chosen.repeats,
+          [=](memory_probe*) {
+            const auto memory = make();
+            before(*memory);
+            const stopwatch watch;
+            change(*memory);
+            return std::vector<double>{watch.seconds()};
+          },
+          std::move(unavailable)};
+}
+
+}  // namespace
+
+std::optional<hipvmm::device_ref> peer_of(hipvmm::device_ref device) {
+  for (int ordinal = 0; ordinal < hipvmm::device_count(); ++ordinal) {
+    const hipvmm::device_ref other{ordinal};
+    if (other != device && other.can_access_peer(device)) return other;
+  }
+  return std::nullopt;
+}
+
+std::string no_peer(hipvmm::device_ref device) {
+  return "no second device reaches device " + std::to_string(device.ordinal());
+}
+
+std::vector<measurement> measure_rights(const settings& chosen) {
+  const auto found = peer_of(chosen.device);
+  const std::string unavailable = found ? "" : no_peer(chosen.device);
+  const hipvmm::device_ref peer = found.value_or(chosen.device);
+  const std::vector<std::size_t> sizes = equal_steps(chosen.step_bytes, chosen.steps_bytes);
+  const auto make_raw = [=] {
+    auto made = std::make_unique<raw_memory>(chosen.device, sizes.back(), sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) made->add(chosen.step_bytes);
+    return made;
+  };
+  const auto make_region = [=] {
+    auto made = std::make_unique<hipvmm::region>(chosen.device, sizes.back());
+    for (const std::size_t end : sizes) made->commit(end - chosen.step_bytes, chosen.step_bytes);
+    return made;
+  };
+  const auto nothing = [](const auto&) {};
+  const auto grant_raw = [=](raw_memory& memory) {
+    memory.set_access(peer, hipMemAccessFlagsProtReadWrite);
+  };
+  const auto grant_region = [=](hipvmm::region& memory) { memory.grant(peer); };
+  measurement row;
+  row.steps = 1;
+  row.bytes = sizes.back();
+  row.scenario = scenario::grant;
+  std::vector<measurement> rows =
+      measure(row,
+              {timed(name::raw_calls, chosen, unavailable, make_raw, nothing, grant_raw),
+               timed(name::region, chosen, unavailable, make_region, nothing, grant_region)},
+              chosen);
+  row.scenario = scenario::revoke;
+  for (measurement& each : measure(
+           row,
+           {timed(name::raw_calls, chosen, unavailable, make_raw, grant_raw,
+                  [=](raw_memory& memory) { memory.set_access(peer, hipMemAccessFlagsProtNone); }),
+            timed(name::region, chosen, unavailable, make_region, grant_region,
+                  [=](hipvmm::region& memory) { memory.grant(peer, hipvmm::access_right::none); })},
+           chosen))
+    rows.push_back(std::move(each));
+  return rows;
+}
+
+}  // namespace bench

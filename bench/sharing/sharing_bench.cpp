@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// What does memory cost that several devices or processes share: beside the HIP calls that no
+// library can avoid? Each scenario is a file, with the number that would change a decision at its
+// top; --enforce makes a missed bar a failure.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "bench/support/bars.hpp"
+#include "bench/support/report.hpp"
+#include "bench/support/results.hpp"
+#include "sharing_scenarios.hpp"
+
+namespace {
+
+struct options {
+  std::size_t step_bytes = 64 * hipvmm::MiB;
+  std::size_t steps_bytes = hipvmm::GiB;
+  int runs = 5;
+  int repeats = 4;
+  int device = 0;
+  bool enforce = false;
+  std::vector<std::string> only;
+  std::string machine;
+  std::string csv;
+};
+
+struct named_scenario {
+  const char* name;
+  std::function<std::vector<bench::measurement>(const bench::settings&, bench::importer&)> measure;
+};
+
+const std::vector<named_scenario>& scenarios() {
+  static const std::vector<named_scenario> all = {
+      {"growth_visible", bench::measure_growth_visible},
+      {"rights", [](const auto& chosen, auto&) { return bench::measure_rights(chosen); }},
+      {"peer_bandwidth",
+       [](const auto& chosen, auto&) { return bench::measure_peer_bandwidth(chosen); }},
+      {"striped", [](const auto& chosen, auto&) { return bench::measure_striped(chosen); }},
+      {"migration", [](const auto& chosen, auto&) { return bench::measure_migration(chosen); }}};
+  return all;
+}
+
+bench::settings settings_of(const options& chosen) {
+  const hipvmm::device_ref device{chosen.device};
+  hipvmm::require_device(device);
+  bench::settings result;
+  result.device = device;
+  result.unit = hipvmm::granularity_of(device).recommended;
+  result.step_bytes = hipvmm::align_up(chosen.step_bytes, result.unit);
+  result.steps_bytes = std::min(chosen.steps_bytes, device.free_memory() / 3);
+  result.runs = chosen.runs;
+  result.repeats = chosen.repeats;
+  if (result.steps_bytes < result.step_bytes)
+    throw std::invalid_argument{hipvmm::format_bytes(result.steps_bytes) +
+                                " are less than one step; give more with --steps-bytes or less "
+                                "with --step"};
+  return result;
+}
+
+std::vector<double> paired(const std::vector<bench::measurement>& rows, const char* scenario,
+                           const char* slow, const char* fast) {
+  const bench::measurement* const a = bench::row_of(rows, scenario, slow);
+  const bench::measurement* const b = bench::row_of(rows, scenario, fast);
+  return a == nullptr || b == nullptr ? std::vector<double>{} : bench::paired_ratios(*a, *b);
+}
+
+std::vector<bench::bar> judge(const std::vector<bench::measurement>& rows) {
+  using namespace bench;
+  std::vector<bar> bars;
+  for (const char* each : {name::adopt, name::publication})
+    bars.push_back(
+        at_most(std::string{scenario::growth_visible} + ": " + each + " beside raw calls", 3.0,
+                " times", paired(rows, scenario::growth_visible, each, name::raw_calls)));
+  for (const char* each : {scenario::peer_kernel, scenario::peer_copy})
+    bars.push_back(
+        at_least(std::string{each} + ": bandwidth over " + name::vector + " beside hipMalloc", 0.98,
+                 " times", paired(rows, each, name::plain, name::vector)));
+  bars.push_back(at_least(std::string{scenario::striped} + ": faster than one device", 1.8,
+                          " times",
+                          paired(rows, scenario::striped, name::one_device, name::striped)));
+  return bars;
+}
+
+int run(const options& chosen, bench::importer& other, int argc, char** argv) {
+  const bench::settings settings = settings_of(chosen);
+  const bench::origin origin = bench::print_origin(settings.device, chosen.machine, argc, argv);
+  bench::results all{"sharing_bench"};
+  for (const named_scenario& scenario : scenarios()) {
+    const auto& only = chosen.only;
+    if (!only.empty() && std::find(only.begin(), only.end(), scenario.name) == only.end()) continue;
+    all.add(scenario.name, [&] { return scenario.measure(settings, other); });
+    // Now, for what comes next may end the program.
+    if (!chosen.csv.empty()) bench::write_csv(chosen.csv, origin, all.rows());
+  }
+  bench::print_table(all.rows());
+  const std::vector<bench::bar> bars = judge(all.rows());
+  bench::print_bars(bars);
+  return all.failed() || (chosen.enforce && bench::any_missed(bars)) ? 1 : 0;
+}
+
+std::vector<std::string> scenario_names() {
+  std::vector<std::string> names;
+  for (const named_scenario& scenario : scenarios()) names.emplace_back(scenario.name);
+  return names;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Measures memory that devices and processes share, beside the raw HIP calls.",
+               "sharing_bench"};
+  options chosen;
+  const auto size = [&](const char* option, std::size_t& value, const char* description) {
+    app.add_option(option, value, description)->transform(CLI::AsSizeValue{false});
+  };
+  const auto count = [&](const char* option, int& value, const char* description) {
+    app.add_option(option, value, description)->check(CLI::Range(1, 1000))->capture_default_str();
+  };
+  size("--step", chosen.step_bytes, "Size of the steps of growth (default: 64MiB)");
+  size("--steps-bytes", chosen.steps_bytes, "Size the steps lead to (default: 1GiB)");
+  count("--runs", chosen.runs, "Runs, in each of which the methods take turns");
+  count("--repeats", chosen.repeats, "Samples of each method in each run");
+  app.add_option("--device", chosen.device, "Device to measure")->capture_default_str();
+  app.add_option("--only", chosen.only, "Scenarios to measure, with commas between them")
+      ->delimiter(',')
+      ->check(CLI::IsMember(scenario_names()));
+  app.add_option("--machine", chosen.machine,
+                 "What else the file is to say of the machine, such as its driver");
+  app.add_option("--csv", chosen.csv, "Write the figures to this file");
+  app.add_flag("--enforce", chosen.enforce, "Fail when a bar is missed");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    // Before the first HIP call: a runtime that is already running does not survive fork.
+    bench::importer other;
+    return run(chosen, other, argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sharing_bench: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* hipvmm for C and for whatever calls C: devices, growable buffers, pools and other memory
+ * resources, sharing with other processes. C11; docs/guides/c_api.md begins with an example.
+ *
+ * - Every function that can fail returns a hipvmm_status, but for hipvmm_device_allocate and its
+ *   like, and never throws. After a failure hipvmm_last_error() has the sentence for the calling
+ *   thread; results that are returned by pointer are then null or unchanged.
+ * - Handles are values of a table, not addresses. One that is null, was destroyed, is of another
+ *   type or was never one of hipvmm's is HIPVMM_ERROR_INVALID_HANDLE, whatever is behind it.
+ * - Any thread may call any function. Calls for one buffer, publication or attachment wait for each
+ *   other; a destroyed object ends when the last call under way for it has. A callback or an error
+ *   handler that uses the object it was called for gets HIPVMM_ERROR_INVALID_ARGUMENT.
+ * - In a child of fork() the parent's handles can be destroyed, which leaves all as it is for the
+ *   parent; its buffers, publications and attachments are HIPVMM_ERROR_UNSUPPORTED otherwise.
+ * - Streams are hipStream_t (or cudaStream_t) as void*; null is the legacy default stream, of the
+ *   device of the object that it is used with.
+ * - Sizes are bytes. `options` are "name=value,name=value", or null for none; a wrong name or value
+ *   is HIPVMM_ERROR_INVALID_ARGUMENT and the sentence lists what is allowed.
+ * - Texts are copied to `text`, which has room for `capacity` bytes, zero-terminated. `*length` is
+ *   what the text needs without the zero; `length` may be null. HIPVMM_ERROR_TOO_SMALL when there
+ *   is too little room: then nothing but `*length` is written. `text` may be null with a capacity
+ *   of 0 to ask for the length only, which is no error.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Version of this interface. It grows by one with every release that adds to it; nothing is taken
+ * away or changed under a name. */
+#define HIPVMM_C_VERSION 1
+
+/* In C++ each value of the type is one of the enumeration's, so that a wrong one is an error. */
+#ifdef __cplusplus
+#define HIPVMM_C_ENUM : unsigned
+#else
+#define HIPVMM_C_ENUM
+#endif
+
+typedef enum hipvmm_status HIPVMM_C_ENUM {
+  HIPVMM_OK = 0,
+  HIPVMM_ERROR_INVALID_ARGUMENT = 1, /**< a value, a name of an option, a null pointer */
+  HIPVMM_ERROR_INVALID_HANDLE = 2,   /**< null, stale, of another type, or none of hipvmm's */
+  HIPVMM_ERROR_OUT_OF_MEMORY = 3,    /**< hipvmm_last_failure says of what */
+  HIPVMM_ERROR_UNSUPPORTED = 4,      /**< the device, the runtime or this build never does that */
+  HIPVMM_ERROR_OUT_OF_RANGE = 5,     /**< beyond the size or the greatest size of an object */
+  HIPVMM_ERROR_HIP = 6,              /**< a call of HIP failed; hipvmm_last_failure has its code */
+  HIPVMM_ERROR_IPC = 7,              /**< the other process, or the way to it */
+  HIPVMM_ERROR_SYSTEM = 8,    /**< the operating system, such as a file that can't be opened */
+  HIPVMM_ERROR_TOO_SMALL = 9, /**< a text does not fit in the room for it */
+  HIPVMM_ERROR_INTERNAL = 10  /**< anything else: please report it */
+} hipvmm_status;
+
+/** What ran out when a call failed with HIPVMM_ERROR_OUT_OF_MEMORY. */
+typedef enum hipvmm_exhausted HIPVMM_C_ENUM {
+  HIPVMM_EXHAUSTED_NOTHING = 0,
+  HIPVMM_EXHAUSTED_DEVICE_MEMORY = 1,
+  HIPVMM_EXHAUSTED_ADDRESSES = 2,
+  HIPVMM_EXHAUSTED_DESCRIPTORS = 3,
+  HIPVMM_EXHAUSTED_HOST_MEMORY = 4,
+  HIPVMM_EXHAUSTED_LIMIT = 5 /**< what the program itself allows, such as a limiting adaptor */
+} hipvmm_exhausted;
+
+/** The details of a failure. Structs with a `struct_size` are filled as far as that says, so that a
+ * program that was compiled with an earlier header goes on: set it to sizeof before the call. */
+typedef struct hipvmm_failure {
+  size_t struct_size;
+  hipvmm_status status;
+  hipvmm_exhausted exhausted;
+  int hip_code;           /**< hipError_t of HIPVMM_ERROR_HIP, else 0 */
+  int device;             /**< that is out of memory; -1: none */
+  size_t bytes_requested; /**< 0 where that is not known */
+  size_t bytes_free;
+} hipvmm_failure;
+
+typedef struct hipvmm_buffer_handle* hipvmm_buffer;
+typedef struct hipvmm_resource_handle* hipvmm_resource;
+typedef struct hipvmm_stream_handle* hipvmm_stream;
+typedef struct hipvmm_publication_handle* hipvmm_publication;
+typedef struct hipvmm_attachment_handle* hipvmm_attachment;
+
+/** What a device may do with memory. */
+typedef enum hipvmm_right HIPVMM_C_ENUM {
+  HIPVMM_RIGHT_NONE = 0,
+  HIPVMM_RIGHT_READ = 1,
+  HIPVMM_RIGHT_READ_WRITE = 2
+} hipvmm_right;
+
+/** One entry of an access list. A device that the list does not name gets the default: the memory's
+ * owner reads and writes, any other device has no right. */
+typedef struct hipvmm_access {
+  int device;
+  hipvmm_right right;
+} hipvmm_access;
+
+/* ---- The library ---- */
+
+/** HIPVMM_C_VERSION of the library that is loaded. */
+int hipvmm_version(void);
+/** The release, such as "0.2.0". */
+const char* hipvmm_version_text(void);
+/** HIPVMM_OK as "ok", HIPVMM_ERROR_OUT_OF_MEMORY as "out_of_memory" and so on. */
+const char* hipvmm_status_name(hipvmm_status status);
+/** Why the last call of this thread that failed has failed; "" before the first. Valid until the
+ * next failure of this thread, or its end. Failures in exit handlers have one, too. */
+const char* hipvmm_last_error(void);
+hipvmm_status hipvmm_last_failure(hipvmm_failure* failure);
+/** Handles that were not destroyed yet, of all types: to find leaks. */
+hipvmm_status hipvmm_live_handles(size_t* count);
+
+/** Receives failures that no call can return, such as those of deallocations, and warnings.
+ * Any thread may call it. */
+typedef void (*hipvmm_error_handler)(const char* call, int hip_code, const char* message);
+/** Null restores the default, which writes a line to standard error. */
+hipvmm_status hipvmm_set_error_handler(hipvmm_error_handler handler);
+
+/** The least level of the debug log: trace, debug, info, warn, error, critical or off. */
+hipvmm_status hipvmm_set_logging_level(const char* level);
+hipvmm_status hipvmm_logging_level(const char** level);
+/** Writes a line to the debug log, unless its level is disabled. */
+hipvmm_status hipvmm_log(const char* level, const char* line);
+hipvmm_status hipvmm_flush_log(void);
+
+/* ---- Devices, by HIP's ordinals ---- */
+
+/** Whose HIP the library runs on: "amd", "cuda", or "host", where there is no GPU. */
+hipvmm_status hipvmm_provider(const char** name);
+/** Zero when there is none. */
+hipvmm_status hipvmm_device_count(int* count);
+/** The current device of the calling thread. */
+hipvmm_status hipvmm_device_current(int* device);
+hipvmm_status hipvmm_device_name(int device, char* text, size_t capacity, size_t* length);
+hipvmm_status hipvmm_device_uuid(int device, char* text, size_t capacity, size_t* length);
+hipvmm_status hipvmm_device_memory(int device, size_t* free_bytes, size_t* total_bytes);
+hipvmm_status hipvmm_device_can_access_peer(int device, int peer, int* can);
+/** Whether host code may use mapped memory of the device through its address. */
+hipvmm_status hipvmm_device_is_host_accessible(int device, int* accessible);
+/** What is known about the device's virtual memory, in lines for people. */
+hipvmm_status hipvmm_device_capability(int device, char* text, size_t capacity, size_t* length);
+hipvmm_status hipvmm_device_synchronize(int device);
+
+/* ---- Streams and copies; a null stream is that of the current device here ---- */
+
+/** Makes a stream that does not wait for the default stream. */
+hipvmm_status hipvmm_stream_create(int device, hipvmm_stream* stream);
+hipvmm_status hipvmm_stream_destroy(hipvmm_stream stream);
+/** The hipStream_t. */
+hipvmm_status hipvmm_stream_get(hipvmm_stream stream, void** value);
+hipvmm_status hipvmm_synchronize(void* stream);
+/** The calling thread's default stream, as hipStreamPerThread. */
+hipvmm_status hipvmm_per_thread_stream(void** stream);
+/** Copies between any two of host and device memory in the order of `stream`; pageable memory of
+ * the host has been read or written when it returns. */
+hipvmm_status hipvmm_copy_async(void* destination, const void* source, size_t bytes, void* stream);
+/** Copies and waits for `stream`. */
+hipvmm_status hipvmm_copy(void* destination, const void* source, size_t bytes, void* stream);
+/** Sets device memory to `value`, 0 to 255. */
+hipvmm_status hipvmm_fill_async(void* destination, int value, size_t bytes, void* stream);
+/** Waits until memory that was released while work used it is back at its device. */
+hipvmm_status hipvmm_drain_retired_memory(void);
+
+/* ---- Growable buffers ---- */
+
+typedef struct hipvmm_buffer_statistics {
+  size_t struct_size;
+  size_t growth_steps; /**< times memory was added */
+  size_t base_moves;   /**< times the address changed */
+  size_t chunks;       /**< mapped now */
+  size_t peak_bytes;   /**< most bytes held at one time */
+  size_t ahead_bytes;  /**< ready beyond those backed */
+  size_t ahead_hits;
+  size_t ahead_misses;
+  size_t copied_bytes; /**< by growth, where there is no virtual memory */
+} hipvmm_buffer_statistics;
+
+/** Which chunk at the end of a buffer hipvmm_buffer_shrink leaves: a partly used one, or a smaller
+ * one that replaces it, for which the call waits for `stream`. */
+typedef enum hipvmm_tail HIPVMM_C_ENUM {
+  HIPVMM_TAIL_KEEP = 0,
+  HIPVMM_TAIL_REPLACE = 1
+} hipvmm_tail;
+
+/** Makes an empty buffer, which grows in place. Reserves addresses and backs none of them.
+ * Options: max, past_max, step_limit, granule, ahead, ahead_watermark, ahead_budget, shareable,
+ * access, when_empty, stripes, stripe_bytes, spill, without_vmm (docs/guides/c_api.md). */
+hipvmm_status hipvmm_buffer_create(int device, const char* options, hipvmm_buffer* buffer);
+/** Makes a buffer whose memory is one allocation of `resource`, which growth replaces: for small
+ * buffers. The resource lives as long as the buffer. */
+hipvmm_status hipvmm_buffer_create_on(hipvmm_resource resource, const char* options,
+                                      hipvmm_buffer* buffer);
+/** The memory is released when work under way has passed; does not wait for that. */
+hipvmm_status hipvmm_buffer_destroy(hipvmm_buffer buffer);
+hipvmm_status hipvmm_buffer_size(hipvmm_buffer buffer, size_t* bytes);
+/** Bytes backed with memory. */
+hipvmm_status hipvmm_buffer_capacity(hipvmm_buffer buffer, size_t* bytes);
+/** Bytes of reserved addresses. */
+hipvmm_status hipvmm_buffer_max_size(hipvmm_buffer buffer, size_t* bytes);
+/** The first byte on the device. Growth within the greatest size does not change it. */
+hipvmm_status hipvmm_buffer_data(hipvmm_buffer buffer, void** data);
+hipvmm_status hipvmm_buffer_device(hipvmm_buffer buffer, int* device);
+hipvmm_status hipvmm_buffer_is_address_stable(hipvmm_buffer buffer, int* stable);
+/** Backs at least `bytes` bytes. */
+hipvmm_status hipvmm_buffer_reserve(hipvmm_buffer buffer, size_t bytes);
+/** Changes the size; new bytes are zero, in the order of `stream`. */
+hipvmm_status hipvmm_buffer_resize(hipvmm_buffer buffer, size_t bytes, void* stream);
+/** Changes the size; new bytes have no particular value. */
+hipvmm_status hipvmm_buffer_resize_uninitialized(hipvmm_buffer buffer, size_t bytes);
+/** Appends bytes of the host. Pinned memory must not change until `stream` has passed the copy. */
+hipvmm_status hipvmm_buffer_append(hipvmm_buffer buffer, const void* source, size_t bytes,
+                                   void* stream);
+/** Appends bytes of device memory, which may be the buffer's own. */
+hipvmm_status hipvmm_buffer_append_from_device(hipvmm_buffer buffer, const void* source,
+                                               size_t bytes, void* stream);
+/** Removes bytes at the front: the address moves on, no byte does. Memory before it is released
+ * when `stream` has passed. Work that uses these bytes is ordered before the call in `stream`. */
+hipvmm_status hipvmm_buffer_erase_front(hipvmm_buffer buffer, size_t bytes, void* stream);
+/** Releases memory behind the last byte when `stream` has passed; `released` may be null. */
+hipvmm_status hipvmm_buffer_shrink(hipvmm_buffer buffer, hipvmm_tail tail, void* stream,
+                                   size_t* released);
+/** Copies bytes from `offset` on to the host, and waits for `stream`. */
+hipvmm_status hipvmm_buffer_read(hipvmm_buffer buffer, size_t offset, void* destination,
+                                 size_t bytes, void* stream);
+/** Overwrites bytes from `offset` on, in the order of `stream`. */
+hipvmm_status hipvmm_buffer_write(hipvmm_buffer buffer, size_t offset, const void* source,
+                                  size_t bytes, void* stream);
+hipvmm_status hipvmm_buffer_get_statistics(hipvmm_buffer buffer,
+                                           hipvmm_buffer_statistics* statistics);
+/** How the memory is used and why, in lines for people. */
+hipvmm_status hipvmm_buffer_explain(hipvmm_buffer buffer, char* text, size_t capacity,
+                                    size_t* length);
+hipvmm_status hipvmm_buffer_grant(hipvmm_buffer buffer, int device, hipvmm_right right);
+/** Replaces the rights of all devices at once. */
+hipvmm_status hipvmm_buffer_set_access(hipvmm_buffer buffer, const hipvmm_access* access,
+                                       size_t count);
+hipvmm_status hipvmm_buffer_access(hipvmm_buffer buffer, int device, hipvmm_right* right);
+
+/* ---- Sharing with other processes ---- */
+
+/** Publishes a buffer that was made with "shareable=posix_fd" at a path of the file system.
+ * Nothing can be read there before hipvmm_publication_announce. The publication may outlive the
+ * buffer. Options: patience (milliseconds), max_importers, users (uids, "1000+1001"), tag. */
+hipvmm_status hipvmm_buffer_publish(hipvmm_buffer buffer, const char* path, const char* options,
+                                    hipvmm_publication* publication);
+hipvmm_status hipvmm_publication_destroy(hipvmm_publication publication);
+/** All bytes of the buffer may be read elsewhere once the work that is in `stream` has passed. */
+hipvmm_status hipvmm_publication_announce(hipvmm_publication publication, hipvmm_buffer buffer,
+                                          void* stream);
+hipvmm_status hipvmm_publication_importers(hipvmm_publication publication, size_t* count);
+
+/** Attaches to what another process publishes. Options: right, peers (an access list, as `access`),
+ * device, users, timeout (milliseconds); element_size, element_align and tag where the owner is a
+ * C++ program that publishes elements, by default bytes. */
+hipvmm_status hipvmm_attach(const char* path, const char* options, hipvmm_attachment* attachment);
+/** Unmaps. Nothing in flight may use the memory. */
+hipvmm_status hipvmm_attachment_destroy(hipvmm_attachment attachment);
+/** Maps what is new; `bytes`, which may be null, is what may be read from then on. */
+hipvmm_status hipvmm_attachment_refresh(hipvmm_attachment attachment, void* stream, size_t* bytes);
+/** Refreshes until that many bytes may be read. `*reached` is 0 at the timeout, when the owner has
+ * gone, and after a failure. */
+hipvmm_status hipvmm_attachment_wait(hipvmm_attachment attachment, size_t bytes,
+                                     unsigned milliseconds, void* stream, int* reached);
+hipvmm_status hipvmm_attachment_data(hipvmm_attachment attachment, void** data);
+hipvmm_status hipvmm_attachment_size(hipvmm_attachment attachment, size_t* bytes);
+hipvmm_status hipvmm_attachment_device(hipvmm_attachment attachment, int* device);
+hipvmm_status hipvmm_attachment_is_open(hipvmm_attachment attachment, int* open);
+
+/* ---- Memory resources ----
+ * An adaptor keeps its upstream alive: the upstream's handle may be destroyed first. */
+
+/** hipMalloc and hipFree. */
+hipvmm_status hipvmm_hip_create(int device, hipvmm_resource* resource);
+/** hipMallocManaged. */
+hipvmm_status hipvmm_managed_create(hipvmm_resource* resource);
+/** hipHostMalloc. Options: portable, mapped, write_combined. */
+hipvmm_status hipvmm_pinned_create(const char* options, hipvmm_resource* resource);
+/** Ordinary memory of the host, for devices that reach all of it. */
+hipvmm_status hipvmm_system_create(int device, hipvmm_resource* resource);
+/** A pool of HIP's own (hipMallocFromPoolAsync). Options: initial, release_threshold, the reuse_*
+ * of pools, shareable. */
+hipvmm_status hipvmm_async_create(int device, const char* options, hipvmm_resource* resource);
+/** hipvmm's pool. Options: initial, maximum, release_threshold, reuse_event_dependencies,
+ * reuse_opportunistic, reuse_internal_dependencies, shareable, access, without_vmm. */
+hipvmm_status hipvmm_pool_create(int device, const char* options, hipvmm_resource* resource);
+/** A pool in memory of another resource. Options: initial, maximum, dump_log_on_failure. */
+hipvmm_status hipvmm_arena_create(hipvmm_resource upstream, const char* options,
+                                  hipvmm_resource* resource);
+/** Equal blocks. Options: block_size, blocks. */
+hipvmm_status hipvmm_fixed_size_create(hipvmm_resource upstream, const char* options,
+                                       hipvmm_resource* resource);
+/** By size to other resources. Options: min_exponent and max_exponent, both or none: bins of
+ * 2^min to 2^max bytes. */
+hipvmm_status hipvmm_binning_create(hipvmm_resource upstream, const char* options,
+                                    hipvmm_resource* resource);
+/** Adds a bin of equal blocks for requests of up to `bytes`. */
+hipvmm_status hipvmm_binning_add_bin(hipvmm_resource binning, size_t bytes);
+/** Adds a bin whose memory is that of `bin`, which must not allocate from `binning` itself. */
+hipvmm_status hipvmm_binning_add_bin_resource(hipvmm_resource binning, size_t bytes,
+                                              hipvmm_resource bin);
+/** Writes a CSV row for each call. Options: auto_flush. A null `filename` is the one that
+ * HIPVMM_LOG_FILE or RMM_LOG_FILE names. */
+hipvmm_status hipvmm_logging_create(hipvmm_resource upstream, const char* filename,
+                                    const char* options, hipvmm_resource* resource);
+hipvmm_status hipvmm_logging_flush(hipvmm_resource logging);
+/** Counts. */
+hipvmm_status hipvmm_statistics_create(hipvmm_resource upstream, hipvmm_resource* resource);
+/** Keeps a list of what is allocated. Options: stacks. */
+hipvmm_status hipvmm_tracking_create(hipvmm_resource upstream, const char* options,
+                                     hipvmm_resource* resource);
+/** Refuses what would exceed `limit` bytes. Options: alignment. */
+hipvmm_status hipvmm_limiting_create(hipvmm_resource upstream, size_t limit, const char* options,
+                                     hipvmm_resource* resource);
+/** Is called when the upstream has no memory; returns whether to try again (not 0). */
+typedef int (*hipvmm_failure_callback)(size_t bytes, void* argument);
+hipvmm_status hipvmm_failure_callback_create(hipvmm_resource upstream,
+                                             hipvmm_failure_callback callback, void* argument,
+                                             hipvmm_resource* resource);
+/** Prefetches each allocation to its device: for managed memory. */
+hipvmm_status hipvmm_prefetch_create(hipvmm_resource upstream, hipvmm_resource* resource);
+/** Allocates for work submitted to `stream` afterwards; null when there is no memory. */
+typedef void* (*hipvmm_allocate_callback)(size_t bytes, void* stream, void* argument);
+typedef void (*hipvmm_deallocate_callback)(void* pointer, size_t bytes, void* stream,
+                                           void* argument);
+/** Memory from functions of the program. */
+hipvmm_status hipvmm_callback_create(hipvmm_allocate_callback allocate,
+                                     hipvmm_deallocate_callback deallocate, void* argument,
+                                     hipvmm_resource* resource);
+
+/** The resource itself ends with the last buffer, adaptor or device that uses it. Memory that is
+ * still allocated from a pool is then released. */
+hipvmm_status hipvmm_resource_destroy(hipvmm_resource resource);
+/** "pool", "hip", "statistics" and so on, as in the names of the functions that make them. */
+hipvmm_status hipvmm_resource_kind(hipvmm_resource resource, const char** kind);
+/** -1 where the memory belongs to no device. */
+hipvmm_status hipvmm_resource_device(hipvmm_resource resource, int* device);
+hipvmm_status hipvmm_resource_is_host_accessible(hipvmm_resource resource, int* accessible);
+/** Whether memory of one may be deallocated by the other. */
+hipvmm_status hipvmm_resource_is_equal(hipvmm_resource resource, hipvmm_resource other, int* equal);
+/** A new handle of an adaptor's upstream. HIPVMM_ERROR_INVALID_HANDLE for what has none. */
+hipvmm_status hipvmm_resource_upstream(hipvmm_resource resource, hipvmm_resource* upstream);
+/** Allocates for work submitted to `stream` afterwards. An `alignment` of 0 is the default, 256. */
+hipvmm_status hipvmm_allocate(hipvmm_resource resource, size_t bytes, size_t alignment,
+                              void* stream, void** pointer);
+/** Deallocates, with the `bytes` and `alignment` of the allocation, behind the work that is in
+ * `stream`. Failures of HIP go to the error handler. */
+hipvmm_status hipvmm_deallocate(hipvmm_resource resource, void* pointer, size_t bytes,
+                                size_t alignment, void* stream);
+/** Allocates for any stream and the host, at once. */
+hipvmm_status hipvmm_allocate_sync(hipvmm_resource resource, size_t bytes, size_t alignment,
+                                   void** pointer);
+/** Deallocates without a stream, as safe as hipFree. */
+hipvmm_status hipvmm_deallocate_sync(hipvmm_resource resource, void* pointer, size_t bytes,
+                                     size_t alignment);
+
+/** A new handle of the resource in use for `device`. */
+hipvmm_status hipvmm_get_device_resource(int device, hipvmm_resource* resource);
+/** Sets the resource for `device`, and keeps it alive until another is set. */
+hipvmm_status hipvmm_set_device_resource(int device, hipvmm_resource resource);
+/** Restores the initial one, hipMalloc. */
+hipvmm_status hipvmm_reset_device_resource(int device);
+/** The same for the current device of the calling thread. */
+hipvmm_status hipvmm_get_current_device_resource(hipvmm_resource* resource);
+hipvmm_status hipvmm_set_current_device_resource(hipvmm_resource resource);
+hipvmm_status hipvmm_reset_current_device_resource(void);
+
+/* ---- For libraries that free by pointer alone ----
+ * The memory comes from the resource that was set for the device; where none was, from the device's
+ * pool. A resource that C++ code has set must live as long as what is allocated from it. The first
+ * two are what CuPy's CFunctionAllocator takes, with the stream as its argument. */
+
+/** Allocates on `device` for work submitted to `stream` afterwards. Null for 0 bytes; else null is
+ * a failure, and hipvmm_last_error() says why. */
+void* hipvmm_device_allocate(void* stream, size_t bytes, int device);
+/** Deallocates behind the work that is in `stream`; null is allowed. `device` is not needed. As
+ * safe as hipFree, and no less, in the default stream of another thread than the allocation's, and
+ * in the allocation's stream once that was forgotten. Failures go to the error handler. */
+void hipvmm_device_deallocate(void* stream, void* pointer, int device);
+/** Allocates for any stream and the host, at once. */
+void* hipvmm_device_allocate_sync(size_t bytes, int device);
+/** Deallocates without a stream, as safe as hipFree. */
+void hipvmm_device_deallocate_sync(void* pointer);
+/** Declares that `stream` will be destroyed, to all pools, arenas and fixed_size resources of the C
+ * interface that hipvmm_device_allocate() has used. */
+hipvmm_status hipvmm_device_forget_stream(void* stream);
+/** The pool of a device: made by the first call that needs it, with the options that HIPVMM_CONF
+ * has for pools; devices that reach it have access unless HIPVMM_CONF says otherwise. No stream
+ * waits for another whose memory it gets. Ends when the process does, or with the last of its
+ * memory. */
+hipvmm_status hipvmm_device_pool(int device, hipvmm_resource* pool);
+
+/* ---- Pools; arenas too where that is said ---- */
+
+typedef struct hipvmm_pool_statistics {
+  size_t struct_size;
+  size_t reserved_current; /**< physical memory held */
+  size_t reserved_high;
+  size_t used_current; /**< allocated by callers */
+  size_t used_high;
+  size_t address_bytes;
+  size_t mapped_bytes;
+  size_t largest_now;      /**< largest request that free memory serves */
+  size_t largest_moved;    /**< the same after moving idle chunks together */
+  size_t largest_possible; /**< the same with what the device still has */
+  uint64_t chunks_created;
+  uint64_t chunks_moved;
+  uint64_t callbacks;
+} hipvmm_pool_statistics;
+
+/** Deallocates by address alone, behind the work in the stream of the allocation. */
+hipvmm_status hipvmm_pool_deallocate(hipvmm_resource pool, void* pointer);
+/** Releases idle memory until `bytes_to_keep` are held; waits up to `milliseconds` for work that
+ * uses free memory. `released` may be null. Arenas and fixed_size too. */
+hipvmm_status hipvmm_pool_trim(hipvmm_resource pool, size_t bytes_to_keep, unsigned milliseconds,
+                               size_t* released);
+/** Arenas too. */
+hipvmm_status hipvmm_pool_get_statistics(hipvmm_resource pool, hipvmm_pool_statistics* statistics);
+hipvmm_status hipvmm_pool_reset_peaks(hipvmm_resource pool);
+/** What is held, where, and what would still fit, for people. Arenas too. */
+hipvmm_status hipvmm_pool_report(hipvmm_resource pool, char* text, size_t capacity, size_t* length);
+hipvmm_status hipvmm_pool_explain(hipvmm_resource pool, char* text, size_t capacity,
+                                  size_t* length);
+hipvmm_status hipvmm_pool_release_threshold(hipvmm_resource pool, size_t* bytes);
+hipvmm_status hipvmm_pool_set_release_threshold(hipvmm_resource pool, size_t bytes);
+hipvmm_status hipvmm_pool_grant(hipvmm_resource pool, int device, hipvmm_right right);
+/** Replaces the rights of all devices at once. */
+hipvmm_status hipvmm_pool_set_access(hipvmm_resource pool, const hipvmm_access* access,
+                                     size_t count);
+hipvmm_status hipvmm_pool_access(hipvmm_resource pool, int device, hipvmm_right* right);
+/** Declares that `waiter` waits for an event recorded on `other` after every call for the pool made
+ * so far on `other`. Arenas and fixed_size too. */
+hipvmm_status hipvmm_pool_note_stream_wait(hipvmm_resource pool, void* waiter, void* other);
+/** Declares that `stream` will be destroyed. Arenas and fixed_size too. */
+hipvmm_status hipvmm_pool_forget_stream(hipvmm_resource pool, void* stream);
+
+/* ---- What adaptors know ---- */
+
+typedef struct hipvmm_counters {
+  size_t struct_size;
+  int64_t current_bytes, peak_bytes, total_bytes;
+  int64_t current_count, peak_count, total_count; /**< allocations */
+} hipvmm_counters;
+
+hipvmm_status hipvmm_statistics_counters(hipvmm_resource statistics, hipvmm_counters* counters);
+/** Begins a level with zero counters; gets those of the enclosing one. */
+hipvmm_status hipvmm_statistics_push(hipvmm_resource statistics, hipvmm_counters* counters);
+/** Ends the level and gets its counters. HIPVMM_ERROR_OUT_OF_RANGE when no level was begun. */
+hipvmm_status hipvmm_statistics_pop(hipvmm_resource statistics, hipvmm_counters* counters);
+hipvmm_status hipvmm_tracking_allocated(hipvmm_resource tracking, size_t* bytes);
+/** A line for each block that is allocated, with its stack if that was asked for. */
+hipvmm_status hipvmm_tracking_outstanding(hipvmm_resource tracking, char* text, size_t capacity,
+                                          size_t* length);
+hipvmm_status hipvmm_limiting_allocated(hipvmm_resource limiting, size_t* bytes);
+hipvmm_status hipvmm_fixed_size_block(hipvmm_resource fixed_size, size_t* bytes);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/region/chunk_view.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/access.hpp>
+
+namespace hipvmm {
+
+namespace detail {
+class block_mirror;
+}  // namespace detail
+
+/// A block of another process's pool, mapped here: what imported_blocks::add() returns. Its end
+/// says that this process is done with the block; the mapping stays for later blocks.
+/// Pre of its end: no work in flight uses the block.
+class imported_block {
+ public:
+  /// An empty owner.
+  imported_block() noexcept = default;
+  ~imported_block();
+  imported_block(imported_block&& other) noexcept
+      : mirror_{std::move(other.mirror_)},
+        offset_{std::exchange(other.offset_, 0)},
+        bytes_{std::exchange(other.bytes_, 0)} {}
+  imported_block& operator=(imported_block&& other) noexcept;
+
+  /// The first byte; nullptr when empty.
+  [[nodiscard]] void* data() const noexcept;
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] bool empty() const noexcept { return mirror_ == nullptr; }
+
+ private:
+  friend class imported_blocks;
+  imported_block(std::shared_ptr<detail::block_mirror> mirror, std::size_t offset,
+                 std::size_t bytes) noexcept
+      : mirror_{std::move(mirror)}, offset_{offset}, bytes_{bytes} {}
+
+  std::shared_ptr<detail::block_mirror> mirror_;
+  std::size_t offset_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+/// The memory of a pool, or region, of another process, mapped here chunk by chunk as its blocks
+/// arrive. Each chunk has the offset here that it has there, so that a block over several chunks is
+/// one range of addresses. A chunk is mapped once: further blocks in it cost no HIP call.
+/// - Thread-safe.
+/// - Chunks stay mapped, and their memory held, until another takes their place, release_unused(),
+///   or the end of this object and all its blocks.
+/// - The exporter is trusted with contents only: offsets, sizes and descriptors are checked.
+class imported_blocks {
+ public:
+  /// Reserves `max_bytes` bytes of addresses, rounded up to whole granules: as many as the exporter
+  /// has, statistics().address_bytes of a pool and max_bytes() of a region. `rights`: of devices of
+  /// this process; `device`, whose memory it is, has read_write by default.
+  /// Throws: std::invalid_argument; out_of_memory without so many addresses; unsupported where
+  /// there is no virtual memory management, or a device of `rights` cannot reach the memory.
+  imported_blocks(device_ref device, std::size_t max_bytes, const access_list& rights = {});
+  ~imported_blocks();
+  imported_blocks(imported_blocks&& other) noexcept;
+  imported_blocks& operator=(imported_blocks&& other) noexcept;
+
+  /// Maps those chunks of `block` that are not mapped yet, and closes its descriptors. A chunk that
+  /// the exporter has put at another's place replaces that one here.
+  /// Throws (the block is then not there, other blocks are as they were):
+  /// - std::invalid_argument, std::out_of_range for chunks with gaps, or outside of the addresses;
+  ///   and for a chunk in the place of one that an imported_block still uses: the exporter
+  ///   deallocated that block too early.
+  /// - what import_chunk() and region::adopt() throw.
+  [[nodiscard]] imported_block add(exported_range block);
+  /// Unmaps the chunks that no block uses, and returns their bytes. Pre: no work in flight uses
+  /// them. Throws: hip_error.
+  std::size_t release_unused();
+  /// The chunks that are mapped here.
+  [[nodiscard]] std::vector<chunk_view> chunks() const;
+  [[nodiscard]] device_ref device() const;
+
+ private:
+  [[nodiscard]] detail::block_mirror& live() const;
+  std::shared_ptr<detail::block_mirror> mirror_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm {
+
+/// A chunk of somebody else's, and where that one has mapped it.
+struct retained_chunk {
+  const void* address;   ///< of its first byte in the owner's mapping
+  physical_chunk chunk;  ///< has as many bytes as are mapped there
+};
+
+/// Takes a reference to the chunk that is mapped at `address`, which may be any byte of it: memory
+/// of another library that uses virtual memory management. Map it anywhere, by a mapping or by
+/// region::adopt(); rights are those of the new mapping. The memory stays until both sides have
+/// released it, in either order.
+/// - What is written at one address is read at the other, when the work that wrote it has passed.
+///   The caller and the owner order their work as two users of one buffer do.
+/// - physical_chunk::shared() is true: the chunk is never cached, and trim() does not replace it.
+/// - The owner may unmap its side, and map other memory there, without notice. Where it is a region
+///   of this process, nobody else gets the memory as long as the chunk that is returned lives: keep
+///   it while it is mapped, as region::adopt() does. A pool uses its chunks again: keep the block.
+/// Cost: a few calls of HIP. On CUDA, which reports the bounds of a whole reservation, two for each
+/// granule of a chunk that has neighbours there.
+/// Pre: what is there stays mapped until the call returns. On CUDA a chunk that is mapped several
+/// times in one reservation is found at the wrong size.
+/// Throws:
+/// - std::invalid_argument where no chunk is mapped: no memory of HIP, memory of the host or of
+///   hipMalloc, of a pool of HIP's own; the text names the address.
+/// - unsupported, with the probe's answer, where trait::retains_chunks is missing (ROCm up to 6.4,
+///   and 7.2), or where quirk::no_aliases is in force, for the memory would have two addresses.
+/// - hip_error.
+[[nodiscard]] retained_chunk retain_chunk(const void* address);
+
+/// The same for all chunks that hold [address, address + bytes), ordered by address; the first
+/// contains `address`. All or none.
+/// Throws: as retain_chunk(); std::invalid_argument for no bytes, for more than there are
+/// addresses, and for a gap, which it names.
+[[nodiscard]] std::vector<retained_chunk> retain_chunks(const void* address, std::size_t bytes);
+
+}  // namespace hipvmm

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+
+#include <hipvmm/runtime/device.hpp>
+
+namespace hipvmm {
+
+/// Where memory is: on a device, or in the host's memory.
+class memory_location {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a device is a location
+  constexpr memory_location(device_ref device) noexcept : device_{device} {}
+  [[nodiscard]] static constexpr memory_location host() noexcept { return {}; }
+  /// One NUMA node of the host, by the number that the system gives it. Chunks can be placed so
+  /// (trait::host_node_chunks); managed memory takes any node for the host.
+  [[nodiscard]] static constexpr memory_location host_node(int node) noexcept {
+    memory_location result;
+    result.node_ = node;
+    return result;
+  }
+
+  /// Whether it is the host, or one of its nodes.
+  [[nodiscard]] constexpr bool is_host() const noexcept { return !device_.has_value(); }
+  /// The device; empty for the host.
+  [[nodiscard]] constexpr std::optional<device_ref> device() const noexcept { return device_; }
+  /// The node of the host; empty unless one was named.
+  [[nodiscard]] constexpr std::optional<int> node() const noexcept { return node_; }
+
+  friend constexpr bool operator==(memory_location a, memory_location b) noexcept {
+    return a.device_ == b.device_ && a.node_ == b.node_;
+  }
+  friend constexpr bool operator!=(memory_location a, memory_location b) noexcept {
+    return !(a == b);
+  }
+
+ private:
+  constexpr memory_location() noexcept = default;
+  std::optional<device_ref> device_;
+  std::optional<int> node_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""Memory of the host and of devices in objects of other packages."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Tuple
+
+from ._errors import InvalidArgumentError
+from ._library import lib
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer, for read-only objects, whose address ctypes does not give otherwise."""
+
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+_SIMPLE = 0
+_WRITABLE = 1
+_get = ctypes.pythonapi.PyObject_GetBuffer
+_get.argtypes = [ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int]
+_get.restype = ctypes.c_int
+_release = ctypes.pythonapi.PyBuffer_Release
+_release.argtypes = [ctypes.POINTER(_PyBuffer)]
+_release.restype = None
+
+
+class _HostMemory:
+    """The contiguous memory of an object, which cannot move or end as long as this lives."""
+
+    def __init__(self, source: Any, flags: int) -> None:
+        self._view = _PyBuffer()
+        self._held = False
+        _get(source, ctypes.byref(self._view), flags)  # raises what the object raises
+        self._held = True
+        self.address = self._view.buf or 0
+        self.nbytes = self._view.len
+
+    def __del__(self) -> None:
+        if self._held:
+            _release(ctypes.byref(self._view))
+
+
+def _memory_of(source: Any, flags: int, what: str) -> Tuple[int, int, Any]:
+    try:
+        memory = _HostMemory(source, flags)
+    except (TypeError, ValueError, BufferError) as failure:
+        raise InvalidArgumentError(
+            f"{type(source).__name__} has no contiguous memory of the host {what}: {failure}"
+        ) from failure
+    return memory.address, memory.nbytes, memory
+
+
+def host_source(source: Any) -> Tuple[int, int, Any]:
+    """Address and size of an object's bytes, and what keeps them there: bytes, numpy arrays, ..."""
+    return _memory_of(source, _SIMPLE, "to read")
+
+
+def host_target(target: Any) -> Tuple[int, int, Any]:
+    """The same for an object whose bytes are written."""
+    return _memory_of(target, _WRITABLE, "to write")
+
+
+def is_device_array(source: Any) -> bool:
+    """Whether an object has memory of a device, as its __cuda_array_interface__ says."""
+    return hasattr(source, "__cuda_array_interface__")
+
+
+def device_source(source: Any, stream: int = 0) -> Tuple[int, int, str]:
+    """Address, size in bytes and typestr of a contiguous array of a device, which is complete for
+    work in `stream`: another stream that the array names as its own is waited for."""
+    try:
+        interface = source.__cuda_array_interface__
+    except AttributeError:
+        raise InvalidArgumentError(
+            f"{type(source).__name__} is no array of a device: it has no "
+            "__cuda_array_interface__") from None
+    typestr = interface["typestr"]
+    if typestr[1] not in "biufc":
+        raise InvalidArgumentError(f"elements of {typestr} cannot be copied")
+    itemsize = int(typestr[2:])
+    strides = interface.get("strides")
+    expected = itemsize
+    count = 1
+    for index in range(len(interface["shape"]) - 1, -1, -1):
+        length = interface["shape"][index]
+        if strides is not None and length > 1 and strides[index] != expected:
+            raise InvalidArgumentError("the array of a device is not contiguous: copy it first")
+        expected *= length
+        count *= length
+    if interface.get("mask") is not None:
+        raise InvalidArgumentError("the array of a device has a mask, which is not supported")
+    own = interface.get("stream")
+    if count and own is not None:
+        own = 0 if own == 1 else int(own)  # 1 is the default stream
+        if own != stream:
+            lib().synchronize(own)
+    return int(interface["data"][0]), count * itemsize, typestr

@@ -1,0 +1,479 @@
+# SPDX-License-Identifier: MIT
+"""Finds libhipvmm.so, declares its C interface, and makes exceptions of its failures."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import threading
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_int64, c_void_p
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from . import _errors
+from ._version import __version__
+
+# HIPVMM_C_VERSION of the least library that has what this package calls.
+NEEDED_C_VERSION = 1
+
+
+class Failure(ctypes.Structure):
+    """hipvmm_failure."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("status", c_int),
+        ("exhausted", c_int),
+        ("hip_code", c_int),
+        ("device", c_int),
+        ("bytes_requested", c_size_t),
+        ("bytes_free", c_size_t),
+    ]
+
+
+class Access(ctypes.Structure):
+    """hipvmm_access."""
+
+    _fields_ = [("device", c_int), ("right", c_int)]
+
+
+class BufferStatistics(ctypes.Structure):
+    """hipvmm_buffer_statistics."""
+
+    _fields_ = [(name, c_size_t) for name in (
+        "struct_size", "growth_steps", "base_moves", "chunks", "peak_bytes", "ahead_bytes",
+        "ahead_hits", "ahead_misses", "copied_bytes")]
+
+
+class PoolStatistics(ctypes.Structure):
+    """hipvmm_pool_statistics."""
+
+    _fields_ = [(name, c_size_t) for name in (
+        "struct_size", "reserved_current", "reserved_high", "used_current", "used_high",
+        "address_bytes", "mapped_bytes", "largest_now", "largest_moved", "largest_possible")] + [
+        (name, c_uint64) for name in ("chunks_created", "chunks_moved", "callbacks")]
+
+
+class Counters(ctypes.Structure):
+    """hipvmm_counters."""
+
+    _fields_ = [("struct_size", c_size_t)] + [(name, c_int64) for name in (
+        "current_bytes", "peak_bytes", "total_bytes", "current_count", "peak_count",
+        "total_count")]
+
+
+FailureCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
+AllocateCallback = ctypes.CFUNCTYPE(c_void_p, c_size_t, c_void_p, c_void_p)
+DeallocateCallback = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p, c_void_p)
+
+# How parameters are abbreviated below: h a handle, H where one is written; p an address, P where
+# one is written; s a text, S where its address is written; z bytes, Z; i an int, I; u unsigned;
+# t a text that is copied, of three parameters.
+_TYPES: Dict[str, Sequence[Any]] = {
+    "h": (c_void_p,),
+    "H": (POINTER(c_void_p),),
+    "p": (c_void_p,),
+    "P": (POINTER(c_void_p),),
+    "s": (c_char_p,),
+    "S": (POINTER(c_char_p),),
+    "z": (c_size_t,),
+    "Z": (POINTER(c_size_t),),
+    "i": (c_int,),
+    "I": (POINTER(c_int),),
+    "u": (c_uint,),
+    "t": (c_char_p, c_size_t, POINTER(c_size_t)),
+    "A": (POINTER(Access),),
+    "B": (POINTER(BufferStatistics),),
+    "L": (POINTER(PoolStatistics),),
+    "C": (POINTER(Counters),),
+    "F": (FailureCallback,),
+    "M": (AllocateCallback,),
+    "D": (DeallocateCallback,),
+}
+
+# Every function that returns a status and that the package calls.
+FUNCTIONS: Dict[str, str] = {
+    "live_handles": "Z",
+    "set_logging_level": "s",
+    "logging_level": "S",
+    "log": "ss",
+    "flush_log": "",
+    "provider": "S",
+    "device_count": "I",
+    "device_current": "I",
+    "device_name": "it",
+    "device_uuid": "it",
+    "device_memory": "iZZ",
+    "device_can_access_peer": "iiI",
+    "device_is_host_accessible": "iI",
+    "device_capability": "it",
+    "device_synchronize": "i",
+    "stream_create": "iH",
+    "stream_destroy": "h",
+    "stream_get": "hP",
+    "synchronize": "p",
+    "per_thread_stream": "P",
+    "copy_async": "ppzp",
+    "copy": "ppzp",
+    "fill_async": "pizp",
+    "drain_retired_memory": "",
+    "buffer_create": "isH",
+    "buffer_create_on": "hsH",
+    "buffer_destroy": "h",
+    "buffer_size": "hZ",
+    "buffer_capacity": "hZ",
+    "buffer_max_size": "hZ",
+    "buffer_data": "hP",
+    "buffer_device": "hI",
+    "buffer_is_address_stable": "hI",
+    "buffer_reserve": "hz",
+    "buffer_resize": "hzp",
+    "buffer_resize_uninitialized": "hz",
+    "buffer_append": "hpzp",
+    "buffer_append_from_device": "hpzp",
+    "buffer_erase_front": "hzp",
+    "buffer_shrink": "hipZ",
+    "buffer_read": "hzpzp",
+    "buffer_write": "hzpzp",
+    "buffer_get_statistics": "hB",
+    "buffer_explain": "ht",
+    "buffer_grant": "hii",
+    "buffer_set_access": "hAz",
+    "buffer_access": "hiI",
+    "buffer_publish": "hssH",
+    "publication_destroy": "h",
+    "publication_announce": "hhp",
+    "publication_importers": "hZ",
+    "attach": "ssH",
+    "attachment_destroy": "h",
+    "attachment_refresh": "hpZ",
+    "attachment_wait": "hzupI",
+    "attachment_data": "hP",
+    "attachment_size": "hZ",
+    "attachment_device": "hI",
+    "attachment_is_open": "hI",
+    "hip_create": "iH",
+    "managed_create": "H",
+    "pinned_create": "sH",
+    "system_create": "iH",
+    "async_create": "isH",
+    "pool_create": "isH",
+    "arena_create": "hsH",
+    "fixed_size_create": "hsH",
+    "binning_create": "hsH",
+    "binning_add_bin": "hz",
+    "binning_add_bin_resource": "hzh",
+    "logging_create": "hssH",
+    "logging_flush": "h",
+    "statistics_create": "hH",
+    "tracking_create": "hsH",
+    "limiting_create": "hzsH",
+    "failure_callback_create": "hFpH",
+    "prefetch_create": "hH",
+    "callback_create": "MDpH",
+    "resource_destroy": "h",
+    "resource_kind": "hS",
+    "resource_device": "hI",
+    "resource_is_host_accessible": "hI",
+    "resource_is_equal": "hhI",
+    "resource_upstream": "hH",
+    "allocate": "hzzpP",
+    "deallocate": "hpzzp",
+    "allocate_sync": "hzzP",
+    "deallocate_sync": "hpzz",
+    "get_device_resource": "iH",
+    "set_device_resource": "ih",
+    "reset_device_resource": "i",
+    "device_forget_stream": "p",
+    "device_pool": "iH",
+    "pool_deallocate": "hp",
+    "pool_trim": "hzuZ",
+    "pool_get_statistics": "hL",
+    "pool_reset_peaks": "h",
+    "pool_report": "ht",
+    "pool_explain": "ht",
+    "pool_release_threshold": "hZ",
+    "pool_set_release_threshold": "hz",
+    "pool_grant": "hii",
+    "pool_set_access": "hAz",
+    "pool_access": "hiI",
+    "pool_note_stream_wait": "hpp",
+    "pool_forget_stream": "hp",
+    "statistics_counters": "hC",
+    "statistics_push": "hC",
+    "statistics_pop": "hC",
+    "tracking_allocated": "hZ",
+    "tracking_outstanding": "ht",
+    "limiting_allocated": "hZ",
+    "fixed_size_block": "hZ",
+}
+
+_STATUS_ERRORS = {
+    1: _errors.InvalidArgumentError,
+    2: _errors.InvalidHandleError,
+    3: _errors.OutOfMemoryError,
+    4: _errors.UnsupportedError,
+    5: _errors.OutOfRangeError,
+    6: _errors.HipError,
+    7: _errors.IpcError,
+    8: _errors.SystemFailureError,
+}
+_EXHAUSTED = ("", "device_memory", "addresses", "descriptors", "host_memory", "limit")
+
+
+def parameter_types(signature: str) -> List[Any]:
+    """The ctypes of an abbreviated list of parameters."""
+    return [each for letter in signature for each in _TYPES[letter]]
+
+
+# What C would cut off without a word: the values of the parameters that are numbers.
+_RANGES = {
+    "z": (0, ctypes.c_size_t(-1).value),
+    "p": (0, ctypes.c_size_t(-1).value),
+    "h": (0, ctypes.c_size_t(-1).value),
+    "i": (-(1 << 31), (1 << 31) - 1),
+    "u": (0, (1 << 32) - 1),
+}
+
+
+def _number_ranges(signature: str) -> List[Tuple[int, int, int]]:
+    """Index, least and greatest value of each parameter that may be a number."""
+    ranges = []
+    index = 0
+    for letter in signature:
+        if letter in _RANGES:
+            ranges.append((index, *_RANGES[letter]))
+        index += len(_TYPES[letter])
+    return ranges
+
+
+def _require_range(name: str, value: Any, least: int, most: int) -> None:
+    if value is None or isinstance(value, (ctypes.Array, ctypes._SimpleCData)):
+        return
+    if not least <= operator.index(value) <= most:
+        raise _errors.InvalidArgumentError(
+            f"hipvmm_{name}: {value} is no number from {least} to {most}")
+
+
+def candidates() -> List[Tuple[str, str]]:
+    """Where the library is looked for, in order: the name to load, and what that place is."""
+    named = os.environ.get("HIPVMM_LIBRARY")
+    if named:
+        return [(named, "HIPVMM_LIBRARY")]
+    major, minor = __version__.split(".")[:2]
+    names = (f"libhipvmm.so.{major}.{minor}", "libhipvmm.so")
+    package = Path(__file__).resolve().parent
+    found = [(str(package / name), "beside the package") for name in names]
+    return found + [(name, "the loader's path") for name in names]
+
+
+def _load() -> Tuple[ctypes.CDLL, str]:
+    tried = []
+    for name, place in candidates():
+        if place == "beside the package" and not os.path.exists(name):
+            tried.append(f"  {name} ({place}): no such file")
+            continue
+        try:
+            return ctypes.CDLL(name), name
+        except OSError as failure:
+            tried.append(f"  {name} ({place}): {failure}")
+    raise _errors.LibraryNotFoundError(
+        "libhipvmm.so was not found; set HIPVMM_LIBRARY to its path, or install it where the "
+        "loader looks (LD_LIBRARY_PATH, ldconfig). It was looked for at\n" + "\n".join(tried))
+
+
+class _Library:
+    """The loaded library: a function of C as an attribute, which raises where it fails."""
+
+    def __init__(self) -> None:
+        self.loaded, self.path = _load()
+        for name in ("hipvmm_version", "hipvmm_version_text", "hipvmm_last_error"):
+            if not hasattr(self.loaded, name):
+                raise _errors.LibraryNotFoundError(
+                    f"{self.path} has no {name}: it is no libhipvmm with a C interface")
+        self.loaded.hipvmm_version_text.restype = c_char_p
+        self.loaded.hipvmm_last_error.restype = c_char_p
+        self.loaded.hipvmm_last_failure.argtypes = [POINTER(Failure)]
+        allocate = self.loaded.hipvmm_device_allocate_sync
+        allocate.argtypes, allocate.restype = [c_size_t, c_int], c_void_p
+        self.loaded.hipvmm_device_deallocate_sync.argtypes = [c_void_p]
+        self.loaded.hipvmm_device_deallocate_sync.restype = None
+        self.version: str = self.loaded.hipvmm_version_text().decode()
+        self.c_version: int = self.loaded.hipvmm_version()
+        if self.c_version < NEEDED_C_VERSION:
+            raise _errors.LibraryNotFoundError(
+                f"{self.path} is hipvmm {self.version}, whose C interface is of version "
+                f"{self.c_version}; this package needs {NEEDED_C_VERSION} or newer")
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        try:
+            signature = FUNCTIONS[name]
+        except KeyError:
+            raise AttributeError(name) from None
+        function = getattr(self.loaded, "hipvmm_" + name)
+        function.argtypes = parameter_types(signature)
+        function.restype = c_int
+        ranges = _number_ranges(signature)
+
+        def call(*args: Any) -> None:
+            for index, least, most in ranges:
+                _require_range(name, args[index], least, most)
+            # A callback may call functions itself: each call gets what its own callbacks raised.
+            outer = take_callback_error()
+            try:
+                status = function(*args)
+            finally:
+                raised = take_callback_error()
+                if outer is not None:
+                    keep_callback_error(outer)
+            if status != 0:
+                self.throw(status, raised)
+
+        call.__name__ = name
+        setattr(self, name, call)
+        return call
+
+    def throw_last(self) -> None:
+        """Raises the same where a function has no status to return."""
+        details = Failure(struct_size=ctypes.sizeof(Failure))
+        self.loaded.hipvmm_last_failure(ctypes.byref(details))
+        self.throw(details.status, take_callback_error())
+
+    def throw(self, status: int, raised: Optional[BaseException] = None) -> None:
+        """Raises the exception of this thread's last failure, or what a callback raised."""
+        text = self.loaded.hipvmm_last_error().decode(errors="replace")
+        details = Failure(struct_size=ctypes.sizeof(Failure))
+        self.loaded.hipvmm_last_failure(ctypes.byref(details))
+        error = _STATUS_ERRORS.get(status, _errors.InternalError)(text)
+        if isinstance(error, _errors.OutOfMemoryError):
+            error.exhausted = _EXHAUSTED[details.exhausted]
+            error.device = details.device
+            error.bytes_requested = details.bytes_requested
+            error.bytes_free = details.bytes_free
+        elif isinstance(error, _errors.HipError):
+            error.code = details.hip_code
+        if raised is not None:
+            raise raised from error
+        raise error
+
+
+_lock = threading.Lock()
+_library: Optional[_Library] = None
+
+
+def lib() -> Any:
+    """The library, which is loaded by the first call. Raises LibraryNotFoundError."""
+    global _library
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _Library()
+    return _library
+
+
+# An exception of a callback cannot pass through C: it waits here for the call to come back.
+_of_thread = threading.local()
+
+
+def keep_callback_error(error: BaseException) -> None:
+    """Keeps what a callback raised, for the call in whose thread it ran."""
+    _of_thread.error = error
+
+
+def take_callback_error() -> Optional[BaseException]:
+    """What a callback of this thread raised since the last time, if anything."""
+    error = getattr(_of_thread, "error", None)
+    _of_thread.error = None
+    return error
+
+
+def get_size(function: Callable[..., None], *args: Any) -> int:
+    """Calls a function whose last parameter is a size_t*."""
+    value = c_size_t()
+    function(*args, ctypes.byref(value))
+    return value.value
+
+
+def get_int(function: Callable[..., None], *args: Any) -> int:
+    """Calls a function whose last parameter is an int*."""
+    value = c_int()
+    function(*args, ctypes.byref(value))
+    return value.value
+
+
+def get_address(function: Callable[..., None], *args: Any) -> int:
+    """Calls a function whose last parameter is a void**, or a handle that is written."""
+    value = c_void_p()
+    function(*args, ctypes.byref(value))
+    return value.value or 0
+
+
+def get_text(function: Callable[..., None], *args: Any) -> str:
+    """Calls a function that copies a text, which may grow from one call to the next."""
+    length = c_size_t()
+    function(*args, None, 0, ctypes.byref(length))
+    while True:
+        room = length.value + 64
+        text = ctypes.create_string_buffer(room)
+        try:
+            function(*args, text, room, ctypes.byref(length))
+        except _errors.HipvmmError:
+            if length.value < room:
+                raise
+            continue
+        return text.value.decode(errors="replace")
+
+
+def path_bytes(path: Any) -> bytes:
+    """A path as the library takes it."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise _errors.InvalidArgumentError(f"the path {path!r} has a zero in it")
+    return encoded
+
+
+def milliseconds(seconds: float) -> int:
+    """A timeout as the library takes it. Infinity is as long as it can wait, 49 days."""
+    if not seconds >= 0:
+        raise _errors.InvalidArgumentError(f"the timeout is {seconds}, and must be 0 or more")
+    return int(min(seconds * 1000, _RANGES["u"][1]))
+
+
+def options_text(options: Dict[str, Any]) -> Optional[bytes]:
+    """Options as the library takes them. None is left out; True and False are on and off."""
+    parts = []
+    for name, value in options.items():
+        if value is None:
+            continue
+        if value is True or value is False:
+            value = "on" if value else "off"
+        if any(each in str(value) for each in ",\0"):
+            raise _errors.InvalidArgumentError(f"the value of {name} has a comma or a zero in it")
+        parts.append(f"{name}={value}")
+    return ",".join(parts).encode() if parts else None
+
+
+def access_array(rights: Dict[int, str]) -> Tuple[Any, int]:
+    """Rights by device as an array of hipvmm_access, and its length."""
+    entries = (Access * len(rights))()
+    for entry, (device, right) in zip(entries, rights.items()):
+        entry.device = device
+        entry.right = right_value(right)
+    return entries, len(rights)
+
+
+_RIGHTS = ("none", "read", "read_write")
+
+
+def right_value(right: str) -> int:
+    """The hipvmm_right of a name."""
+    if right not in _RIGHTS:
+        raise _errors.InvalidArgumentError(
+            f"the right is {right!r}; allowed: none, read, read_write")
+    return _RIGHTS.index(right)
+
+
+def right_name(right: int) -> str:
+    """The name of a hipvmm_right."""
+    return _RIGHTS[right]

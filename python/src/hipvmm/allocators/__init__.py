@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The hooks by RMM's paths: hipvmm.allocators.cupy and hipvmm.allocators.numba."""

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""Devices by their ordinals, and streams."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, List, NamedTuple, Optional
+
+from ._errors import InvalidArgumentError
+from ._handle import Owner
+from ._library import get_address, get_int, get_text, lib
+
+__all__ = [
+    "DEFAULT_STREAM",
+    "DeviceMemory",
+    "Stream",
+    "can_access_peer",
+    "capability",
+    "current_device",
+    "device_count",
+    "device_memory",
+    "device_name",
+    "device_uuid",
+    "drain_retired_memory",
+    "is_host_accessible",
+    "provider",
+    "synchronize",
+]
+
+
+class DeviceMemory(NamedTuple):
+    """Memory of a device in bytes."""
+
+    free: int
+    total: int
+
+
+def _text(function: str) -> str:
+    value = ctypes.c_char_p()
+    getattr(lib(), function)(ctypes.byref(value))
+    return (value.value or b"").decode()
+
+
+def provider() -> str:
+    """Whose HIP the library runs on: "amd", "cuda", or "host", where there is no GPU."""
+    return _text("provider")
+
+
+def device_count() -> int:
+    """The number of devices; 0 when there is none."""
+    return get_int(lib().device_count)
+
+
+def current_device() -> int:
+    """The current device of the calling thread."""
+    return get_int(lib().device_current)
+
+
+def device_or_current(device: Optional[int]) -> int:
+    """A device that may be left out: the current one."""
+    return current_device() if device is None else int(device)
+
+
+def devices() -> List[int]:
+    """The ordinals of all devices."""
+    return list(range(device_count()))
+
+
+def device_name(device: Optional[int] = None) -> str:
+    """The name of a device."""
+    return get_text(lib().device_name, device_or_current(device))
+
+
+def device_uuid(device: Optional[int] = None) -> str:
+    """The UUID of a device, as the vendor's tools print it."""
+    return get_text(lib().device_uuid, device_or_current(device))
+
+
+def device_memory(device: Optional[int] = None) -> DeviceMemory:
+    """Free and total memory of a device in bytes, at this moment."""
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    lib().device_memory(device_or_current(device), ctypes.byref(free), ctypes.byref(total))
+    return DeviceMemory(free.value, total.value)
+
+
+def can_access_peer(device: int, peer: int) -> bool:
+    """Whether a device can access memory of another."""
+    return bool(get_int(lib().device_can_access_peer, device, peer))
+
+
+def is_host_accessible(device: Optional[int] = None) -> bool:
+    """Whether host code may use mapped memory of the device through its address."""
+    return bool(get_int(lib().device_is_host_accessible, device_or_current(device)))
+
+
+def capability(device: Optional[int] = None) -> str:
+    """What is known about the device's virtual memory, in lines for people."""
+    return get_text(lib().device_capability, device_or_current(device))
+
+
+def synchronize(device: Optional[int] = None) -> None:
+    """Waits for all work of a device."""
+    lib().device_synchronize(device_or_current(device))
+
+
+def drain_retired_memory() -> None:
+    """Waits until memory that was released while work used it is back at its device."""
+    lib().drain_retired_memory()
+
+
+class Stream(Owner):
+    """A stream of a device, which does not wait for the default stream."""
+
+    _destroy_function = "stream_destroy"
+
+    def __init__(self, device: Optional[int] = None) -> None:
+        super().__init__(get_address(lib().stream_create, device_or_current(device)))
+
+    @property
+    def ptr(self) -> int:
+        """The hipStream_t."""
+        return get_address(lib().stream_get, self.handle)
+
+    def synchronize(self) -> None:
+        """Waits for the work of the stream."""
+        lib().synchronize(self.ptr)
+
+    def __cuda_stream__(self) -> Any:
+        return (0, self.ptr)
+
+
+# The legacy default stream of the device of the object that it is used with.
+DEFAULT_STREAM = 0
+
+
+def stream_value(stream: Any) -> int:
+    """The hipStream_t of a stream of this package, of CuPy, PyTorch or Numba, or of a number.
+
+    None is the legacy default stream. Raises InvalidArgumentError for anything else.
+    """
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return stream
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        # A function of the later protocol, a tuple of the earlier one.
+        version_and_value = protocol() if callable(protocol) else protocol
+        return int(version_and_value[1])
+    for name in ("ptr", "cuda_stream", "handle"):
+        value = getattr(stream, name, None)
+        if value is not None:
+            return int(getattr(value, "value", value) or 0)
+    raise InvalidArgumentError(
+        f"{type(stream).__name__} is no stream: it has none of __cuda_stream__, ptr, cuda_stream "
+        "and handle")
+
+
+def is_closed_stream(stream: Any) -> bool:
+    """Whether a stream of this package was closed. Its work may still go on."""
+    return isinstance(stream, Stream) and stream.closed
+
+
+def synchronize_stream(stream: Any, device: Optional[int] = None) -> None:
+    """Waits for the work of a stream of whatever package; for a closed one, of its device."""
+    if is_closed_stream(stream):
+        synchronize(device)
+    else:
+        lib().synchronize(stream_value(stream))

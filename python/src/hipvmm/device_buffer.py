@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: MIT
+"""DeviceBuffer: untyped memory of a device, by RMM's name."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import operator
+import os
+import threading
+import weakref
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError, OutOfRangeError
+from ._handle import HeldHandle
+from ._host import device_source, host_source, host_target
+from ._library import lib
+from .device import current_device, is_closed_stream, provider, stream_value, synchronize_stream
+from .mr import MemoryResource, get_current_device_resource
+
+__all__ = ["DeviceBuffer"]
+
+
+class _Block:
+    """An allocation, which is freed in the stream of its last use, with its last reference."""
+
+    def __init__(self, nbytes: int, stream: Any, resource: MemoryResource) -> None:
+        self.nbytes = nbytes
+        # A stream object is kept, so that there is a stream to free in.
+        self.last_stream = [stream]
+        self._lock = threading.Lock()
+        self.ptr = resource.allocate(nbytes, stream)
+        self._finalizer = weakref.finalize(
+            self, _free, self._lock, resource, resource._hold(), self.ptr, nbytes,
+            self.last_stream, os.getpid())
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[int]:
+        """The address, which is not freed meanwhile by the end of the interpreter."""
+        with self._lock:
+            if not self._finalizer.alive:
+                raise InvalidHandleError("the memory of this DeviceBuffer was freed at exit")
+            yield self.ptr
+
+
+def _free(lock: threading.Lock, resource: MemoryResource, held: HeldHandle, ptr: int, nbytes: int,
+          last_stream: Any, process: int) -> None:
+    # `resource` keeps the functions that the library calls; it may have been closed.
+    if not ptr or os.getpid() != process:
+        return
+    with lock:
+        try:
+            if is_closed_stream(last_stream[0]):
+                # Its work may go on.
+                lib().deallocate_sync(held.value, ptr, nbytes, 0)
+            else:
+                lib().deallocate(held.value, ptr, nbytes, 0, stream_value(last_stream[0]))
+        except HipvmmError:
+            pass  # the library reports failures by itself
+
+
+def _rebuild(content: bytes) -> "DeviceBuffer":
+    return DeviceBuffer.to_device(content)
+
+
+class DeviceBuffer:
+    """Memory of the current device's resource, not initialized.
+
+    >>> buffer = hipvmm.DeviceBuffer(size=100)
+    >>> buffer.size
+    100
+
+    ptr: an address to copy from, of the host or a device; 0 for none.
+    size: in bytes. stream: in which it is allocated, and by default freed. mr: the resource; by
+    default the one in use for the current device.
+    """
+
+    def __init__(self, *, ptr: int = 0, size: int = 0, stream: Any = None,
+                 mr: Optional[MemoryResource] = None) -> None:
+        self._resource = get_current_device_resource() if mr is None else mr
+        self._size = operator.index(size)
+        self._block = _Block(self._size, stream, self._resource)
+        if ptr and size:
+            lib().copy_async(self.ptr, ptr, self._size, stream_value(stream))
+            if stream is None:
+                lib().synchronize(0)
+
+    @staticmethod
+    def to_device(b: Any, stream: Any = None, mr: Optional[MemoryResource] = None
+                  ) -> "DeviceBuffer":
+        """Copies bytes of the host, as bytes or an array has them, to a new buffer."""
+        address, nbytes, keep = host_source(b)
+        made = DeviceBuffer(size=nbytes, stream=stream, mr=mr)
+        if nbytes:
+            lib().copy(made.ptr, address, nbytes, stream_value(stream))
+        del keep
+        return made
+
+    @property
+    def size(self) -> int:
+        """Bytes in use."""
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+        return self._size
+
+    @property
+    def ptr(self) -> int:
+        """The address on the device; 0 for an empty buffer."""
+        return self._block.ptr
+
+    @property
+    def mr(self) -> MemoryResource:
+        """The resource of the memory."""
+        return self._resource
+
+    def capacity(self) -> int:
+        """Bytes allocated."""
+        return self._block.nbytes
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __sizeof__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        return f"DeviceBuffer(size={self._size}, ptr=0x{self.ptr:x}, mr={type(self.mr).__name__})"
+
+    def __bytes__(self) -> bytes:
+        return self.tobytes()
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        return {
+            "data": (self.ptr, False),
+            "shape": (self._size,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 3,
+            "stream": self._protocol_stream(),
+        }
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        from ._dlpack import device_of
+
+        return device_of(self.mr.device or 0, self.mr.is_host_accessible)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+                   copy: Optional[bool] = None) -> Any:
+        """A capsule of the same memory, which keeps it, also when the buffer is resized."""
+        from ._dlpack import capsule, require_no_copy
+
+        own = self.__dlpack_device__()
+        require_no_copy(own, dl_device, copy)
+        block = self._block
+        if stream != -1:
+            synchronize_stream(block.last_stream[0], self.mr.device)
+        return capsule(block, block.ptr, (self._size,), "|u1", own)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.tobytes(),)
+
+    def __copy__(self) -> "DeviceBuffer":
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> "DeviceBuffer":
+        return self.copy()
+
+    def copy(self, stream: Any = None) -> "DeviceBuffer":
+        """A new buffer of the same resource with the same bytes."""
+        made = DeviceBuffer(size=self._size, stream=stream, mr=self._resource)
+        self._copy_to(made._block, stream)
+        return made
+
+    def _copy_to(self, block: _Block, stream: Any) -> None:
+        """Copies all bytes to another block of the same resource."""
+        if not self._size:
+            return
+        with self._block.use() as ptr:
+            lib().copy_async(block.ptr, ptr, self._size, self._used_in(stream))
+            if stream is None and self._resource.device not in (None, current_device()):
+                # The copy is in the default stream of another device than the memory is freed in.
+                lib().synchronize(0)
+
+    def _used_in(self, stream: Any) -> int:
+        """Notes the stream of a use, in which the memory is freed unless another follows."""
+        if stream is not None:
+            self._block.last_stream[0] = stream
+        return stream_value(stream)
+
+    def reserve(self, new_capacity: int, stream: Any = None) -> None:
+        """Allocates at least that many bytes, and copies what is there where that moves it."""
+        new_capacity = operator.index(new_capacity)
+        if new_capacity < 0:
+            raise InvalidArgumentError(f"the size is {new_capacity}, and must be 0 or more")
+        if new_capacity <= self._block.nbytes:
+            return
+        block = _Block(new_capacity, stream, self._resource)
+        self._copy_to(block, stream)
+        self._block = block
+
+    def resize(self, new_size: int, stream: Any = None) -> None:
+        """Changes the size. New bytes have no particular value; memory is kept when it shrinks."""
+        self.reserve(new_size, stream)
+        self._size = operator.index(new_size)
+
+    def copy_to_host(self, ary: Any = None, stream: Any = None) -> Any:
+        """Copies the bytes to an array of the host that can be written, and waits for the stream.
+
+        Without one, returns a new numpy array of bytes, or a bytearray where there is no numpy.
+        """
+        if ary is None:
+            ary = _new_host_array(self._size)
+        address, nbytes, keep = host_target(ary)
+        if nbytes < self._size:
+            raise InvalidArgumentError(
+                f"the array has {nbytes} bytes, less than the buffer, which has {self._size}")
+        if self._size:
+            with self._block.use() as ptr:
+                lib().copy(address, ptr, self._size, self._used_in(stream))
+        del keep
+        return ary
+
+    def copy_from_host(self, ary: Any, stream: Any = None) -> None:
+        """Overwrites the first bytes by those of an array of the host."""
+        address, nbytes, keep = host_source(ary)
+        self._require_room(nbytes)
+        if nbytes:
+            with self._block.use() as ptr:
+                lib().copy(ptr, address, nbytes, self._used_in(stream))
+        del keep
+
+    def copy_from_device(self, cuda_ary: Any, stream: Any = None) -> None:
+        """Overwrites the first bytes by those of an array of a device."""
+        address, nbytes, _ = device_source(cuda_ary, stream_value(stream))
+        self._require_room(nbytes)
+        if nbytes:
+            with self._block.use() as ptr:
+                lib().copy_async(ptr, address, nbytes, self._used_in(stream))
+
+    def _require_room(self, nbytes: int) -> None:
+        if nbytes > self._size:
+            raise OutOfRangeError(
+                f"the array has {nbytes} bytes, more than the buffer, which has {self._size}")
+
+    def tobytes(self, stream: Any = None) -> bytes:
+        """The bytes, copied to the host."""
+        content = ctypes.create_string_buffer(self._size)
+        if self._size:
+            with self._block.use() as ptr:
+                lib().copy(content, ptr, self._size, self._used_in(stream))
+        return content.raw
+
+    def _protocol_stream(self) -> Optional[int]:
+        """The stream of the last use as the CUDA array interface has it, where 0 is not allowed and
+        1 is the default; None once it was waited for."""
+        stream = self._block.last_stream[0]
+        # On AMD packages differ in what a number of a stream means.
+        if provider() == "amd" or is_closed_stream(stream):
+            synchronize_stream(stream, self.mr.device)
+            return None
+        return stream_value(stream) or 1
+
+
+def _new_host_array(nbytes: int) -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return bytearray(nbytes)
+    return numpy.empty(nbytes, dtype=numpy.uint8)

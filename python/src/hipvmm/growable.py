@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: MIT
+"""GrowableArray: an array in memory of a device that grows in place."""
+
+from __future__ import annotations
+
+import array as _array
+import ctypes
+import numbers
+import operator
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from ._dtype import DType, dtype_of, numpy_or_none, require_elements, row_bytes_of
+from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from ._handle import Owner
+from ._host import device_source, host_source, host_target, is_device_array
+from ._library import (
+    BufferStatistics as _CBufferStatistics,
+    access_array,
+    get_address,
+    get_int,
+    get_size,
+    get_text,
+    lib,
+    options_text,
+    right_name,
+    right_value,
+)
+from .device import (
+    device_or_current,
+    is_closed_stream,
+    is_host_accessible,
+    provider,
+    stream_value,
+    synchronize_stream,
+)
+from .mr import MemoryResource, Size
+
+__all__ = ["GrowableArray", "GrowthStatistics"]
+
+
+@dataclass(frozen=True)
+class GrowthStatistics:
+    """Statistics of growth; sizes are in bytes."""
+
+    growth_steps: int
+    base_moves: int
+    chunks: int
+    peak_bytes: int
+    ahead_bytes: int
+    ahead_hits: int
+    ahead_misses: int
+    copied_bytes: int
+
+
+class GrowableArray(Owner):
+    """Elements in memory of a device, to which rows are appended without moving what is there.
+
+    >>> numbers = hipvmm.GrowableArray("float32")
+    >>> numbers.append([1, 2, 3])
+    >>> numbers.resize(1_000_000)
+
+    dtype: the elements, as numpy names them. row_shape: the shape behind the first axis, which is
+        the one that grows: () for a plain array, (3,) for points.
+    device: by default the current one. mr: a resource to take the memory from instead, for small
+        arrays; then growth copies.
+    max: bytes of addresses to reserve, or text such as "8GiB" or "80%" of the device.
+    shareable: "posix_fd" for an array that publish() shows to other processes.
+    options: others by name, as docs/guides/c_api.md lists them, such as step_limit="64MiB".
+
+    Work is in the order of the streams that are given, None being the default stream of the device.
+    Threads may share an array: each call is whole.
+    """
+
+    _destroy_function = "buffer_destroy"
+
+    def __init__(self, dtype: Any = "uint8", row_shape: Sequence[int] = (), *,
+                 device: Optional[int] = None, mr: Optional[MemoryResource] = None,
+                 max: Optional[Size] = None,  # noqa: A002  (as the option is called)
+                 shareable: Optional[str] = None, **options: Any) -> None:
+        self._dtype = dtype_of(dtype)
+        self._row_shape = tuple(int(length) for length in row_shape)
+        self._row_bytes = row_bytes_of(self._dtype, self._row_shape)
+        text = options_text({"max": max, "shareable": shareable, **options})
+        if mr is None:
+            super().__init__(get_address(lib().buffer_create, device_or_current(device), text))
+        else:
+            super().__init__(get_address(lib().buffer_create_on, mr.handle, text))
+        self._mr = mr
+        self._device = get_int(lib().buffer_device, self.handle)
+        # Streams with work on the elements that was not waited for, by their values.
+        self._streams: Dict[int, Any] = {}
+
+    # What it is.
+
+    @property
+    def dtype(self) -> Any:
+        """The type of elements: numpy's, or its typestr where there is no numpy."""
+        numpy = numpy_or_none()
+        return self._dtype.typestr if numpy is None else numpy.dtype(self._dtype.typestr)
+
+    @property
+    def typestr(self) -> str:
+        """The type of elements in the array interface, such as "<f4"."""
+        return self._dtype.typestr
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._dtype.itemsize
+
+    @property
+    def device(self) -> int:
+        """The device of the memory."""
+        return self._device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return get_size(lib().buffer_size, self.handle)
+
+    def __len__(self) -> int:
+        return self.nbytes // self._row_bytes
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Rows, and the shape of a row."""
+        return (len(self),) + self._row_shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return 1 + len(self._row_shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.nbytes // self._dtype.itemsize
+
+    @property
+    def capacity(self) -> int:
+        """Rows that fit in the memory that is there."""
+        return get_size(lib().buffer_capacity, self.handle) // self._row_bytes
+
+    @property
+    def max_size(self) -> int:
+        """Rows that fit in the addresses that are reserved."""
+        return get_size(lib().buffer_max_size, self.handle) // self._row_bytes
+
+    @property
+    def ptr(self) -> int:
+        """The address of the first element; growth within max_size does not change it."""
+        return get_address(lib().buffer_data, self.handle)
+
+    @property
+    def is_address_stable(self) -> bool:
+        """Whether growth within max_size leaves the address as it is."""
+        return bool(get_int(lib().buffer_is_address_stable, self.handle))
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "GrowableArray(closed)"
+        return f"GrowableArray(shape={self.shape}, dtype={self.typestr}, device={self.device})"
+
+    # How it grows and shrinks.
+
+    def append(self, data: Any, stream: Any = None) -> None:
+        """Appends rows: a list of numbers, an array of the host, or one of a device.
+
+        Numbers must fit the dtype, and an array of the host must have the same dtype and shape of
+        rows. One of a device is known by its __cuda_array_interface__ and copied on the device, in
+        the order of the stream, once the stream that it names has computed it.
+        """
+        if is_device_array(data):
+            address, nbytes, typestr = device_source(data, stream_value(stream))
+            if typestr != self._dtype.typestr:
+                raise InvalidArgumentError(
+                    f"the elements are {typestr}, those of the array {self._dtype.typestr}")
+            self._require_rows(nbytes)
+            if nbytes:
+                lib().buffer_append_from_device(self.handle, address, nbytes, self._use(stream))
+            return
+        address, nbytes, keep = self._host_rows(data)
+        if nbytes:
+            lib().buffer_append(self.handle, address, nbytes, self._use(stream))
+        del keep
+
+    extend = append
+
+    def resize(self, rows: int, stream: Any = None) -> None:
+        """Changes the number of rows; new ones are zero."""
+        lib().buffer_resize(self.handle, self._bytes_of(rows), self._use(stream))
+
+    def resize_uninitialized(self, rows: int) -> None:
+        """Changes the number of rows; new ones have no particular value."""
+        lib().buffer_resize_uninitialized(self.handle, self._bytes_of(rows))
+
+    def reserve(self, rows: int) -> None:
+        """Backs memory for at least that many rows."""
+        lib().buffer_reserve(self.handle, self._bytes_of(rows))
+
+    def clear(self) -> None:
+        """Makes the array empty; memory stays."""
+        lib().buffer_resize_uninitialized(self.handle, 0)
+
+    def erase_front(self, rows: int, stream: Any = None) -> None:
+        """Removes the first rows without moving the others: the address moves on."""
+        lib().buffer_erase_front(self.handle, self._bytes_of(rows), self._use(stream))
+
+    def shrink_to_fit(self, stream: Any = None, *, replace_tail: bool = False) -> int:
+        """Releases memory behind the last row, and returns how many bytes.
+
+        Whole chunks are released; with replace_tail the last one gives way to a smaller one, for
+        which the call waits for the stream.
+        """
+        return get_size(lib().buffer_shrink, self.handle, 1 if replace_tail else 0,
+                        self._use(stream))
+
+    # How its elements are read and written.
+
+    def tobytes(self, stream: Any = None) -> bytes:
+        """The bytes of all elements, copied to the host."""
+        nbytes = self.nbytes
+        content = ctypes.create_string_buffer(nbytes)
+        if nbytes:
+            lib().buffer_read(self.handle, 0, content, nbytes, self._use(stream))
+        return content.raw
+
+    def copy_to_host(self, ary: Any = None, stream: Any = None) -> Any:
+        """Copies all elements to an array of the host, a new one if none is given.
+
+        A new one is numpy's, or the standard library's array.array where there is no numpy.
+        """
+        if ary is None:
+            numpy = numpy_or_none()
+            if numpy is None:
+                if not self._dtype.struct_code:
+                    raise UnsupportedError(
+                        f"there is no array of {self.typestr} without numpy: use tobytes()")
+                ary = _array.array(self._dtype.struct_code.replace("?", "B"), self.tobytes(stream))
+                return ary
+            ary = numpy.empty(self.shape, dtype=self.dtype)
+        nbytes = self.nbytes
+        address, room, keep = host_target(ary)
+        if room < nbytes:
+            raise InvalidArgumentError(
+                f"the array has {room} bytes, less than this one, which has {nbytes}")
+        if nbytes:
+            lib().buffer_read(self.handle, 0, address, nbytes, self._use(stream))
+        del keep
+        return ary
+
+    def write(self, row: int, data: Any, stream: Any = None) -> None:
+        """Overwrites rows from one on by those of the host; the array does not grow."""
+        address, nbytes, keep = self._host_rows(data)
+        lib().buffer_write(self.handle, self._bytes_of(row), address, nbytes, self._use(stream))
+        del keep
+
+    def numpy_view(self, stream: Any = None) -> Any:
+        """A numpy array of the same memory, where host code may use it (the host provider).
+
+        Waits for the streams of all calls so far, and for the one that is given. The view keeps the memory, and is good until the array shrinks, moves
+        or is closed. Raises UnsupportedError on GPUs that do not let host code in.
+        """
+        numpy = numpy_or_none()
+        if numpy is None:
+            raise UnsupportedError("numpy is not installed")
+        if not self._host_may_use():
+            raise UnsupportedError(
+                f"host code may not use memory of device {self.device}: use copy_to_host()")
+        self._synchronize()
+        if stream is not None:
+            synchronize_stream(stream, self.device)
+        if len(self) == 0:
+            return numpy.empty(self.shape, dtype=self.dtype)
+        return numpy.asarray(_HostView(self))
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        # Without this numpy would make an array of one object.
+        raise TypeError("a GrowableArray is copied by copy_to_host(), and viewed by numpy_view()")
+
+    def _host_may_use(self) -> bool:
+        if self._mr is not None and self._mr.is_host_accessible:
+            return True
+        return is_host_accessible(self.device)
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        value: Optional[int] = self._only_stream()
+        # On AMD packages differ in what a number of a stream means.
+        if value is None or provider() == "amd":
+            self._synchronize()
+            value = None
+        return {
+            "data": (self.ptr if len(self) else 0, False),
+            "shape": self.shape,
+            "strides": None,
+            "typestr": self._dtype.typestr,
+            "version": 3,
+            # 0 is not allowed, and 1 the default stream.
+            "stream": 1 if value == 0 else value,
+        }
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        from ._dlpack import device_of
+
+        return device_of(self.device, self._mr is not None and self._mr.is_host_accessible)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+                   copy: Optional[bool] = None) -> Any:
+        """A capsule of the same memory for numpy, CuPy, PyTorch and others.
+
+        It is good until the array shrinks, moves or is closed. The elements are complete: the
+        streams of all calls for this array are waited for.
+        """
+        from ._dlpack import capsule, require_no_copy
+
+        own = self.__dlpack_device__()
+        require_no_copy(own, dl_device, copy)
+        if stream != -1:
+            self._synchronize()
+        return capsule(self, self.ptr, self.shape, self._dtype.typestr, own)
+
+    # Who else may use it.
+
+    def grant(self, device: int, right: str = "read_write") -> None:
+        """Sets the right of a device to all elements: "none", "read" or "read_write"."""
+        lib().buffer_grant(self.handle, device, right_value(right))
+
+    def set_access(self, rights: Dict[int, str]) -> None:
+        """Replaces the rights of all devices at once."""
+        lib().buffer_set_access(self.handle, *access_array(rights))
+
+    def access(self, device: int) -> str:
+        """The right of a device."""
+        return right_name(get_int(lib().buffer_access, self.handle, device))
+
+    def publish(self, path: str, **options: Any) -> Any:
+        """Publishes the array at a path, where other processes attach(): see sharing."""
+        from .sharing import Publication
+
+        return Publication(self, path, **options)
+
+    # What is known about it.
+
+    def statistics(self) -> GrowthStatistics:
+        """How it has grown."""
+        now = _CBufferStatistics(struct_size=ctypes.sizeof(_CBufferStatistics))
+        lib().buffer_get_statistics(self.handle, ctypes.byref(now))
+        return GrowthStatistics(*(getattr(now, name) for name, _ in now._fields_[1:]))
+
+    def explain(self) -> str:
+        """How the memory is used and why, in lines for people."""
+        return get_text(lib().buffer_explain, self.handle)
+
+    def _use(self, stream: Any) -> int:
+        value = stream_value(stream)
+        self._streams[value] = stream
+        return value
+
+    def _only_stream(self) -> Optional[int]:
+        """The value of the one stream that may have work to do; None for several, or a closed one.
+        """
+        streams = dict(self._streams)
+        if any(is_closed_stream(each) for each in streams.values()):
+            return None
+        return next(iter(streams), 0) if len(streams) < 2 else None
+
+    def _synchronize(self) -> None:
+        """Waits for all work of calls so far."""
+        streams, self._streams = self._streams, {}
+        try:
+            for each in list(streams.values()):
+                synchronize_stream(each, self.device)
+        except BaseException:
+            self._streams.update(streams)
+            raise
+
+    def _bytes_of(self, rows: int) -> int:
+        rows = operator.index(rows)
+        if rows < 0:
+            raise OutOfRangeError(f"the number of rows is {rows}, and must be 0 or more")
+        nbytes = rows * self._row_bytes
+        if nbytes >= 1 << 63:
+            raise OutOfRangeError(f"{rows} rows of {self._row_bytes} bytes exceed the addresses")
+        return nbytes
+
+    def _require_rows(self, nbytes: int) -> None:
+        if nbytes % self._row_bytes:
+            raise InvalidArgumentError(
+                f"{nbytes} bytes are no whole number of rows, which have {self._row_bytes}")
+
+    def _host_rows(self, data: Any) -> Tuple[int, int, Any]:
+        """Address and size of rows of the host, and what keeps them there."""
+        numpy = numpy_or_none()
+        if numpy is not None and not isinstance(data, (bytes, bytearray, memoryview)):
+            if isinstance(data, (list, tuple, range, numbers.Number)):
+                rows = self._converted(numpy, data)
+                if rows.size == 0:
+                    return 0, 0, rows
+            else:
+                rows = numpy.asarray(data)
+            if rows.dtype != self.dtype:
+                raise InvalidArgumentError(
+                    f"the elements are {rows.dtype}, those of the array {self.dtype}: convert "
+                    "them by astype()")
+            rows = numpy.ascontiguousarray(rows)
+            if self._row_shape and rows.shape[-len(self._row_shape):] != self._row_shape:
+                raise InvalidArgumentError(
+                    f"the shape {rows.shape} is of no rows of the shape {self._row_shape}")
+            address, nbytes, keep = host_source(rows)
+            keep = (keep, rows)
+        elif isinstance(data, (list, tuple, range)):
+            keep = _packed(data, self._dtype)
+            address, nbytes, held = host_source(keep)
+            keep = (keep, held)
+        else:
+            address, nbytes, keep = host_source(data)
+            require_elements(data, self._dtype)
+        self._require_rows(nbytes)
+        return address, nbytes, keep
+
+    def _converted(self, numpy: Any, values: Any) -> Any:
+        """Numbers of Python as an array of the dtype, which must have room for them."""
+        try:
+            found = numpy.asarray(values)
+            if found.size and self.dtype.kind in "iu":
+                limits = numpy.iinfo(self.dtype)
+                if found.dtype.kind not in "biu" or not (
+                        limits.min <= int(found.min()) and int(found.max()) <= limits.max):
+                    raise OverflowError(f"they must be integers from {limits.min} to {limits.max}")
+            return numpy.asarray(values, dtype=self.dtype)
+        except (TypeError, ValueError, OverflowError) as failure:
+            raise InvalidArgumentError(f"no list of {self.typestr}: {failure}") from failure
+
+
+def _packed(values: Sequence[Any], dtype: DType) -> Any:
+    code = dtype.struct_code.replace("?", "B")
+    if not code:
+        raise UnsupportedError(f"there is no list of {dtype.typestr} without numpy: give bytes")
+    try:
+        return _array.array(code, values)
+    except (TypeError, OverflowError) as failure:
+        raise InvalidArgumentError(f"no list of {dtype.typestr}: {failure}") from failure
+
+
+class _HostView:
+    """An array's memory as numpy takes it; keeps the array."""
+
+    def __init__(self, owner: GrowableArray) -> None:
+        self._owner = owner
+        self.__array_interface__ = {
+            "data": (owner.ptr, False),
+            "shape": owner.shape,
+            "strides": None,
+            "typestr": owner.typestr,
+            "version": 3,
+        }

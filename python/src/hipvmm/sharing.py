@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Arrays that other processes of the machine use where they are."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
+
+from ._dtype import dtype_of, numpy_or_none, row_bytes_of
+from ._errors import UnsupportedError
+from ._handle import Owner
+from ._library import (
+    get_address,
+    get_int,
+    get_size,
+    lib,
+    milliseconds,
+    options_text,
+    path_bytes,
+)
+from .device import is_host_accessible, stream_value, synchronize_stream
+
+__all__ = ["Attachment", "Publication", "attach"]
+
+Path = Union[str, bytes, "os.PathLike[str]"]
+
+
+class Publication(Owner):
+    """An array at a path of the file system, where other processes attach() to it.
+
+    Nothing is seen there before announce(). The array must be made with shareable="posix_fd".
+    Options: patience (milliseconds), max_importers, users ("1000+1001"), tag.
+    """
+
+    _destroy_function = "publication_destroy"
+
+    def __init__(self, array: Any, path: Path, **options: Any) -> None:
+        super().__init__(
+            get_address(lib().buffer_publish, array.handle, path_bytes(path),
+                        options_text(options)))
+        self._array = array
+        self.path = os.fspath(path)
+
+    def announce(self, stream: Any = None) -> None:
+        """All elements may be read elsewhere once the work that is in the stream has passed."""
+        lib().publication_announce(self.handle, self._array.handle, stream_value(stream))
+
+    @property
+    def importers(self) -> int:
+        """Processes that are attached now."""
+        return get_size(lib().publication_importers, self.handle)
+
+
+class Attachment(Owner):
+    """Elements that another process publishes, mapped here as far as refresh() has seen them."""
+
+    _destroy_function = "attachment_destroy"
+
+    def __init__(self, path: Path, dtype: Any = "uint8", row_shape: Sequence[int] = (),
+                 **options: Any) -> None:
+        self._dtype = dtype_of(dtype)
+        self._row_shape = tuple(int(length) for length in row_shape)
+        self._row_bytes = row_bytes_of(self._dtype, self._row_shape)
+        super().__init__(get_address(lib().attach, path_bytes(path), options_text(options)))
+        self._device = get_int(lib().attachment_device, self.handle)
+
+    def refresh(self, stream: Any = None) -> int:
+        """Maps what is new, and returns the number of rows that may be read."""
+        nbytes = get_size(lib().attachment_refresh, self.handle, stream_value(stream))
+        return nbytes // self._row_bytes
+
+    def wait(self, rows: int, timeout: float, stream: Any = None) -> bool:
+        """Refreshes until that many rows may be read; False after so many seconds, or where the
+        owner has gone."""
+        return bool(get_int(lib().attachment_wait, self.handle, rows * self._row_bytes,
+                            milliseconds(timeout), stream_value(stream)))
+
+    def __len__(self) -> int:
+        return get_size(lib().attachment_size, self.handle) // self._row_bytes
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Rows, and the shape of a row."""
+        return (len(self),) + self._row_shape
+
+    @property
+    def device(self) -> int:
+        """The device of the memory in this process."""
+        return self._device
+
+    @property
+    def ptr(self) -> int:
+        """The address of the first element, which does not change."""
+        return get_address(lib().attachment_data, self.handle)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the owner still publishes, as far as the last calls saw."""
+        return bool(get_int(lib().attachment_is_open, self.handle))
+
+    def tobytes(self, stream: Any = None) -> bytes:
+        """The bytes of the elements, copied to the host."""
+        nbytes = get_size(lib().attachment_size, self.handle)
+        content = ctypes.create_string_buffer(nbytes)
+        if nbytes:
+            lib().copy(content, self.ptr, nbytes, stream_value(stream))
+        return content.raw
+
+    def copy_to_host(self, stream: Any = None) -> Any:
+        """The elements as a new numpy array."""
+        numpy = numpy_or_none()
+        if numpy is None:
+            raise UnsupportedError("numpy is not installed: use tobytes()")
+        return numpy.frombuffer(bytearray(self.tobytes(stream)),
+                                dtype=self._dtype.typestr).reshape(self.shape)
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        return {
+            "data": (self.ptr if len(self) else 0, True),
+            "shape": self.shape,
+            "strides": None,
+            "typestr": self._dtype.typestr,
+            "version": 3,
+            "stream": None,
+        }
+
+    def numpy_view(self, stream: Any = None) -> Any:
+        """A read-only numpy array of the same memory, where host code may use it."""
+        numpy = numpy_or_none()
+        if numpy is None:
+            raise UnsupportedError("numpy is not installed: use tobytes()")
+        if not is_host_accessible(self.device):
+            raise UnsupportedError(
+                f"host code may not use memory of device {self.device}: use copy_to_host()")
+        synchronize_stream(stream)
+        if len(self) == 0:
+            return numpy.empty(self.shape, dtype=self._dtype.typestr)
+        return numpy.asarray(_View(self, self.__cuda_array_interface__))
+
+
+class _View:
+    def __init__(self, owner: Attachment, interface: Dict[str, Any]) -> None:
+        self._owner = owner
+        del interface["stream"]
+        self.__array_interface__ = interface
+
+
+def attach(path: Path, dtype: Any = "uint8", row_shape: Sequence[int] = (), *,
+           right: Optional[str] = None, device: Optional[int] = None, **options: Any) -> Attachment:
+    """Attaches to what another process publishes at a path.
+
+    Options: peers, timeout (milliseconds), users, tag; element_size and element_align where the
+    owner is a C++ program that publishes elements. Raises IpcError where nobody publishes there.
+    """
+    return Attachment(path, dtype, row_shape, right=right, device=device, **options)

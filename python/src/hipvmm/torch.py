@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""hipvmm as the allocator of PyTorch's device memory, on CUDA and on ROCm builds.
+
+    import hipvmm.torch
+    hipvmm.torch.install()                  # before the first tensor on a device
+
+or, for a part of a program that uses PyTorch's own allocator else::
+
+    with hipvmm.torch.pool():
+        ...
+
+Each device has one pool; the environment variable HIPVMM_CONF has its options, such as
+``pool.release_threshold=4GiB``. Streams, ``record_stream``, graphs, ``empty_cache`` and
+``set_per_process_memory_fraction`` are honoured; out of memory is ``torch.OutOfMemoryError``, with
+the pool's report. ``torch.cuda.memory_stats``, and what reads it, has the figures of the pools.
+``torch.cuda.memory_snapshot`` is refused by PyTorch with any allocator but its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections import OrderedDict
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ._errors import HipvmmError, UnsupportedError
+from ._library import PoolStatistics, get_text, lib
+
+__all__ = [
+    "empty_cache",
+    "install",
+    "is_installed",
+    "memory_stats",
+    "memory_summary",
+    "pool",
+    "report",
+    "reset_peak_memory_stats",
+]
+
+# What PyTorch calls each function of the allocator by, and its name in the library.
+_SETTERS: List[Tuple[str, str]] = [
+    ("set_reset_fn", "hipvmm_torch_reset"),
+    ("set_memory_fraction_fn", "hipvmm_torch_memory_fraction"),
+    ("set_record_stream_fn", "hipvmm_torch_record_stream"),
+    ("set_erase_stream_fn", "hipvmm_torch_erase_stream"),
+    ("set_begin_allocate_to_pool", "hipvmm_torch_begin_allocate_to_pool"),
+    ("set_end_allocate_to_pool_fn", "hipvmm_torch_end_allocate_to_pool"),
+    ("set_release_pool", "hipvmm_torch_release_pool"),
+]
+
+_allocator: Optional[Any] = None
+_is_installed = False
+
+
+class _Statistics(ctypes.Structure):
+    """hipvmm_torch_statistics."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("allocated_current", ctypes.c_size_t),
+        ("allocated_high", ctypes.c_size_t),
+        ("allocated_total", ctypes.c_uint64),
+        ("count_current", ctypes.c_uint64),
+        ("count_total", ctypes.c_uint64),
+        ("out_of_memory", ctypes.c_uint64),
+    ]
+
+
+def _call(name: str, *args: Any) -> None:
+    library = lib()
+    status = getattr(library.loaded, name)(*args)
+    if status != 0:
+        library.throw(status)
+
+
+def _the_allocator() -> Any:
+    """The allocator as PyTorch has it: one, which never ends, for PyTorch keeps plain pointers to
+    it as long as there is memory of a pool."""
+    global _allocator
+    if _allocator is not None:
+        return _allocator
+    import torch
+
+    library = lib()
+    made = torch.cuda.memory.CUDAPluggableAllocator(
+        library.path, "hipvmm_torch_alloc", "hipvmm_torch_free")
+    inner = made.allocator()
+    for setter, name in _SETTERS:
+        # Releases of PyTorch differ in which they have.
+        give = getattr(inner, setter, None)
+        if give is not None:
+            give(ctypes.cast(getattr(library.loaded, name), ctypes.c_void_p).value)
+    _allocator = made
+    return made
+
+
+def install(statistics: bool = True) -> None:
+    """Makes hipvmm the allocator of every tensor on a device from now on. A second call does nothing.
+
+    With `statistics`, torch.cuda.memory_stats and reset_peak_memory_stats, which PyTorch refuses
+    with any allocator but its own, become memory_stats and reset_peak_memory_stats of this module;
+    torch.cuda.memory_allocated, memory_reserved and their peaks read them. memory_summary becomes
+    report.
+
+    Raises HipvmmError when a tensor was allocated before: PyTorch can only change its allocator
+    before it is used.
+    """
+    global _is_installed
+    if _is_installed:
+        return
+    import torch
+
+    made = _the_allocator()
+    try:
+        torch.cuda.memory.change_current_allocator(made)
+    except RuntimeError as failure:
+        raise HipvmmError(
+            "hipvmm.torch.install() comes too late: PyTorch's own allocator is in use already. "
+            "Call it before anything is allocated on a device, or use hipvmm.torch.pool() for a "
+            "part of the program") from failure
+    _is_installed = True
+    if statistics:
+        for module in (torch.cuda.memory, torch.cuda):
+            module.memory_stats = memory_stats
+            module.reset_peak_memory_stats = reset_peak_memory_stats
+            module.memory_summary = memory_summary
+
+
+def is_installed() -> bool:
+    """Whether install() was called."""
+    return _is_installed
+
+
+@contextlib.contextmanager
+def pool(device: Any = None) -> Iterator[Any]:
+    """Sends what is allocated in the block, in the calling thread, to hipvmm.
+
+    Yields the torch.cuda.MemPool, which torch.cuda.use_mem_pool takes for more blocks. PyTorch's own
+    allocator stays in between: it asks for segments and divides them. Tensors may outlive the block.
+    After install() all memory is hipvmm's already, and None is yielded.
+    """
+    import torch
+
+    if _is_installed:
+        yield None
+        return
+    if not hasattr(torch.cuda, "MemPool"):
+        raise UnsupportedError(f"PyTorch {torch.__version__} has no torch.cuda.MemPool; 2.5 has")
+    graphs = torch.cuda.MemPool(_the_allocator().allocator())
+    with torch.cuda.use_mem_pool(graphs, device):
+        yield graphs
+
+
+def _ordinal(device: Any) -> int:
+    """The number of a device as PyTorch takes them: None, a number, "cuda:1", a torch.device."""
+    import torch
+
+    if isinstance(device, int):
+        return device
+    index = None if device is None else torch.device(device).index
+    return int(torch.cuda.current_device()) if index is None else int(index)
+
+
+@contextlib.contextmanager
+def _pool_of(device: int) -> Iterator[ctypes.c_void_p]:
+    handle = ctypes.c_void_p()
+    _call("hipvmm_torch_pool", device, ctypes.byref(handle))
+    try:
+        yield handle
+    finally:
+        lib().resource_destroy(handle)
+
+
+def memory_stats(device: Any = None) -> Dict[str, Any]:
+    """What install() or pool() has allocated on a device, by the names of torch.cuda.memory_stats:
+    those of its entries that mean something here. The current device by default."""
+    ordinal = _ordinal(device)
+    torch_has = _Statistics(struct_size=ctypes.sizeof(_Statistics))
+    _call("hipvmm_torch_get_statistics", ordinal, ctypes.byref(torch_has))
+    held = PoolStatistics(struct_size=ctypes.sizeof(PoolStatistics))
+    with _pool_of(ordinal) as handle:
+        lib().pool_get_statistics(handle, ctypes.byref(held))
+    used = {
+        "current": torch_has.allocated_current,
+        "peak": torch_has.allocated_high,
+        "allocated": torch_has.allocated_total,
+        "freed": torch_has.allocated_total - torch_has.allocated_current,
+    }
+    found = {f"{kind}.all.{name}": value
+             for kind in ("active_bytes", "allocated_bytes", "requested_bytes")
+             for name, value in used.items()}
+    found.update({
+        "allocation.all.current": torch_has.count_current,
+        "allocation.all.allocated": torch_has.count_total,
+        "allocation.all.freed": torch_has.count_total - torch_has.count_current,
+        "num_alloc_retries": 0,  # nothing is kept that would be released for a second try
+        "num_ooms": torch_has.out_of_memory,
+        "reserved_bytes.all.current": held.reserved_current,
+        "reserved_bytes.all.peak": held.reserved_high,
+    })
+    return OrderedDict(sorted(found.items()))
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Begins the peaks of a device anew; the current one by default."""
+    _call("hipvmm_torch_reset_peaks", _ordinal(device))
+
+
+def report(device: Any = None) -> str:
+    """The pool of a device in lines for people: what it holds, and what would still fit."""
+    with _pool_of(_ordinal(device)) as handle:
+        return get_text(lib().pool_report, handle)
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """report(), for programs that print torch.cuda.memory_summary()."""
+    return report(device)
+
+
+def empty_cache() -> None:
+    """Releases what no tensor uses to the devices."""
+    lib().loaded.hipvmm_torch_reset()

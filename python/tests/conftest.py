@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""Tests of the package on the host provider, or on whatever HIPVMM_LIBRARY is."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import hipvmm
+
+
+@pytest.fixture(autouse=True)
+def resources_are_restored():
+    """Each test begins and ends with hipMalloc for each device, and leaves no handle."""
+    yield
+    for device in range(hipvmm.device_count()):
+        hipvmm.mr.set_per_device_resource(device, None)
+
+
+@pytest.fixture
+def run_python():
+    """Runs a script in a process of its own, and returns what it printed."""
+
+    def run(script, *, status=0, **environment):
+        result = subprocess.run(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=120, env={**os.environ, **environment})
+        assert result.returncode == status, result.stdout
+        return result.stdout
+
+    return run
+
+
+needs_chunks = pytest.mark.skipif(
+    "path: fallback" in hipvmm.capability(0), reason="there is no virtual memory")
+needs_host_access = pytest.mark.skipif(
+    not hipvmm.is_host_accessible(0), reason="host code may not use memory of the device")

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: MIT
+import gc
+import threading
+
+import pytest
+
+import hipvmm
+from conftest import needs_chunks, needs_host_access
+
+np = pytest.importorskip("numpy")
+
+
+def test_an_empty_array():
+    array = hipvmm.GrowableArray("float32", max="64MiB")
+    assert len(array) == array.size == array.nbytes == 0
+    assert array.shape == (0,)
+    assert array.ndim == 1
+    assert array.dtype == np.float32
+    assert array.typestr == "<f4"
+    assert array.itemsize == 4
+    assert array.device == 0
+    assert array.max_size >= 16 << 20
+    assert array.tobytes() == b""
+    assert array.copy_to_host().shape == (0,)
+    assert "shape=(0,)" in repr(array)
+
+
+def test_appended_rows_are_read_again():
+    array = hipvmm.GrowableArray("int32", max="64MiB")
+    array.append([1, 2, 3])
+    array.append(np.arange(4, 7, dtype="int32"))
+    array.extend(range(7, 9))
+    array.append(())
+    array.append(np.array([9], dtype="int32").tobytes())
+    assert np.array_equal(array.copy_to_host(), np.arange(1, 10, dtype="int32"))
+
+
+def test_growth_does_not_move():
+    array = hipvmm.GrowableArray("float32", max="256MiB")
+    array.append([1, 2, 3])
+    before = array.ptr
+    array.resize(5_000_000)
+    if array.is_address_stable:
+        assert array.ptr == before
+    assert array.shape == (5_000_000,)
+    host = array.copy_to_host()
+    assert list(host[:4]) == [1, 2, 3, 0]
+    assert array.capacity >= 5_000_000
+    assert array.statistics().growth_steps == 2
+    assert array.statistics().peak_bytes >= 20_000_000
+    assert array.explain()
+
+
+def test_rows():
+    array = hipvmm.GrowableArray("float64", (3,), max="64MiB")
+    array.append(np.eye(3))
+    array.append([[1, 2, 3]])
+    array.append([4, 5, 6])
+    assert array.shape == (5, 3)
+    assert array.copy_to_host()[3:].tolist() == [[1, 2, 3], [4, 5, 6]]
+    array.write(0, [[9, 9, 9]])
+    assert array.copy_to_host()[0].tolist() == [9, 9, 9]
+    with pytest.raises(ValueError, match="of no rows"):
+        array.append(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="no whole number of rows"):
+        array.append(b"12345678")
+    with pytest.raises(ValueError, match="begin with 1"):
+        hipvmm.GrowableArray("float64", (0,))
+
+
+def test_sizes_are_rows():
+    array = hipvmm.GrowableArray("int16", (2,), max="64MiB")
+    array.reserve(1000)
+    assert array.capacity >= 1000
+    array.resize(10)
+    array.resize_uninitialized(5)
+    assert len(array) == 5
+    array.clear()
+    assert len(array) == 0
+    with pytest.raises(IndexError):
+        array.resize(-1)
+    with pytest.raises(IndexError):
+        array.resize(1 << 62)
+
+
+def test_a_queue():
+    array = hipvmm.GrowableArray("uint8", max="64MiB")
+    array.append(b"abcdef")
+    array.erase_front(2)
+    assert array.tobytes() == b"cdef"
+    array.append(b"gh")
+    assert array.tobytes() == b"cdefgh"
+    with pytest.raises(IndexError):
+        array.erase_front(7)
+
+
+@needs_chunks
+def test_shrinking_releases_chunks():
+    array = hipvmm.GrowableArray(max="256MiB", step_limit=0)
+    for size in (4 << 20, 8 << 20, 12 << 20):
+        array.resize_uninitialized(size)
+    array.resize(1)
+    assert array.shrink_to_fit() == 8 << 20
+    array.shrink_to_fit(replace_tail=True)
+    assert array.nbytes == 1
+
+
+def test_other_types_are_refused():
+    array = hipvmm.GrowableArray("float32", max="64MiB")
+    with pytest.raises(ValueError, match="astype"):
+        array.append(np.zeros(3, dtype="float64"))
+    with pytest.raises(ValueError, match="cannot be on a device"):
+        hipvmm.GrowableArray(object)
+    with pytest.raises(ValueError, match="byte order"):
+        hipvmm.GrowableArray(">f4")
+    with pytest.raises(ValueError, match="no type"):
+        hipvmm.GrowableArray("nonsense")
+    with pytest.raises(ValueError, match="there is no 'maxi'"):
+        hipvmm.GrowableArray(maxi=1)
+    assert len(array) == 0
+
+
+def test_what_is_not_contiguous_on_the_host_is_copied():
+    array = hipvmm.GrowableArray("int64", max="64MiB")
+    array.append(np.arange(10)[::2])
+    assert array.copy_to_host().tolist() == [0, 2, 4, 6, 8]
+
+
+def test_from_the_device():
+    array = hipvmm.GrowableArray("uint8", max="64MiB")
+    array.append(hipvmm.DeviceBuffer.to_device(b"abc"))
+    array.append(array)
+    assert array.tobytes() == b"abcabc"
+    floats = hipvmm.GrowableArray("float32", max="64MiB")
+    with pytest.raises(ValueError, match=r"the elements are \|u1"):
+        floats.append(array)
+
+    class Strided:
+        __cuda_array_interface__ = {"data": (array.ptr, False), "shape": (2,), "typestr": "|u1",
+                                    "strides": (2,), "version": 3}
+
+    with pytest.raises(ValueError, match="not contiguous"):
+        array.append(Strided())
+
+
+def test_streams():
+    with hipvmm.Stream() as one, hipvmm.Stream() as two:
+        array = hipvmm.GrowableArray("uint8", max="64MiB")
+        array.append(b"abc", one)
+        one.synchronize()
+        array.append(b"def", two)
+        assert array.tobytes(two) == b"abcdef"
+        assert array.__cuda_array_interface__["stream"] in (None, two.ptr)
+        array.close()
+        with pytest.raises(hipvmm.InvalidHandleError):
+            array.append(b"g")
+        assert repr(array) == "GrowableArray(closed)"
+
+
+def test_the_array_interface():
+    array = hipvmm.GrowableArray("float32", (2,), max="64MiB")
+    assert array.__cuda_array_interface__["data"] == (0, False)
+    array.append([1, 2])
+    interface = array.__cuda_array_interface__
+    assert interface["data"] == (array.ptr, False)
+    assert interface["shape"] == (1, 2)
+    assert interface["typestr"] == "<f4"
+    assert interface["version"] == 3
+
+
+@needs_host_access
+def test_numpy_shares_the_memory():
+    array = hipvmm.GrowableArray("int32", max="64MiB")
+    assert array.numpy_view().shape == (0,)
+    array.append([1, 2, 3])
+    view = array.numpy_view()
+    view[1] = 7
+    assert array.copy_to_host().tolist() == [1, 7, 3]
+    array.append([4])
+    assert view.tolist() == [1, 7, 3]
+    del array
+    gc.collect()
+    assert view.tolist() == [1, 7, 3]
+
+
+@needs_host_access
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "int64", "float16",
+                                   "float32", "float64", "complex64"])
+def test_dlpack(dtype):
+    array = hipvmm.GrowableArray(dtype, (2,), max="64MiB")
+    array.append(np.array([[1, 0], [1, 1]], dtype=dtype))
+    if hipvmm.provider() == "host":
+        assert array.__dlpack_device__() == (1, 0)
+    if dtype == "bool" and tuple(map(int, np.__version__.split(".")[:2])) < (1, 25):
+        pytest.skip("this numpy takes no booleans from DLPack")
+    view = np.from_dlpack(array)
+    assert view.dtype == np.dtype(dtype)
+    assert view.tolist() == np.array([[1, 0], [1, 1]], dtype=dtype).tolist()
+    del array
+    gc.collect()
+    assert view.shape == (2, 2)
+
+
+@needs_host_access
+def test_a_capsule_that_nobody_takes_frees_its_array():
+    from hipvmm import _dlpack
+    from hipvmm._library import get_size, lib
+
+    gc.collect()
+    before = get_size(lib().live_handles), len(_dlpack._exported)
+    array = hipvmm.GrowableArray(max="64MiB")
+    array.append(b"abc")
+    capsule = array.__dlpack__()
+    del array
+    gc.collect()
+    assert get_size(lib().live_handles) == before[0] + 1
+    del capsule
+    gc.collect()
+    assert (get_size(lib().live_handles), len(_dlpack._exported)) == before
+
+
+@needs_host_access
+def test_requests_of_dlpack_that_cannot_be_met():
+    array = hipvmm.GrowableArray(max="64MiB")
+    array.append(b"abc")
+    with pytest.raises(hipvmm.UnsupportedError):
+        array.__dlpack__(copy=True)
+    with pytest.raises(hipvmm.UnsupportedError):
+        array.__dlpack__(dl_device=(2, 5))
+    assert array.__dlpack__(stream=-1, max_version=(1, 0)) is not None
+
+
+def test_where_host_code_may_not_go(run_python):
+    text = run_python("""
+import hipvmm
+if hipvmm.provider() != "host":
+    print("not the host provider")
+else:
+    array = hipvmm.GrowableArray()
+    array.append(b"abc")
+    assert array.tobytes() == b"abc"
+    for call in (array.numpy_view, array.__dlpack__):
+        try:
+            call()
+        except NotImplementedError as why:
+            print(why)
+""", HIPVMM_HOST_PROFILE="cuda-13")
+    assert "not the host provider" in text or (
+        "host code may not use memory of device 0" in text and "it is no GPU" in text)
+
+
+def test_in_memory_of_a_resource():
+    pool = hipvmm.Pool(maximum="64MiB")
+    array = hipvmm.GrowableArray("int32", mr=pool)
+    array.append([1, 2, 3])
+    pool.close()
+    array.resize(10_000)
+    assert array.copy_to_host()[:3].tolist() == [1, 2, 3]
+    pinned = hipvmm.GrowableArray("int32", mr=hipvmm.mr.PinnedHostMemoryResource())
+    pinned.append([4, 5])
+    assert pinned.numpy_view().tolist() == [4, 5]
+    assert np.from_dlpack(pinned).tolist() == [4, 5]
+
+
+@needs_chunks
+def test_rights():
+    if hipvmm.device_count() < 2 or not hipvmm.can_access_peer(1, 0):
+        pytest.skip("there are no two devices that reach each other")
+    array = hipvmm.GrowableArray(max="64MiB", access="1:read_write")
+    assert array.access(1) == "read_write"
+    array.set_access({})
+    assert array.access(1) == "none"
+    array.grant(1)
+    assert array.access(1) == "read_write"
+    other = hipvmm.GrowableArray(device=1, max="64MiB")
+    assert other.device == 1
+    other.append(b"abc")
+    assert other.tobytes() == b"abc"
+
+
+def test_out_of_memory_leaves_the_array():
+    array = hipvmm.GrowableArray("float64", max="1TiB")
+    array.append([1.0])
+    with pytest.raises(MemoryError):
+        array.resize(1 << 34)
+    assert array.copy_to_host().tolist() == [1.0]
+
+
+def test_threads_append_whole_rows():
+    array = hipvmm.GrowableArray("int64", (4,), max="64MiB")
+
+    def work(number):
+        for _ in range(50):
+            array.append([number] * 4)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    rows = array.copy_to_host()
+    assert rows.shape == (200, 4)
+    assert all(len(set(row)) == 1 for row in rows.tolist())
+
+
+def test_without_numpy(run_python):
+    text = run_python("""
+import sys
+sys.modules["numpy"] = None
+import hipvmm
+array = hipvmm.GrowableArray("float32", max="64MiB")
+array.append([1, 2.5])
+assert array.dtype == "<f4"
+print(list(array.copy_to_host()), array.shape)
+pairs = hipvmm.GrowableArray("<i8", (2,))
+pairs.append(range(4))
+print(list(pairs.copy_to_host()), pairs.shape)
+buffer = hipvmm.DeviceBuffer.to_device(b"abc")
+print(buffer.copy_to_host())
+for wrong in (lambda: hipvmm.GrowableArray("nonsense"), lambda: array.append(["a"]),
+              array.numpy_view):
+    try:
+        wrong()
+    except (ValueError, NotImplementedError) as why:
+        print(why)
+""")
+    assert "[1.0, 2.5] (2,)" in text
+    assert "[0, 1, 2, 3] (2, 2)" in text
+    assert "bytearray(b'abc')" in text
+    assert "allowed without numpy: bool" in text
+    assert "no list of <f4" in text
+    assert "numpy is not installed" in text

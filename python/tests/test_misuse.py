@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: MIT
+"""What programs do by mistake, or at a bad moment: wrong sizes, closed objects, exits, forks."""
+
+import array
+import gc
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import hipvmm
+from conftest import needs_host_access
+from hipvmm import mr
+from hipvmm._library import get_size, lib
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 64) + 5, 1 << 64, (1 << 64) + 100])
+def test_sizes_that_c_would_cut_off(size):
+    pool = hipvmm.Pool(maximum="64MiB")
+    for call in (lambda: hipvmm.DeviceBuffer(size=size), lambda: pool.allocate(size),
+                 lambda: pool.trim(size), lambda: hipvmm.GrowableArray(device=size),
+                 lambda: mr.LimitingResourceAdaptor(pool, size)):
+        with pytest.raises(ValueError, match="is no number from|device -1 does not exist"):
+            call()
+    buffer = hipvmm.DeviceBuffer(size=10)
+    with pytest.raises(ValueError):
+        buffer.resize(size)
+    assert buffer.size == 10
+
+
+def test_sizes_are_whole_numbers():
+    numbers = hipvmm.GrowableArray("float32")
+    for call in (lambda: hipvmm.DeviceBuffer(size=1.5), lambda: numbers.resize(1.5),
+                 lambda: hipvmm.Pool().allocate("5")):
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            call()
+    numbers.resize(np.int64(3))
+    assert len(numbers) == 3
+
+
+def test_timeouts():
+    pool = hipvmm.Pool(maximum="64MiB")
+    assert pool.trim(timeout=float("inf")) == 0
+    for timeout in (-1, float("nan")):
+        with pytest.raises(ValueError, match="must be 0 or more"):
+            pool.trim(timeout=timeout)
+
+
+@pytest.mark.parametrize("values", [[300], [-129], [1.5], ["a"], "1", None, {}, [2**70],
+                                    array.array("d", [1.0]), memoryview(array.array("d", [1.0])),
+                                    np.array([1.0])])
+def test_values_that_do_not_fit_are_refused(values):
+    numbers = hipvmm.GrowableArray("int8")
+    with pytest.raises(hipvmm.InvalidArgumentError):
+        numbers.append(values)
+    assert len(numbers) == 0
+
+
+def test_values_that_fit():
+    numbers = hipvmm.GrowableArray("int8")
+    for values in ([-128, 127], 5, (1,), range(3), [True], np.int64(7), array.array("b", [9]),
+                   memoryview(array.array("b", [8])), b"ab", []):
+        numbers.append(values)
+    assert list(numbers.copy_to_host()) == [-128, 127, 5, 1, 0, 1, 2, 1, 7, 9, 8, 97, 98]
+    points = hipvmm.GrowableArray("float32", (3,))
+    points.append([])
+    points.append([[1, 2, 3]])
+    assert points.shape == (1, 3)
+
+
+def test_elements_that_are_no_numbers_are_refused():
+    for dtype in ("S4", "M8[ns]", "V8", np.dtype(("f4", (3,))), object):
+        with pytest.raises(hipvmm.InvalidArgumentError):
+            hipvmm.GrowableArray(dtype)
+    with pytest.raises(hipvmm.InvalidArgumentError, match="lengths begin with 1"):
+        hipvmm.attach("/nowhere", "float32", (0,))
+    with pytest.raises(TypeError, match="copy_to_host"):
+        np.asarray(hipvmm.GrowableArray("float32"))
+
+
+def test_types_without_numpy(monkeypatch):
+    from hipvmm import _dtype
+
+    monkeypatch.setattr(_dtype, "numpy_or_none", lambda: None)
+    assert _dtype.dtype_of("complex64").typestr == "<c8"
+    assert _dtype.dtype_of("float16").itemsize == 2
+    for name in ("float8", "int128", "complex8", "int12", "f1", "<i16"):
+        with pytest.raises(hipvmm.InvalidArgumentError):
+            _dtype.dtype_of(name)
+
+
+def test_texts_that_would_be_cut_off():
+    with pytest.raises(hipvmm.InvalidArgumentError, match="comma or a zero"):
+        hipvmm.GrowableArray(max="64MiB\0junk")
+    with pytest.raises(hipvmm.InvalidArgumentError, match="has a zero"):
+        hipvmm.attach("/tmp/a\0b")
+
+
+def test_a_closed_resource_serves_the_buffers_that_it_made():
+    used = mr.StatisticsResourceAdaptor(mr.CudaMemoryResource())
+    with hipvmm.Pool(maximum="64MiB") as pool:
+        buffer = hipvmm.DeviceBuffer.to_device(b"abc", mr=pool)
+    assert pool.closed
+    assert buffer.tobytes() == b"abc"
+    with pytest.raises(hipvmm.InvalidHandleError):
+        hipvmm.DeviceBuffer(size=1, mr=pool)
+    with mr.StatisticsResourceAdaptor(used) as counted:
+        other = hipvmm.DeviceBuffer(size=1000, mr=counted)
+    del other
+    gc.collect()
+    assert used.allocation_counts.current_bytes == 0
+
+
+def test_a_closed_stream_frees_what_was_used_in_it():
+    pool = hipvmm.Pool(maximum="64MiB")
+    with hipvmm.Stream() as stream:
+        buffer = hipvmm.DeviceBuffer(size=1000, stream=stream, mr=pool)
+    assert buffer.__cuda_array_interface__["stream"] is None
+    del buffer
+    gc.collect()
+    assert pool.statistics().used_current == 0
+
+
+@needs_host_access
+def test_a_closed_stream_is_waited_for():
+    with hipvmm.Stream() as stream:
+        numbers = hipvmm.GrowableArray("float32")
+        numbers.append([1, 2, 3], stream)
+    assert numbers.__cuda_array_interface__["stream"] is None
+    numbers.append([4], None)
+    assert list(numbers.numpy_view()) == [1, 2, 3, 4]
+    assert list(np.from_dlpack(numbers)) == [1, 2, 3, 4]
+
+
+def test_all_streams_of_an_array_are_waited_for(monkeypatch):
+    first, second = hipvmm.Stream(), hipvmm.Stream()
+    numbers = hipvmm.GrowableArray("float32")
+    numbers.append([1], first)
+    numbers.append([2], second)
+    waited = []
+    monkeypatch.setattr(hipvmm.growable, "synchronize_stream",
+                        lambda stream, device=None: waited.append(stream))
+    assert numbers.__cuda_array_interface__["stream"] is None
+    assert waited == [first, second]
+    numbers.append([3], second)
+    expected = None if hipvmm.provider() == "amd" else second.ptr
+    assert numbers.__cuda_array_interface__["stream"] == expected
+
+
+def test_the_stream_of_another_array_is_waited_for(monkeypatch):
+    stream = hipvmm.Stream()
+    waited = []
+    synchronize = lib().synchronize
+    monkeypatch.setattr(lib(), "synchronize",
+                        lambda value: (waited.append(value), synchronize(value)))
+    source = hipvmm.DeviceBuffer.to_device(b"abcd")
+
+    class Produced:
+        __cuda_array_interface__ = {"shape": (4,), "typestr": "|u1", "data": (source.ptr, True),
+                                    "version": 3, "stream": stream.ptr}
+
+    numbers = hipvmm.GrowableArray("uint8")
+    numbers.append(Produced())
+    assert waited == [stream.ptr]
+    numbers.append(Produced(), stream)
+    hipvmm.DeviceBuffer(size=4).copy_from_device(Produced(), stream)
+    assert waited == [stream.ptr]
+    assert numbers.tobytes(stream) == b"abcdabcd"
+
+
+@needs_host_access
+def test_a_view_keeps_the_memory_of_a_buffer_that_is_resized():
+    buffer = hipvmm.DeviceBuffer.to_device(b"abc" * 1000)
+    view = np.from_dlpack(buffer)
+    buffer.resize(4 << 20)
+    del buffer
+    gc.collect()
+    assert view.tobytes() == b"abc" * 1000
+
+
+@needs_host_access
+def test_a_buffer_is_no_copy_for_dlpack():
+    buffer = hipvmm.DeviceBuffer.to_device(b"abc")
+    with pytest.raises(hipvmm.UnsupportedError):
+        buffer.__dlpack__(copy=True)
+    with pytest.raises(hipvmm.UnsupportedError):
+        buffer.__dlpack__(dl_device=(2, 5))
+
+
+@needs_host_access
+def test_a_capsule_is_taken_once():
+    numbers = hipvmm.GrowableArray("float32")
+    numbers.append([1, 2])
+    capsule = numbers.__dlpack__()
+
+    class Producer:
+        def __dlpack__(self, **_):
+            return capsule
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    view = np.from_dlpack(Producer())
+    with pytest.raises(ValueError):
+        np.from_dlpack(Producer())
+    del numbers
+    gc.collect()
+    assert list(view) == [1, 2]
+
+
+@needs_host_access
+def test_a_capsule_that_is_refused_leaves_the_error(run_python):
+    printed = run_python("""
+import gc
+import numpy as np
+import hipvmm
+from hipvmm import _dlpack
+flags = hipvmm.GrowableArray("bool")
+flags.resize(4)
+try:
+    view = np.from_dlpack(flags)
+    del view
+except (RuntimeError, BufferError):
+    pass  # a numpy that takes no booleans
+gc.collect()
+print(len(_dlpack._exported))
+""")
+    assert printed == "0\n"
+
+
+@needs_host_access
+def test_tensors_outlive_the_interpreters_modules(run_python):
+    assert run_python("""
+import builtins, sys
+import numpy as np
+import hipvmm
+numbers = hipvmm.GrowableArray("float32")
+numbers.resize(4)
+sys.kept = np.from_dlpack(numbers), numbers.__dlpack__()
+builtins.kept = np.from_dlpack(numbers), numbers.__dlpack__()
+print("end")
+""") == "end\n"
+
+
+def test_the_interpreter_ends_while_threads_use_buffers(run_python):
+    printed = run_python("""
+import threading, time
+import hipvmm
+def work():
+    try:
+        while True:
+            buffer = hipvmm.DeviceBuffer.to_device(bytes(1_000_000))
+            numbers = hipvmm.GrowableArray("float32", max="64MiB")
+            numbers.append([1, 2])
+            for _ in range(20):
+                buffer.tobytes()
+    except hipvmm.InvalidHandleError:
+        pass
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+print("end")
+""")
+    assert "Fatal" not in printed
+
+
+def test_the_exit_does_not_free_a_buffer_that_a_call_uses():
+    buffer = hipvmm.DeviceBuffer.to_device(b"abc")
+    block = buffer._block
+    with block.use():
+        ending = threading.Thread(target=block._finalizer)
+        ending.start()
+        ending.join(0.05)
+        assert ending.is_alive()
+    ending.join()
+    with pytest.raises(hipvmm.InvalidHandleError, match="freed at exit"):
+        buffer.tobytes()
+
+
+def test_an_error_of_a_callback_is_not_kept_for_later():
+    memory = mr.CudaMemoryResource()
+    calls = []
+
+    def allocate(nbytes, stream):
+        calls.append(nbytes)
+        if len(calls) == 1:
+            raise KeyError("the first")
+        return memory.allocate(nbytes, stream)
+
+    resource = mr.FailureCallbackResourceAdaptor(
+        mr.CallbackMemoryResource(allocate, lambda ptr, nbytes, _: memory.deallocate(ptr, nbytes)),
+        lambda nbytes: True)
+    buffer = hipvmm.DeviceBuffer(size=10, mr=resource)
+    assert buffer.size == 10
+    with pytest.raises(hipvmm.InvalidArgumentError, match="junk"):
+        hipvmm.GrowableArray(max="junk")
+
+
+def test_a_callback_that_uses_the_array_that_grows_is_refused():
+    memory = mr.CudaMemoryResource()
+    resource = mr.CallbackMemoryResource(
+        lambda nbytes, stream: len(numbers) or memory.allocate(nbytes),
+        lambda ptr, nbytes, _: memory.deallocate(ptr, nbytes))
+    numbers = hipvmm.GrowableArray("float32", mr=resource)
+    with pytest.raises(hipvmm.InvalidArgumentError, match="in use by the call"):
+        numbers.append([1, 2, 3])
+    assert len(numbers) == 0
+
+
+def test_a_bin_that_is_its_own_is_refused():
+    bins = mr.BinningMemoryResource(mr.CudaMemoryResource())
+    with pytest.raises(hipvmm.InvalidArgumentError, match="no request would end"):
+        bins.add_bin(4096, bins)
+
+
+def test_cycles_are_collected():
+    gc.collect()
+    before = get_size(lib().live_handles)
+    for _ in range(5):
+        held = []
+        pool = hipvmm.Pool(maximum="64MiB")
+        held += [held, pool, hipvmm.DeviceBuffer(size=100, mr=pool),
+                 hipvmm.GrowableArray("float32", mr=pool), hipvmm.Stream()]
+    del held, pool
+    gc.collect()
+    assert get_size(lib().live_handles) == before
+
+
+def test_an_array_is_closed_while_threads_use_it():
+    wrong = []
+
+    def use(numbers):
+        try:
+            while True:
+                numbers.append([1])
+                numbers.tobytes()
+        except hipvmm.InvalidHandleError:
+            pass
+        except BaseException as why:  # noqa: B902
+            wrong.append(why)
+
+    for _ in range(10):
+        numbers = hipvmm.GrowableArray("float32", max="64MiB")
+        threads = [threading.Thread(target=use, args=(numbers,)) for _ in range(3)]
+        for each in threads:
+            each.start()
+        numbers.close()
+        for each in threads:
+            each.join()
+    assert not wrong
+
+
+def test_a_child_of_fork_exits_and_says_nothing(run_python):
+    assert run_python("""
+import os, sys
+import hipvmm
+numbers = hipvmm.GrowableArray("float32", max="64MiB")
+numbers.append([1, 2, 3])
+stream = hipvmm.Stream()
+memory = hipvmm.DeviceBuffer(size=100, stream=stream)
+hipvmm.reinitialize(pool_allocator=True)
+of_pool = hipvmm.DeviceBuffer(size=100)
+child = os.fork()
+if child == 0:
+    try:
+        len(numbers)
+    except hipvmm.UnsupportedError:
+        sys.exit(3)
+    sys.exit(4)
+print(os.WEXITSTATUS(os.waitpid(child, 0)[1]), numbers.tobytes() != b"", flush=True)
+""") == "3 True\n"
+
+
+def test_all_devices_or_none_also_where_others_set_the_resource():
+    from ctypes import byref, c_void_p
+
+    other = c_void_p()
+    lib().pool_create(0, b"maximum=64MiB", byref(other))
+    lib().set_device_resource(0, other)
+    try:
+        with pytest.raises(hipvmm.InvalidArgumentError):
+            hipvmm.reinitialize(managed_memory=True, devices=[0, 99])
+        assert mr.get_per_device_resource(0).kind == "pool"
+        hipvmm.reinitialize(devices=np.int64(0))
+    finally:
+        lib().reset_device_resource(0)
+        lib().resource_destroy(other)
+
+
+def test_a_path_of_pathlib(tmp_path):
+    numbers = hipvmm.GrowableArray("uint8", max="64MiB")
+    try:
+        numbers = hipvmm.GrowableArray("uint8", max="64MiB", shareable="posix_fd")
+    except hipvmm.UnsupportedError:
+        pytest.skip("memory cannot be shared")
+    with numbers.publish(tmp_path / "numbers") as published:
+        numbers.append(b"abc")
+        published.announce()
+        with hipvmm.attach(tmp_path / "numbers") as attached:
+            assert attached.wait(3, float("inf"))
+            assert attached.tobytes() == b"abc"
+            with pytest.raises(ValueError):
+                attached.wait(-1, 0)
+    assert published.path == os.fspath(tmp_path / "numbers")

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "c/device/device_blocks.hpp"
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/mr/pool/arena_resource.hpp>
+#include <hipvmm/mr/pool/fixed_size_resource.hpp>
+#include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/per_device_resource.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include "c/settings.hpp"
+#include "core/check.hpp"
+#include "mr/resource/set_resource.hpp"
+
+namespace hipvmm::c {
+namespace {
+
+/// Forgets a stream in a resource and in those that it is made of.
+void forget_in(const resource_object& object, stream_ref stream) {
+  const auto forget = [&](auto* pool) {
+    if (pool != nullptr) pool->forget_stream(stream);
+  };
+  forget(dynamic_cast<mr::vmm_pool_resource*>(object.resource));
+  forget(dynamic_cast<mr::arena_resource*>(object.resource));
+  forget(dynamic_cast<mr::fixed_size_resource*>(object.resource));
+  if (object.upstream != nullptr) forget_in(*object.upstream, stream);
+}
+
+}  // namespace
+
+device_blocks& device_blocks::shared() {
+  static auto& blocks = *std::make_unique<device_blocks>().release();
+  return blocks;
+}
+
+std::shared_ptr<resource_object> device_blocks::pool_of(device_ref device) {
+  require_device(device);
+  const std::lock_guard lock{pools_mutex_};
+  std::shared_ptr<resource_object>& entry = pools_[device.ordinal()];
+  if (entry != nullptr) return entry;
+  mr::pool_options options = pool_settings(device, nullptr);
+  options.reuse.allow_internal_dependencies = false;
+  if (options.access.entries().empty()) options.access = all_reachable_peers(device);
+  entry = std::make_shared<resource_object>(
+      "pool", nullptr, std::make_unique<mr::vmm_pool_resource>(device, options));
+  // After the first pool has begun what a pool needs, and so before that ends.
+  static const bool registered = std::atexit([] { shared().release_pools(); }) == 0;
+  static_cast<void>(registered);
+  return entry;
+}
+
+void device_blocks::release_pools() noexcept {
+  detail::report_exceptions([&] {
+    decltype(pools_) ended;  // destroyed without the lock; blocks keep theirs
+    const std::lock_guard lock{pools_mutex_};
+    ended.swap(pools_);
+  });
+}
+
+std::shared_ptr<resource_object> device_blocks::source_of(device_ref device) {
+  return detail::has_initial_resource(device) ? pool_of(device) : resource_of(device);
+}
+
+void device_blocks::add(void* pointer, block made) {
+  const std::lock_guard lock{mutex_};
+  if (made.owner->owned != nullptr) owners_.insert(made.owner);
+  blocks_.insert_or_assign(pointer, std::move(made));
+}
+
+std::optional<device_blocks::block> device_blocks::take(const char* function, void* pointer) {
+  if (pointer == nullptr) return std::nullopt;
+  std::unique_lock lock{mutex_};
+  auto taken = blocks_.extract(pointer);
+  lock.unlock();
+  if (!taken.empty()) return std::move(taken.mapped());
+  detail::warn(function,
+               "a pointer is freed that hipvmm_device_allocate() and its like did not return, or "
+               "was freed before: nothing was done");
+  return std::nullopt;
+}
+
+void* device_blocks::allocate(stream_ref stream, std::size_t bytes, device_ref device) {
+  require_device(device);
+  if (bytes == 0) return nullptr;
+  const std::shared_ptr<resource_object> owner = source_of(device);
+  const default_stream_scope current{device, stream.get()};
+  void* const pointer = owner->resource->allocate(stream, bytes);
+  try {
+    add(pointer, {owner, bytes, stream, std::this_thread::get_id(), true});
+  } catch (...) {
+    owner->resource->deallocate(stream, pointer, bytes);
+    throw;
+  }
+  return pointer;
+}
+
+void* device_blocks::allocate_sync(std::size_t bytes, device_ref device) {
+  require_device(device);
+  if (bytes == 0) return nullptr;
+  const std::shared_ptr<resource_object> owner = source_of(device);
+  void* const pointer = owner->resource->allocate_sync(bytes);
+  try {
+    add(pointer, {owner, bytes, stream_of(nullptr), {}, false});
+  } catch (...) {
+    owner->resource->deallocate_sync(pointer, bytes);
+    throw;
+  }
+  return pointer;
+}
+
+void device_blocks::deallocate(stream_ref stream, void* pointer) noexcept {
+  detail::report_exceptions([&] {
+    const std::optional<block> freed = take("hipvmm_device_deallocate", pointer);
+    if (!freed) return;
+    mr::memory_resource* const from = freed->owner->resource;
+    const bool is_ordered =
+        (freed->is_stream_known || stream != freed->stream) &&
+        (!stream.is_per_thread_default() || freed->thread == std::this_thread::get_id());
+    const auto device = from->device();
+    if (!is_ordered) {
+      from->deallocate_sync(pointer, freed->bytes);
+    } else if (device) {
+      mr::deallocate_under(*device, from, stream, pointer, freed->bytes);
+    } else {
+      from->deallocate(stream, pointer, freed->bytes);
+    }
+  });
+}
+
+void device_blocks::deallocate_sync(void* pointer) noexcept {
+  detail::report_exceptions([&] {
+    if (const auto freed = take("hipvmm_device_deallocate_sync", pointer))
+      freed->owner->resource->deallocate_sync(pointer, freed->bytes);
+  });
+}
+
+void device_blocks::forget_stream(stream_ref stream) {
+  std::vector<std::shared_ptr<resource_object>> owners;
+  {
+    const std::lock_guard lock{mutex_};
+    for (auto each = owners_.begin(); each != owners_.end();) {
+      if (auto owner = each->lock()) {
+        owners.push_back(std::move(owner));
+        ++each;
+      } else {
+        each = owners_.erase(each);
+      }
+    }
+    for (auto& [pointer, known] : blocks_)
+      if (known.stream == stream) known.is_stream_known = false;
+  }
+  for (const auto& owner : owners) forget_in(*owner, stream);
+}
+
+}  // namespace hipvmm::c

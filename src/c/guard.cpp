@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+#include "c/guard.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
+#include "c/handle_table.hpp"
+
+namespace hipvmm::c {
+namespace {
+
+// The last failure of a thread. Without a destructor: what ends after the objects of its thread,
+// such as an exit handler of the program, may still fail and ask why.
+struct kept_failure {
+  hipvmm_failure details{sizeof(hipvmm_failure), HIPVMM_OK, HIPVMM_EXHAUSTED_NOTHING, 0, -1, 0, 0};
+  std::string* storage = nullptr;  // until the thread's objects end
+  std::array<char, 256> rest{};    // of what fails after that, as much as has room
+  bool has_ended = false;
+  const char* text = "";  // of one of these, or a literal where that could not be made
+
+  void keep(hipvmm_status status, const char* what, const char* function = nullptr) noexcept;
+};
+static_assert(std::is_trivially_destructible_v<kept_failure>);
+
+thread_local constinit kept_failure failure_of_thread;
+
+// Frees the text with the thread.
+struct text_owner {
+  text_owner() = default;
+  text_owner(const text_owner&) = delete;
+  text_owner& operator=(const text_owner&) = delete;
+  ~text_owner() {
+    failure_of_thread.has_ended = true;
+    failure_of_thread.text = "";
+    delete std::exchange(failure_of_thread.storage, nullptr);
+  }
+};
+
+void kept_failure::keep(hipvmm_status status, const char* what, const char* function) noexcept {
+  details = {sizeof(hipvmm_failure), status, HIPVMM_EXHAUSTED_NOTHING, 0, -1, 0, 0};
+  if (has_ended) {
+    const char* const begin = function == nullptr ? "" : function;
+    static_cast<void>(std::snprintf(rest.data(), rest.size(), "%s%s%s", begin,
+                                    function == nullptr ? "" : ": ", what));
+    text = rest.data();
+    return;
+  }
+  try {
+    static thread_local const text_owner ends_with_thread;
+    if (storage == nullptr) storage = new std::string;
+    std::string made{what};
+    if (function != nullptr) made = std::string{function} + ": " + made;
+    *storage = std::move(made);
+    text = storage->c_str();
+  } catch (const std::exception&) {
+    text = "out of host memory, and so is the sentence that says of what";
+  }
+}
+
+hipvmm_exhausted exhausted_of(exhausted resource) noexcept {
+  switch (resource) {
+    case exhausted::device_memory:
+      return HIPVMM_EXHAUSTED_DEVICE_MEMORY;
+    case exhausted::addresses:
+      return HIPVMM_EXHAUSTED_ADDRESSES;
+    case exhausted::descriptors:
+      return HIPVMM_EXHAUSTED_DESCRIPTORS;
+    case exhausted::host_memory:
+      return HIPVMM_EXHAUSTED_HOST_MEMORY;
+    case exhausted::limit:
+      return HIPVMM_EXHAUSTED_LIMIT;
+  }
+  return HIPVMM_EXHAUSTED_NOTHING;
+}
+
+}  // namespace
+
+hipvmm_status keep_failure(const char* function) noexcept {
+  kept_failure& last = failure_of_thread;
+  try {
+    throw;
+  } catch (const invalid_handle& failure) {
+    last.keep(HIPVMM_ERROR_INVALID_HANDLE, failure.what(), function);
+  } catch (const too_small& failure) {
+    last.keep(HIPVMM_ERROR_TOO_SMALL, failure.what(), function);
+  } catch (const bad_argument& failure) {
+    last.keep(HIPVMM_ERROR_INVALID_ARGUMENT, failure.what(), function);
+  } catch (const out_of_memory& failure) {
+    last.keep(HIPVMM_ERROR_OUT_OF_MEMORY, failure.what());
+    last.details.exhausted = exhausted_of(failure.resource());
+    last.details.device = failure.device();
+    last.details.bytes_requested = failure.bytes_requested();
+    last.details.bytes_free = failure.bytes_free();
+  } catch (const std::bad_alloc&) {
+    last.keep(HIPVMM_ERROR_OUT_OF_MEMORY, "out of host memory", function);
+    last.details.exhausted = HIPVMM_EXHAUSTED_HOST_MEMORY;
+  } catch (const hip_error& failure) {
+    last.keep(HIPVMM_ERROR_HIP, failure.what());
+    last.details.hip_code = failure.code();
+  } catch (const unsupported& failure) {
+    last.keep(HIPVMM_ERROR_UNSUPPORTED, failure.what());
+  } catch (const ipc_error& failure) {
+    last.keep(HIPVMM_ERROR_IPC, failure.what());
+  } catch (const std::system_error& failure) {
+    last.keep(HIPVMM_ERROR_SYSTEM, failure.what());
+  } catch (const std::invalid_argument& failure) {
+    last.keep(HIPVMM_ERROR_INVALID_ARGUMENT, failure.what());
+  } catch (const std::length_error& failure) {
+    last.keep(HIPVMM_ERROR_OUT_OF_RANGE, failure.what());
+  } catch (const std::out_of_range& failure) {
+    last.keep(HIPVMM_ERROR_OUT_OF_RANGE, failure.what());
+  } catch (const std::exception& failure) {
+    last.keep(HIPVMM_ERROR_INTERNAL, failure.what(), function);
+  } catch (...) {
+    last.keep(HIPVMM_ERROR_INTERNAL, "an exception that is no std::exception", function);
+  }
+  return last.details.status;
+}
+
+void require_memory(const void* memory, std::size_t bytes, const char* name) {
+  if (memory == nullptr && bytes != 0)
+    throw bad_argument{std::string{name} + " is null, and is to have " + std::to_string(bytes) +
+                       " bytes"};
+}
+
+void copy_text(const std::string& from, char* text, std::size_t capacity, std::size_t* length) {
+  if (text == nullptr && (capacity != 0 || length == nullptr))
+    throw bad_argument{"text is null, which only asks for the length, with a capacity of 0"};
+  if (length != nullptr) *length = from.size();
+  if (text == nullptr) return;
+  if (from.size() >= capacity)
+    throw too_small{"the text has " + std::to_string(from.size()) +
+                    " bytes and a zero, the room for it " + std::to_string(capacity)};
+  std::memcpy(text, from.c_str(), from.size() + 1);
+}
+
+void copy_struct(void* to, const void* from, std::size_t bytes, const char* name) {
+  if (to == nullptr)
+    throw bad_argument{std::string{name} + " is null, and is where the result goes"};
+  std::size_t known;
+  std::memcpy(&known, to, sizeof known);
+  if (known <= sizeof known)
+    throw bad_argument{std::string{name} + "->struct_size is " + std::to_string(known) +
+                       "; set it to sizeof *" + name + " before the call"};
+  std::memcpy(static_cast<char*>(to) + sizeof known, static_cast<const char*>(from) + sizeof known,
+              std::min(bytes, known) - sizeof known);
+}
+
+const char* last_text() noexcept { return failure_of_thread.text; }
+const hipvmm_failure& last_failure() noexcept { return failure_of_thread.details; }
+
+}  // namespace hipvmm::c

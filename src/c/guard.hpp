@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/hipvmm.h>
+
+// What every function of the C interface is made of: no exception leaves one.
+namespace hipvmm::c {
+
+/// A text does not fit in the room for it.
+class too_small : public std::length_error {
+ public:
+  using std::length_error::length_error;
+};
+
+/// An argument of the C interface itself is wrong, such as a null pointer for a result.
+class bad_argument : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+/// Keeps the exception that is being handled as the calling thread's last failure and returns its
+/// status. `function` begins the sentence where the exception is of this layer.
+hipvmm_status keep_failure(const char* function) noexcept;
+
+/// Runs the body of `function`.
+template <typename Body>
+hipvmm_status guarded(const char* function, Body body) noexcept {
+  try {
+    body();
+    return HIPVMM_OK;
+  } catch (...) {
+    return keep_failure(function);
+  }
+}
+
+/// Returns what a result is written to. Throws: bad_argument when it is null.
+template <typename T>
+T& out(T* result, const char* name) {
+  if (result == nullptr)
+    throw bad_argument{std::string{name} + " is null, and is where the result goes"};
+  return *result;
+}
+
+/// Throws: bad_argument when memory of some bytes is null.
+void require_memory(const void* memory, std::size_t bytes, const char* name);
+
+/// Copies a text as hipvmm.h says. Throws: bad_argument, too_small.
+void copy_text(const std::string& from, char* text, std::size_t capacity, std::size_t* length);
+
+/// Copies as much of a struct as its struct_size says, and leaves that. Throws: bad_argument.
+void copy_struct(void* to, const void* from, std::size_t bytes, const char* name);
+template <typename T>
+void copy_struct(T* to, const T& from, const char* name) {
+  copy_struct(static_cast<void*>(to), &from, sizeof from, name);
+}
+
+/// The failure that hipvmm_last_error() and hipvmm_last_failure() report.
+[[nodiscard]] const char* last_text() noexcept;
+[[nodiscard]] const hipvmm_failure& last_failure() noexcept;
+
+}  // namespace hipvmm::c

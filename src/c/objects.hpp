@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/publication.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include "c/guard.hpp"
+#include "c/handle_table.hpp"
+#include "core/process_mark.hpp"
+
+// The objects behind the handles of the C interface.
+namespace hipvmm::c {
+
+/// A memory resource, with what it needs to live.
+struct resource_object {
+  static constexpr handle_kind handle = handle_kind::resource;
+
+  const char* kind;
+  std::shared_ptr<resource_object> upstream;           // outlives `owned`, as bins do
+  std::vector<std::shared_ptr<resource_object>> bins;  // with bins_mutex()
+  std::unique_ptr<mr::memory_resource> owned;  // null for one that C++ code of the program set
+  mr::memory_resource* resource;
+
+  resource_object(const char* name, std::shared_ptr<resource_object> from,
+                  std::unique_ptr<mr::memory_resource> made) noexcept
+      : kind{name}, upstream{std::move(from)}, owned{std::move(made)}, resource{owned.get()} {}
+  /// For a resource that the program keeps alive.
+  resource_object(const char* name, mr::memory_resource& others) noexcept
+      : kind{name}, resource{&others} {}
+
+  /// Guards the bins of all resources. What a bin allocates from is found with it held, so that no
+  /// two threads make a circle of their resources.
+  [[nodiscard]] static std::mutex& bins_mutex() noexcept;
+  /// Whether this is `other`, or allocates from it. Pre: the bins are locked.
+  [[nodiscard]] bool uses(const resource_object& other) const noexcept;
+
+  /// The resource as one of a class of its own. Throws: invalid_handle, which names both kinds.
+  template <typename Resource>
+  [[nodiscard]] Resource& as(const char* expected) const {
+    if (auto* const found = dynamic_cast<Resource*>(resource)) return *found;
+    throw invalid_handle{std::string{"a resource of the kind "} + expected +
+                         " is expected, and this one is " + kind};
+  }
+};
+
+/// The lock of an object that serves one call at a time.
+/// - A call within a call of the same thread, from a callback or the error handler, would wait for
+///   itself: lock() throws bad_argument.
+/// - In a child of fork() the calls of the parent's other threads never end, and HIP does not know
+///   the memory: lock() throws unsupported. The end of an object needs no lock.
+class call_mutex {
+ public:
+  void lock();
+  void unlock() noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_{};
+  const detail::process_mark process_;
+};
+
+struct buffer_object {
+  static constexpr handle_kind handle = handle_kind::buffer;
+
+  std::shared_ptr<resource_object> source;  // null: chunks
+  call_mutex mutex;
+  growable_device_vector<unsigned char> bytes;
+
+  buffer_object(std::shared_ptr<resource_object> from, device_ref device,
+                const growth_options& options)
+      : source{std::move(from)}, bytes{device, options} {}
+};
+
+struct stream_object {
+  static constexpr handle_kind handle = handle_kind::stream;
+
+  stream owned;
+  detail::process_mark process;
+
+  explicit stream_object(stream made) noexcept : owned{std::move(made)} {}
+  stream_object(const stream_object&) = delete;
+  stream_object& operator=(const stream_object&) = delete;
+  /// In a child of fork() HIP does not know the stream.
+  ~stream_object() {
+    if (process.is_of_parent()) static_cast<void>(owned.release());
+  }
+};
+
+struct publication_object {
+  static constexpr handle_kind handle = handle_kind::publication;
+
+  call_mutex mutex;
+  publication published;
+
+  explicit publication_object(publication made) : published{std::move(made)} {}
+};
+
+struct attachment_object {
+  static constexpr handle_kind handle = handle_kind::attachment;
+
+  call_mutex mutex;
+  attached_region memory;
+
+  explicit attachment_object(attached_region made) : memory{std::move(made)} {}
+};
+
+/// Returns the object of a handle. Throws: invalid_handle.
+template <typename Object>
+[[nodiscard]] std::shared_ptr<Object> find(const void* handle) {
+  return std::static_pointer_cast<Object>(handle_table::shared().find(Object::handle, handle));
+}
+[[nodiscard]] inline std::shared_ptr<resource_object> find(hipvmm_resource handle) {
+  return find<resource_object>(handle);
+}
+
+/// Writes the handle of a new object, or null when `make` or the table throws.
+template <typename Handle, typename Make>
+void create(Handle* handle, const char* name, Make make) {
+  out(handle, name) = nullptr;
+  auto object = make();
+  using type = typename decltype(object)::element_type;
+  *handle = static_cast<Handle>(handle_table::shared().insert(type::handle, std::move(object)));
+}
+
+/// Makes a handle stale. The object ends here, unless calls for it are under way or others need it.
+template <typename Object>
+void destroy(const void* handle) {
+  static_cast<void>(handle_table::shared().take(Object::handle, handle));
+}
+
+/// Returns the device of a resource's memory, the current one where it belongs to none.
+[[nodiscard]] inline device_ref device_of(const mr::memory_resource& resource) {
+  const std::optional<device_ref> owner = resource.device();
+  return owner ? *owner : device_ref::current();
+}
+
+/// Returns the device of that ordinal. Throws: std::invalid_argument unless it exists.
+[[nodiscard]] inline device_ref device_of(int ordinal) {
+  require_device(device_ref{ordinal});
+  return device_ref{ordinal};
+}
+
+/// The resource in use for `device`. Throws: as mr::get_per_device_resource().
+[[nodiscard]] std::shared_ptr<resource_object> resource_of(device_ref device);
+
+/// A stream as the C interface has it. Null is the legacy default stream.
+[[nodiscard]] inline stream_ref stream_of(void* stream) noexcept {
+  return static_cast<ihipStream_t*>(stream);
+}
+
+/// Makes `device` current as long as `stream` is used, where that is a default stream: each device
+/// has its own, and means the object's. Does nothing for other streams, or without a device.
+class default_stream_scope {
+ public:
+  default_stream_scope(std::optional<device_ref> device, void* stream) {
+    const stream_ref used = stream_of(stream);
+    if (device && (used.is_default() || used.is_per_thread_default())) current_.emplace(*device);
+  }
+
+ private:
+  std::optional<scoped_device> current_;
+};
+
+/// Rights of the C interface. Throw: bad_argument.
+[[nodiscard]] access_right right_of(hipvmm_right right);
+[[nodiscard]] hipvmm_right right_of(access_right right) noexcept;
+[[nodiscard]] access_list list_of(const hipvmm_access* access, std::size_t count);
+
+}  // namespace hipvmm::c

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/access.hpp>
+
+// Options as text: "release_threshold=4GiB,maximum=80%".
+namespace hipvmm::c {
+
+/// An option by its name, and what sets it.
+struct option {
+  std::string name;
+  const char* allowed;  ///< what a value may be, in messages
+  /// Throws: std::invalid_argument or std::length_error for a value that is not allowed.
+  std::function<void(std::string_view value)> set;
+};
+
+/// Sets the options that `text` names: "name=value" separated by commas, with spaces around each if
+/// one likes. `of` names what they are options of, such as "a pool".
+/// Throws: std::invalid_argument, which names the option, the value and what is allowed, for a name
+/// that is not in the table or comes twice, and for a value that is refused.
+void apply_options(const std::string& of, std::string_view text, const std::vector<option>& table);
+
+// What values may be. Each throws std::invalid_argument or std::length_error for others.
+
+inline constexpr const char* size_allowed =
+    "bytes such as 64MiB or 4GiB, or a part of the device's memory such as 80%";
+/// Bytes, or a percentage of the total memory of `device`.
+[[nodiscard]] std::size_t size_value(std::string_view value, device_ref device);
+
+inline constexpr const char* limit_allowed =
+    "bytes such as 4GiB, a part of the device's memory such as 80%, or unlimited";
+/// The same; `unlimited` is the greatest std::size_t.
+[[nodiscard]] std::size_t limit_value(std::string_view value, device_ref device);
+
+inline constexpr const char* flag_allowed = "on or off";
+/// Also true, yes and 1; false, no and 0.
+[[nodiscard]] bool flag_value(std::string_view value);
+
+/// A number without sign. Throws also above `most`.
+[[nodiscard]] std::uint64_t number_value(std::string_view value, std::uint64_t most);
+
+inline constexpr const char* list_allowed = "numbers such as 0+1+2";
+/// Numbers up to `most`, separated by plus signs.
+[[nodiscard]] std::vector<unsigned> list_value(
+    std::string_view value, unsigned most = std::numeric_limits<unsigned>::max());
+
+inline constexpr const char* access_allowed =
+    "devices and rights such as 1:read_write+2:read, all, or all:read";
+/// Rights by device. `all` is every device that reaches memory of `owner`; read_write where no
+/// right is named.
+[[nodiscard]] access_list access_value(std::string_view value, device_ref owner);
+
+inline constexpr const char* right_allowed = "none, read or read_write";
+[[nodiscard]] access_right right_value(std::string_view value);
+
+/// One of a few names.
+template <typename Value>
+[[nodiscard]] Value choice_value(std::string_view value,
+                                 std::initializer_list<std::pair<std::string_view, Value>> choices);
+[[noreturn]] void refuse_value(const char* why);
+
+template <typename Value>
+Value choice_value(std::string_view value,
+                   std::initializer_list<std::pair<std::string_view, Value>> choices) {
+  for (const auto& [name, meaning] : choices)
+    if (name == value) return meaning;
+  refuse_value("it is none of the names");
+}
+
+}  // namespace hipvmm::c

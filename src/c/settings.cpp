@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+#include "c/settings.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/chunk_placement.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "c/options.hpp"
+
+namespace hipvmm::c {
+namespace {
+
+using text = std::string_view;
+
+text text_of(const char* options) { return options == nullptr ? text{} : text{options}; }
+
+// What several tables have.
+
+option shareable_option(handle_type& to) {
+  return {"shareable", "none or posix_fd", [&to](text value) {
+            to = choice_value<hipvmm::handle_type>(
+                value,
+                {{"none", hipvmm::handle_type::none}, {"posix_fd", hipvmm::handle_type::posix_fd}});
+          }};
+}
+
+option access_option(const char* name, access_list& to, device_ref owner) {
+  return {name, access_allowed, [&to, owner](text value) { to = access_value(value, owner); }};
+}
+
+option without_vmm_option(without_vmm& to) {
+  return {"without_vmm", "use_hip_malloc or refuse", [&to](text value) {
+            to = choice_value<without_vmm>(value, {{"use_hip_malloc", without_vmm::use_hip_malloc},
+                                                   {"refuse", without_vmm::refuse}});
+          }};
+}
+
+option size_option(const char* name, std::size_t& to, device_ref device) {
+  return {name, size_allowed, [&to, device](text value) { to = size_value(value, device); }};
+}
+
+option limit_option(const char* name, std::size_t& to, device_ref device) {
+  return {name, limit_allowed, [&to, device](text value) { to = limit_value(value, device); }};
+}
+
+option flag_option(const char* name, bool& to) {
+  return {name, flag_allowed, [&to](text value) { to = flag_value(value); }};
+}
+
+void add_reuse(std::vector<option>& table, mr::pool_reuse& to) {
+  table.push_back(flag_option("reuse_event_dependencies", to.follow_event_dependencies));
+  table.push_back(flag_option("reuse_opportunistic", to.allow_opportunistic));
+  table.push_back(flag_option("reuse_internal_dependencies", to.allow_internal_dependencies));
+}
+
+option milliseconds_option(const char* name, std::chrono::milliseconds& to) {
+  return {name, "milliseconds, a number up to 86400000",
+          [&to](text value) { to = std::chrono::milliseconds{number_value(value, 86'400'000)}; }};
+}
+
+option users_option(std::vector<unsigned>& to) {
+  return {"users", list_allowed, [&to](text value) { to = list_value(value); }};
+}
+
+option tag_option(std::uint64_t& to) {
+  return {"tag", "a number", [&to](text value) {
+            to = number_value(value, std::numeric_limits<std::uint64_t>::max());
+          }};
+}
+
+// The tables that HIPVMM_CONF knows too.
+
+std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
+  std::vector<option> table{
+      size_option("initial", to.initial_bytes, device),
+      size_option("maximum", to.maximum_bytes, device),
+      limit_option("release_threshold", to.release_threshold, device),
+      shareable_option(to.shareable),
+      access_option("access", to.access, device),
+      without_vmm_option(to.fallback),
+      size_option("largest_chunk", to.largest_chunk, device),
+  };
+  add_reuse(table, to.reuse);
+  return table;
+}
+
+/// What two options say together of a buffer's chunk_placement.
+struct placement_choice {
+  std::vector<device_ref> devices;
+  std::size_t stripe_bytes = 0;
+  std::optional<std::size_t> budget;
+
+  [[nodiscard]] chunk_placement get() const {
+    if (budget && !devices.empty())
+      throw std::invalid_argument{
+          "options of a buffer: stripes and spill exclude each other: name one of them"};
+    if (devices.empty() && stripe_bytes != 0)
+      throw std::invalid_argument{
+          "options of a buffer: stripe_bytes needs the devices, such as stripes=0+1"};
+    if (budget) return chunk_placement::spill(*budget);
+    if (devices.empty()) return chunk_placement::one_device();
+    return chunk_placement::striped(devices, stripe_bytes);
+  }
+};
+
+std::vector<option> buffer_table(growth_options& to, placement_choice& placement,
+                                 device_ref device) {
+  std::vector<option> table{
+      size_option("max", to.max_bytes, device),
+      {"past_max", "move or refuse",
+       [&to](text value) {
+         to.past_max = choice_value<past_max_size>(
+             value, {{"move", past_max_size::move}, {"refuse", past_max_size::refuse}});
+       }},
+      limit_option("step_limit", to.step_limit, device),
+      size_option("granule", to.granule_bytes, device),
+      {"ahead", "off, created or mapped",
+       [&to](text value) {
+         to.grow_ahead.prepare =
+             choice_value<prefetch_level>(value, {{"off", prefetch_level::off},
+                                                  {"created", prefetch_level::created},
+                                                  {"mapped", prefetch_level::mapped}});
+       }},
+      size_option("ahead_watermark", to.grow_ahead.watermark_bytes, device),
+      size_option("ahead_budget", to.grow_ahead.budget_bytes, device),
+      shareable_option(to.chunks.shareable),
+      access_option("access", to.chunks.access, device),
+      {"when_empty", "re_reserves or keeps_addresses",
+       [&to](text value) {
+         to.chunks.when_empty = choice_value<empty_policy>(
+             value, {{"re_reserves", empty_policy::re_reserves},
+                     {"keeps_addresses", empty_policy::keeps_addresses}});
+       }},
+      {"stripes", list_allowed,
+       [&placement](text value) {
+         placement.devices.clear();
+         for (const unsigned each : list_value(value, std::numeric_limits<int>::max()))
+           placement.devices.emplace_back(static_cast<int>(each));
+       }},
+      size_option("stripe_bytes", placement.stripe_bytes, device),
+      {"spill", size_allowed,
+       [&placement, device](text value) { placement.budget = size_value(value, device); }},
+      without_vmm_option(to.fallback),
+  };
+  return table;
+}
+
+/// Where HIPVMM_CONF sets defaults.
+struct defaults {
+  mr::pool_options pool;
+  growth_options buffer;
+  placement_choice placement;
+
+  explicit defaults(device_ref device) {
+    const char* const configured = std::getenv("HIPVMM_CONF");
+    if (configured == nullptr) return;
+    std::vector<option> table = pool_table(pool, device);
+    for (option& each : table) each.name.insert(0, "pool.");
+    for (option& each : buffer_table(buffer, placement, device)) {
+      each.name.insert(0, "buffer.");
+      table.push_back(std::move(each));
+    }
+    apply_options("the environment variable HIPVMM_CONF", configured, table);
+  }
+};
+
+}  // namespace
+
+mr::pool_options pool_settings(device_ref device, const char* options) {
+  defaults made{device};
+  apply_options("a pool", text_of(options), pool_table(made.pool, device));
+  return std::move(made.pool);
+}
+
+growth_options buffer_settings(device_ref device, const char* options) {
+  defaults made{device};
+  apply_options("a buffer", text_of(options), buffer_table(made.buffer, made.placement, device));
+  made.buffer.chunks.placement = made.placement.get();
+  return std::move(made.buffer);
+}
+
+mr::hip_async_options async_settings(device_ref device, const char* options) {
+  mr::hip_async_options made;
+  std::vector<option> table{size_option("initial", made.initial_bytes, device),
+                            limit_option("release_threshold", made.release_threshold, device),
+                            shareable_option(made.shareable)};
+  add_reuse(table, made.reuse);
+  apply_options("a pool of HIP's", text_of(options), table);
+  return made;
+}
+
+mr::pinned_options pinned_settings(const char* options) {
+  mr::pinned_options made;
+  apply_options("pinned memory", text_of(options),
+                {flag_option("portable", made.portable), flag_option("mapped", made.mapped),
+                 flag_option("write_combined", made.write_combined)});
+  return made;
+}
+
+arena_options arena_settings(device_ref device, const char* options) {
+  arena_options made;
+  apply_options("an arena", text_of(options),
+                {size_option("initial", made.initial_bytes, device),
+                 {"maximum", limit_allowed,
+                  [&](text value) { made.maximum_bytes = limit_value(value, device); }},
+                 flag_option("dump_log_on_failure", made.dumps_log)});
+  if (made.initial_bytes > made.maximum_bytes.value_or(made.initial_bytes))
+    throw std::invalid_argument{"options of an arena: initial is " +
+                                format_bytes(made.initial_bytes) + ", more than maximum, " +
+                                format_bytes(*made.maximum_bytes)};
+  return made;
+}
+
+fixed_size_options fixed_size_settings(device_ref device, const char* options) {
+  fixed_size_options made;
+  apply_options("blocks of one size", text_of(options),
+                {size_option("block_size", made.block_size, device),
+                 {"blocks", "a number of blocks", [&](text value) {
+                    made.blocks = number_value(value, std::numeric_limits<std::uint32_t>::max());
+                  }}});
+  return made;
+}
+
+binning_options binning_settings(const char* options) {
+  binning_options made;
+  const auto exponent = [](const char* name, std::optional<int>& to) -> option {
+    return {name, "a number from 0 to 40",
+            [&to](text value) { to = static_cast<int>(number_value(value, 40)); }};
+  };
+  apply_options(
+      "bins", text_of(options),
+      {exponent("min_exponent", made.min_exponent), exponent("max_exponent", made.max_exponent)});
+  if (made.min_exponent.has_value() != made.max_exponent.has_value())
+    throw std::invalid_argument{"options of bins: min_exponent and max_exponent are set together"};
+  return made;
+}
+
+bool flag_setting(const char* of, const char* name, const char* options) {
+  bool made = false;
+  apply_options(of, text_of(options), {flag_option(name, made)});
+  return made;
+}
+
+std::size_t alignment_setting(const char* options) {
+  std::size_t made = mr::memory_resource::default_alignment;
+  apply_options(
+      "a limit", text_of(options),
+      {{"alignment", "bytes, a power of two", [&](text value) { made = parse_bytes(value); }}});
+  return made;
+}
+
+publishing_settings publication_settings(const char* options) {
+  publishing_settings made{{}, elements_of<unsigned char>()};
+  apply_options("a publication", text_of(options),
+                {milliseconds_option("patience", made.options.patience),
+                 {"max_importers", "a number up to 65536",
+                  [&](text value) { made.options.max_importers = number_value(value, 65'536); }},
+                 users_option(made.options.other_users),
+                 tag_option(made.elements.tag)});
+  return made;
+}
+
+attaching_settings attachment_settings(const char* options) {
+  attaching_settings made{{}, elements_of<unsigned char>()};
+  const auto bytes = [](const char* name, std::size_t& to) -> option {
+    return {name, "bytes", [&to](text value) { to = parse_bytes(value); }};
+  };
+  const device_ref current = device_ref::current();
+  apply_options(
+      "an attachment", text_of(options),
+      {{"right", right_allowed, [&](text value) { made.options.right = right_value(value); }},
+       access_option("peers", made.options.peers, current),
+       {"device", "a number",
+        [&](text value) {
+          made.options.device =
+              device_ref{static_cast<int>(number_value(value, std::numeric_limits<int>::max()))};
+        }},
+       users_option(made.options.other_users),
+       milliseconds_option("timeout", made.options.timeout),
+       bytes("element_size", made.elements.size),
+       bytes("element_align", made.elements.align),
+       tag_option(made.elements.tag)});
+  return made;
+}
+
+}  // namespace hipvmm::c

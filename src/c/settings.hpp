@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include <hipvmm/container/growable_storage.hpp>
+#include <hipvmm/ipc/attach_options.hpp>
+#include <hipvmm/ipc/publication_options.hpp>
+#include <hipvmm/mr/pool/fixed_size_resource.hpp>
+#include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
+#include <hipvmm/mr/resource/pinned_host_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
+
+// The options of each kind of object, from their text. A null text has none. Those of pools and
+// buffers begin with what the environment variable HIPVMM_CONF says, read each time:
+// "pool.maximum=80%,buffer.step_limit=64MiB". A mistake in it, about either, is an error for both.
+// All throw std::invalid_argument, as apply_options().
+namespace hipvmm::c {
+
+[[nodiscard]] mr::pool_options pool_settings(device_ref device, const char* text);
+[[nodiscard]] growth_options buffer_settings(device_ref device, const char* text);
+[[nodiscard]] mr::hip_async_options async_settings(device_ref device, const char* text);
+[[nodiscard]] mr::pinned_options pinned_settings(const char* text);
+
+struct arena_options {
+  std::size_t initial_bytes = 0;
+  std::optional<std::size_t> maximum_bytes;
+  bool dumps_log = false;
+};
+[[nodiscard]] arena_options arena_settings(device_ref device, const char* text);
+
+struct fixed_size_options {
+  std::size_t block_size = mr::fixed_size_resource::default_block_size;
+  std::size_t blocks = mr::fixed_size_resource::default_blocks_to_preallocate;
+};
+[[nodiscard]] fixed_size_options fixed_size_settings(device_ref device, const char* text);
+
+/// Exponents of the least and the greatest bin; both or none.
+struct binning_options {
+  std::optional<int> min_exponent;
+  std::optional<int> max_exponent;
+};
+[[nodiscard]] binning_options binning_settings(const char* text);
+
+/// A resource with one option that is on or off.
+[[nodiscard]] bool flag_setting(const char* of, const char* name, const char* text);
+/// The option `alignment` of a limiting adaptor.
+[[nodiscard]] std::size_t alignment_setting(const char* text);
+
+struct publishing_settings {
+  publication_options options;
+  published_elements elements;
+};
+[[nodiscard]] publishing_settings publication_settings(const char* text);
+
+struct attaching_settings {
+  attach_options options;
+  published_elements elements;
+};
+[[nodiscard]] attaching_settings attachment_settings(const char* text);
+
+}  // namespace hipvmm::c

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// What PyTorch calls, by the names in torch.h.
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/torch.h>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include "c/guard.hpp"
+#include "c/objects.hpp"
+#include "c/settings.hpp"
+#include "c/torch_error.hpp"
+#include "c/torch_pool.hpp"
+#include "core/check.hpp"
+
+namespace hipvmm::c {
+namespace {
+
+// As many as PyTorch has room for (C10_COMPILE_TIME_MAX_GPUS).
+constexpr std::size_t most_devices = 120;
+
+/// The pools, which live as long as the process: tensors of static objects end after everything.
+struct torch_pools {
+  std::array<std::atomic<torch_pool*>, most_devices> made{};
+  std::mutex mutex;
+  std::atomic<bool> is_used{false};  // since the first pool was begun
+  // A child of fork() has none of the memory, and locks of threads that it lacks may be taken.
+  std::atomic<bool> is_in_child{false};
+
+  static torch_pools& shared() {
+    static torch_pools* const all = [] {
+      auto* const pools = new torch_pools;
+      static_cast<void>(::pthread_atfork(nullptr, nullptr, [] { shared().leave(); }));
+      return pools;
+    }();
+    return *all;
+  }
+  /// A child of a process that has not used its pools may have its own.
+  void leave() noexcept {
+    if (is_used) is_in_child = true;
+  }
+  /// Null: nothing was allocated on that device.
+  [[nodiscard]] torch_pool* find(int device) const noexcept {
+    if (is_in_child.load(std::memory_order_relaxed)) return nullptr;
+    if (device < 0 || static_cast<std::size_t>(device) >= most_devices) return nullptr;
+    return made[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
+  }
+  [[nodiscard]] torch_pool& get(int device) {
+    if (torch_pool* const found = find(device)) return *found;
+    if (is_in_child)
+      throw std::runtime_error{
+          "hipvmm as PyTorch's allocator: this is a child of fork() of a process that has used it, "
+          "where devices cannot be used; start it by spawn or forkserver"};
+    const device_ref owner = c::device_of(device);
+    std::atomic<torch_pool*>& entry = made.at(static_cast<std::size_t>(device));
+    is_used = true;
+    const std::lock_guard lock{mutex};
+    if (torch_pool* const found = entry) return *found;
+    mr::pool_options options = pool_settings(owner, nullptr);
+    if (options.access.entries().empty()) options.access = all_reachable_peers(owner);
+    entry = std::make_unique<torch_pool>(owner, options).release();
+    return *entry;
+  }
+  /// Null: no pool's memory. PyTorch names no device where it records a stream.
+  [[nodiscard]] torch_pool* owner_of(const void* pointer) {
+    torch_pool* owner = nullptr;
+    for_each([&](torch_pool& each) {
+      if (each.pool().contains(pointer)) owner = &each;
+    });
+    return owner;
+  }
+  template <typename Body>
+  void for_each(Body body) {
+    if (is_in_child) return;
+    for (const std::atomic<torch_pool*>& each : made)
+      if (torch_pool* const found = each) body(*found);
+  }
+};
+
+torch_pools& pools() { return torch_pools::shared(); }
+
+}  // namespace
+}  // namespace hipvmm::c
+
+using namespace hipvmm;
+using namespace hipvmm::c;
+
+extern "C" {
+
+void* hipvmm_torch_alloc(size_t bytes, int device, void* stream) {
+  if (bytes == 0) return nullptr;
+  torch_pool& from = pools().get(device);
+  try {
+    return from.allocate(bytes, stream_of(stream));
+  } catch (const out_of_memory& full) {
+    throw_torch_out_of_memory(std::string{full.what()} + "\n" + from.pool().report());
+    throw;
+  }
+}
+
+void hipvmm_torch_free(void* pointer, size_t bytes, int device, void* stream) {
+  if (pointer == nullptr) return;
+  if (torch_pool* const owner = pools().find(device)) {
+    owner->deallocate(pointer, bytes, stream_of(stream));
+  } else if (!pools().is_in_child) {
+    detail::warn("hipvmm_torch_free", "an allocation of device " + std::to_string(device) +
+                                          " is freed, and none was made there: nothing was done");
+  }
+}
+
+void hipvmm_torch_record_stream(void* pointer, void* stream) {
+  if (pointer == nullptr) return;
+  if (torch_pool* const owner = pools().owner_of(pointer))
+    owner->record_stream(pointer, stream_of(stream));
+}
+
+void hipvmm_torch_erase_stream(void* pointer, void* stream) {
+  if (pointer == nullptr) return;
+  if (torch_pool* const owner = pools().owner_of(pointer))
+    owner->erase_stream(pointer, stream_of(stream));
+}
+
+void hipvmm_torch_reset(void) {
+  pools().for_each([](torch_pool& each) { each.release_idle(); });
+}
+
+void hipvmm_torch_memory_fraction(double fraction, int device) {
+  if (!(fraction >= 0))
+    throw bad_argument{"hipvmm_torch_memory_fraction: a fraction of " + std::to_string(fraction) +
+                       " was asked for; it is at least 0"};
+  const double total = static_cast<double>(c::device_of(device).total_memory());
+  // Many times the memory is no limit, and is a size.
+  pools().get(device).set_limit(static_cast<std::size_t>(std::min(fraction, 1000.0) * total));
+}
+
+hipvmm_status hipvmm_torch_pool(int device, hipvmm_resource* pool) {
+  return guarded(__func__, [&] {
+    create(pool, "pool",
+           [&] { return std::make_shared<resource_object>("pool", pools().get(device).pool()); });
+  });
+}
+
+hipvmm_status hipvmm_torch_get_statistics(int device, hipvmm_torch_statistics* statistics) {
+  return guarded(__func__, [&] {
+    static_cast<void>(c::device_of(device));
+    const torch_pool* const found = pools().find(device);
+    copy_struct(statistics, found == nullptr ? hipvmm_torch_statistics{} : found->statistics(),
+                "statistics");
+  });
+}
+
+hipvmm_status hipvmm_torch_reset_peaks(int device) {
+  return guarded(__func__, [&] {
+    static_cast<void>(c::device_of(device));
+    if (torch_pool* const found = pools().find(device)) found->reset_peaks();
+  });
+}
+
+void hipvmm_torch_begin_allocate_to_pool(int device,
+                                         std::pair<unsigned long long, unsigned long long> id,
+                                         std::function<bool(ihipStream_t*)> filter) {
+  pools().get(device).begin_graphs(id, std::move(filter));
+}
+
+void hipvmm_torch_end_allocate_to_pool(int device,
+                                       std::pair<unsigned long long, unsigned long long> id) {
+  if (torch_pool* const owner = pools().find(device)) owner->end_graphs(id);
+}
+
+void hipvmm_torch_release_pool(int device, std::pair<unsigned long long, unsigned long long> id) {
+  if (torch_pool* const owner = pools().find(device)) owner->release_graphs(id);
+}
+}

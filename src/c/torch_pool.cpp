@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+#include "c/torch_pool.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+
+namespace hipvmm::c {
+namespace {
+
+/// Makes `waiter` wait for what `stream` has now, of whatever device that is: HIP before 6 does not
+/// tell, but refuses another device's events. Returns false when no device has the stream.
+bool wait_for(stream_ref waiter, stream_ref stream, device_ref likely) {
+  const int count = device_count();
+  for (int tried = 0; tried < count; ++tried) {
+    const device_ref device{(likely.ordinal() + tried) % count};
+    const scoped_device scope{device};
+    event passed{device};
+    try {
+      passed.record(stream);
+    } catch (const hip_error&) {
+      continue;
+    }
+    waiter.wait(passed);
+    return true;
+  }
+  return false;
+}
+
+mr::pool_options without_waits(mr::pool_options options) {
+  options.reuse.allow_internal_dependencies = false;
+  return options;
+}
+
+}  // namespace
+
+torch_pool::torch_pool(device_ref device, const mr::pool_options& options)
+    : pool_{device, without_waits(options)} {}
+
+void* torch_pool::allocate(std::size_t bytes, stream_ref stream) {
+  try {
+    require_below_limit(bytes);
+    if (entries_ != 0) {
+      if (void* const found = allocate_in_graphs(bytes, stream)) return found;
+    }
+    void* const pointer = pool_.allocate(stream, bytes);
+    count(bytes);
+    return pointer;
+  } catch (const out_of_memory&) {
+    ++refusals_;
+    throw;
+  }
+}
+
+void torch_pool::require_below_limit(std::size_t bytes) const {
+  const std::size_t limit = limit_;
+  if (limit == no_limit) return;
+  const std::size_t before = allocated();
+  if (before <= limit && bytes <= limit - before) return;
+  throw out_of_memory{exhausted::limit, pool_.device().ordinal(), bytes,
+                      limit - std::min(before, limit),
+                      "the memory fraction that was set allows " + format_bytes(limit) +
+                          ", of which " + format_bytes(before) + " are allocated"};
+}
+
+torch_pool::usage torch_pool::in_use() const noexcept {
+  // The smaller sums first: no allocation can end between the two readings that they lack.
+  const std::uint64_t freed_bytes = deallocations_.bytes;
+  const std::uint64_t freed = deallocations_.count;
+  return {static_cast<std::size_t>(allocations_.bytes - freed_bytes), allocations_.count - freed};
+}
+
+hipvmm_torch_statistics torch_pool::statistics() const noexcept {
+  const usage now = in_use();
+  return {sizeof(hipvmm_torch_statistics),
+          now.bytes,
+          peak_,
+          allocations_.bytes,
+          now.count,
+          allocations_.count,
+          refusals_};
+}
+
+void torch_pool::reset_peaks() {
+  peak_ = allocated();
+  pool_.reset_peaks();
+}
+
+void torch_pool::count(std::size_t bytes) noexcept {
+  allocations_.add(bytes);
+  const std::size_t now = allocated();
+  std::size_t most = peak_;
+  while (most < now && !peak_.compare_exchange_weak(most, now)) {
+  }
+}
+
+void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
+  const std::lock_guard lock{mutex_};
+  retry_put_off();
+  const auto taken = std::find_if(routes_.begin(), routes_.end(), [&](const route& each) {
+    return !each.filter || each.filter(stream.get());
+  });
+  if (taken == routes_.end()) return nullptr;
+  const auto owner = graphs_.find(taken->id);
+  void* const pointer = owner->second.blocks.allocate(bytes, stream);
+  try {
+    // One that is there already is of a use that was recorded after the end of its allocation.
+    const auto [entry, made] = noted_.try_emplace(pointer);
+    if (made) ++entries_;
+    entry->second = {owner, {}};
+  } catch (...) {
+    owner->second.blocks.deallocate(pointer, graph_blocks::reuse::at_once);
+    throw;
+  }
+  count(bytes);
+  return pointer;
+}
+
+void torch_pool::deallocate(void* pointer, std::size_t bytes, stream_ref stream) noexcept {
+  deallocations_.add(bytes);
+  if (entries_ == 0) {
+    pool_.deallocate(stream, pointer, bytes);
+    return;
+  }
+  detail::report_exceptions([&] {
+    const std::lock_guard lock{mutex_};
+    const auto found = noted_.find(pointer);
+    if (found != noted_.end()) {
+      deallocate_noted(found, bytes, stream);
+    } else if (!routes_.empty()) {
+      // A stream that is being captured may not have it back before the capture has ended.
+      deallocate_after(pointer, bytes, stream, {});
+    } else {
+      pool_.deallocate(stream, pointer, bytes);
+    }
+    retry_put_off();
+  });
+}
+
+void torch_pool::deallocate_noted(noted_map::iterator found, std::size_t bytes, stream_ref stream) {
+  noted_map::node_type taken = noted_.extract(found);
+  --entries_;
+  noted& what = taken.mapped();
+  what.users.erase(std::remove(what.users.begin(), what.users.end(), stream), what.users.end());
+  if (what.owner == graphs_.end()) {
+    deallocate_after(taken.key(), bytes, stream, what.users);
+    return;
+  }
+  graph_blocks& blocks = what.owner->second.blocks;
+  if (what.users.empty())
+    blocks.deallocate(taken.key(), graph_blocks::reuse::at_once);
+  else if (any_captures(stream, what.users))
+    blocks.deallocate(taken.key(), graph_blocks::reuse::after_the_capture);
+  else
+    blocks.deallocate_after(taken.key(), last_use(stream, what.users));
+  if (what.owner->second.users == 0) release_unused(what.owner);
+}
+
+bool torch_pool::wait_for_users(stream_ref stream, const std::vector<stream_ref>& users) {
+  const device_ref device = pool_.device();
+  const scoped_device scope{device};
+  if (!waiting_) waiting_.emplace(device);
+  return wait_for(*waiting_, stream, device) &&
+         std::all_of(users.begin(), users.end(),
+                     [&](stream_ref user) { return wait_for(*waiting_, user, device); });
+}
+
+std::optional<event> torch_pool::last_use(stream_ref stream,
+                                          const std::vector<stream_ref>& users) noexcept {
+  std::optional<event> passed;
+  detail::report_exceptions([&] {
+    if (!wait_for_users(stream, users)) return;
+    event recorded{pool_.device()};
+    recorded.record(*waiting_);
+    passed = std::move(recorded);
+  });
+  return passed;
+}
+
+void torch_pool::deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
+                                  const std::vector<stream_ref>& users) {
+  if (any_captures(stream, users)) {
+    // Without memory for the entry it stays allocated, and is reported.
+    put_off_.push_back({pointer, bytes, stream, users});
+    ++entries_;
+    return;
+  }
+  if (users.empty()) {
+    pool_.deallocate(stream, pointer, bytes);
+    return;
+  }
+  bool ordered = false;
+  detail::report_exceptions([&] { ordered = wait_for_users(stream, users); });
+  if (ordered) {
+    pool_.deallocate(*waiting_, pointer, bytes);
+  } else {
+    // Reused when the devices have finished what they have now.
+    pool_.deallocate_sync(pointer, bytes);
+  }
+}
+
+bool torch_pool::any_captures(stream_ref stream, const std::vector<stream_ref>& users) {
+  const auto captures = [](stream_ref each) {
+    try {
+      return each.is_capturing();
+    } catch (const hip_error&) {
+      return false;  // there is no such stream, or the null stream beside a capture
+    }
+  };
+  return captures(stream) || std::any_of(users.begin(), users.end(), captures);
+}
+
+void torch_pool::retry_put_off() {
+  for (std::size_t index = put_off_.size(); index-- > 0;) {
+    if (any_captures(put_off_[index].stream, put_off_[index].users)) continue;
+    const put_off ready = std::move(put_off_[index]);
+    put_off_.erase(put_off_.begin() + static_cast<std::ptrdiff_t>(index));
+    --entries_;
+    deallocate_after(ready.pointer, ready.bytes, ready.stream, ready.users);
+  }
+}
+
+void torch_pool::record_stream(void* pointer, stream_ref stream) {
+  const std::lock_guard lock{mutex_};
+  const auto [found, made] = noted_.try_emplace(pointer, noted{graphs_.end(), {}});
+  if (made) ++entries_;
+  std::vector<stream_ref>& users = found->second.users;
+  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+}
+
+void torch_pool::erase_stream(void* pointer, stream_ref stream) noexcept {
+  const std::lock_guard lock{mutex_};
+  const auto found = noted_.find(pointer);
+  if (found == noted_.end()) return;
+  std::vector<stream_ref>& users = found->second.users;
+  users.erase(std::remove(users.begin(), users.end(), stream), users.end());
+  if (!users.empty() || found->second.owner != graphs_.end()) return;
+  noted_.erase(found);
+  --entries_;
+}
+
+void torch_pool::begin_graphs(graphs_id id, stream_filter filter) {
+  const std::lock_guard lock{mutex_};
+  routes_.reserve(routes_.size() + 1);
+  const auto owner = graphs_.try_emplace(id, pool_).first;
+  ++owner->second.users;
+  routes_.push_back({id, std::move(filter)});
+  ++entries_;
+}
+
+void torch_pool::end_graphs(graphs_id id) noexcept {
+  detail::report_exceptions([&] {
+    const std::lock_guard lock{mutex_};
+    const auto ended = find_route(id);
+    if (ended == routes_.end()) return;
+    routes_.erase(ended);
+    --entries_;
+    const auto owner = graphs_.find(id);
+    // Another capture may use them, too.
+    if (owner != graphs_.end() && find_route(id) == routes_.end())
+      owner->second.blocks.end_capture();
+    retry_put_off();
+  });
+}
+
+std::vector<torch_pool::route>::iterator torch_pool::find_route(graphs_id id) noexcept {
+  return std::find_if(routes_.begin(), routes_.end(),
+                      [&](const route& each) { return each.id == id; });
+}
+
+void torch_pool::release_graphs(graphs_id id) noexcept {
+  const std::lock_guard lock{mutex_};
+  const auto owner = graphs_.find(id);
+  if (owner == graphs_.end() || owner->second.users == 0) return;
+  if (--owner->second.users != 0) return;
+  // Without their end, as after an error: nothing may be sent to what is no more.
+  for (auto left = find_route(id); left != routes_.end(); left = find_route(id)) {
+    routes_.erase(left);
+    --entries_;
+  }
+  release_unused(owner);
+}
+
+void torch_pool::release_unused(graphs_map::iterator owner) noexcept {
+  if (owner->second.blocks.release_idle()) graphs_.erase(owner);
+}
+
+void torch_pool::release_idle() {
+  {
+    const std::lock_guard lock{mutex_};
+    retry_put_off();
+  }
+  pool_.trim_to(0);
+}
+
+}  // namespace hipvmm::c

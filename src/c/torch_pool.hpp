@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/torch.h>
+#include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "c/graph_blocks.hpp"
+
+namespace hipvmm::c {
+
+/// What PyTorch asks of an allocator, for one device, on a pool. Thread-safe.
+/// An allocation that is used in its own stream only, outside of captures, goes to the pool without
+/// a lock or a look-up of this class: PyTorch keeps its stream and its size.
+class torch_pool {
+ public:
+  /// PyTorch's name of the graphs that share memory.
+  using graphs_id = std::pair<unsigned long long, unsigned long long>;
+  using stream_filter = std::function<bool(ihipStream_t*)>;
+
+  /// The pool makes no stream wait for another whose memory it takes: it takes what is done.
+  torch_pool(device_ref device, const mr::pool_options& options);
+  torch_pool(const torch_pool&) = delete;
+  torch_pool& operator=(const torch_pool&) = delete;
+
+  [[nodiscard]] mr::vmm_pool_resource& pool() noexcept { return pool_; }
+  [[nodiscard]] std::size_t allocated() const noexcept { return in_use().bytes; }
+  [[nodiscard]] std::size_t peak() const noexcept { return peak_; }
+  [[nodiscard]] hipvmm_torch_statistics statistics() const noexcept;
+  /// Begins peak() and the peaks of the pool anew.
+  void reset_peaks();
+
+  /// Throws: as the pool; out_of_memory beyond set_limit().
+  [[nodiscard]] void* allocate(std::size_t bytes, stream_ref stream);
+  void deallocate(void* pointer, std::size_t bytes, stream_ref stream) noexcept;
+  /// Throws: std::bad_alloc; then the use was not recorded.
+  void record_stream(void* pointer, stream_ref stream);
+  void erase_stream(void* pointer, stream_ref stream) noexcept;
+
+  /// As hipvmm_torch_begin_allocate_to_pool() and so on say. Throw: std::bad_alloc.
+  void begin_graphs(graphs_id id, stream_filter filter);
+  void end_graphs(graphs_id id) noexcept;
+  void release_graphs(graphs_id id) noexcept;
+
+  /// Limits allocated() from now on, in bytes.
+  void set_limit(std::size_t bytes) noexcept { limit_ = bytes; }
+  void release_idle();
+
+ private:
+  static constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+
+  struct graphs {
+    explicit graphs(mr::vmm_pool_resource& pool) : blocks{pool} {}
+
+    graph_blocks blocks;
+    std::size_t users = 0;  // begin_graphs() without release_graphs()
+  };
+  using graphs_map = std::map<graphs_id, graphs>;
+  struct route {
+    graphs_id id;
+    stream_filter filter;
+  };
+  /// An allocation that PyTorch's own record of it is not enough for.
+  struct noted {
+    graphs_map::iterator owner;  // end(): the pool
+    std::vector<stream_ref> users;
+  };
+  using noted_map = std::unordered_map<void*, noted>;
+  /// A deallocation that waits for the end of a capture.
+  struct put_off {
+    void* pointer;
+    std::size_t bytes;
+    stream_ref stream;
+    std::vector<stream_ref> users;
+  };
+
+  /// Sums that only grow: what is in use is the difference of two, and each call changes one.
+  struct sums {
+    std::atomic<std::uint64_t> bytes{0};
+    std::atomic<std::uint64_t> count{0};
+
+    void add(std::size_t more) noexcept {
+      bytes.fetch_add(more, std::memory_order_relaxed);
+      count.fetch_add(1, std::memory_order_relaxed);
+    }
+  };
+  struct usage {
+    std::size_t bytes;
+    std::uint64_t count;
+  };
+
+  [[nodiscard]] usage in_use() const noexcept;
+  void count(std::size_t bytes) noexcept;
+  void require_below_limit(std::size_t bytes) const;
+  void* allocate_in_graphs(std::size_t bytes, stream_ref stream);
+  void deallocate_noted(noted_map::iterator found, std::size_t bytes, stream_ref stream);
+  void deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
+                        const std::vector<stream_ref>& users);
+  /// Makes waiting_ wait for what the streams have now. Returns false where one does not exist.
+  /// Throws: hip_error.
+  [[nodiscard]] bool wait_for_users(stream_ref stream, const std::vector<stream_ref>& users);
+  /// Done when the streams have finished what they have now; empty where that is not known.
+  [[nodiscard]] std::optional<event> last_use(stream_ref stream,
+                                              const std::vector<stream_ref>& users) noexcept;
+  [[nodiscard]] std::vector<route>::iterator find_route(graphs_id id) noexcept;
+  [[nodiscard]] static bool any_captures(stream_ref stream, const std::vector<stream_ref>& users);
+  void retry_put_off();
+  void release_unused(graphs_map::iterator owner) noexcept;
+
+  mr::vmm_pool_resource pool_;
+  sums allocations_;
+  sums deallocations_;
+  std::atomic<std::size_t> peak_{0};
+  std::atomic<std::uint64_t> refusals_{0};
+  std::atomic<std::size_t> limit_{no_limit};
+
+  // How many of the members below have entries: none, nearly always.
+  std::atomic<std::size_t> entries_{0};
+  std::mutex mutex_;
+  graphs_map graphs_;
+  std::vector<route> routes_;
+  noted_map noted_;
+  std::vector<put_off> put_off_;
+  // Waits for all streams that used an allocation, in place of any of them.
+  std::optional<stream> waiting_;
+};
+
+}  // namespace hipvmm::c

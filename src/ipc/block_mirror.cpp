@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "ipc/block_mirror.hpp"
+
+#include <iterator>
+#include <stdexcept>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>
+
+namespace hipvmm::detail {
+namespace {
+
+std::string text_of(const exported_chunk& chunk) {
+  return "the chunk of " + format_bytes(chunk.handle.bytes()) + " at offset " +
+         std::to_string(chunk.offset);
+}
+
+/// The chunks must hold the block, one behind the other. Their places are the region's to check.
+void require_whole(const exported_range& block) {
+  const auto refuse = [](const std::string& what) {
+    throw std::invalid_argument{"imported_blocks::add: " + what +
+                                ": pass what export_block() gave, with all of its chunks"};
+  };
+  if (block.chunks.empty() || block.bytes == 0) refuse("the block has no chunks, or no bytes");
+  std::size_t end = block.chunks.front().offset;
+  if (block.offset < end) refuse("the block begins before its first chunk");
+  for (const exported_chunk& each : block.chunks) {
+    const std::size_t bytes = each.handle.bytes();
+    if (bytes == 0)
+      refuse("the chunk at offset " + std::to_string(each.offset) + " was moved from");
+    if (each.offset != end) refuse(text_of(each) + " does not follow the one before it");
+    if (end + bytes < end) refuse(text_of(each) + " ends past 2^64");
+    end += bytes;
+    if (end <= block.offset) refuse(text_of(each) + " ends before the block");
+    if (each.offset > block.offset && each.offset - block.offset >= block.bytes)
+      refuse(text_of(each) + " begins behind the block");
+  }
+  if (end - block.offset < block.bytes) refuse("the block ends behind its last chunk");
+}
+
+}  // namespace
+
+region reserve_mirror(device_ref device, std::size_t max_bytes, const access_list& rights,
+                      const std::string& advice, const chunk_placement& placement) {
+  region_options chosen;
+  chosen.placement = placement;
+  chosen.access = rights;
+  chosen.when_empty = empty_policy::keeps_addresses;
+  region reserved{device, max_bytes, chosen};
+  if (reserved.max_bytes() < max_bytes)
+    throw out_of_memory{exhausted::addresses, device.ordinal(), max_bytes, reserved.max_bytes(),
+                        advice};
+  return reserved;
+}
+
+block_mirror::block_mirror(device_ref device, std::size_t max_bytes, const access_list& rights)
+    : memory_{reserve_mirror(device, max_bytes, rights,
+                             "imported_blocks needs as many addresses as the exporter has: make "
+                             "its pool with a smaller maximum_bytes")} {}
+
+block_mirror::chunk_map::iterator block_mirror::first_behind(std::size_t offset) {
+  const auto at = mapped_.upper_bound(offset);
+  if (at == mapped_.begin()) return at;
+  const auto before = std::prev(at);
+  return before->first + before->second.bytes > offset ? before : at;
+}
+
+bool block_mirror::is_mapped(const exported_chunk& chunk) const {
+  const auto found = mapped_.find(chunk.offset);
+  return found != mapped_.end() && found->second.serial == chunk.serial &&
+         found->second.bytes == chunk.handle.bytes();
+}
+
+void block_mirror::require_free_place(const exported_chunk& chunk) {
+  const std::size_t end = chunk.offset + chunk.handle.bytes();
+  for (auto at = first_behind(chunk.offset); at != mapped_.end() && at->first < end; ++at)
+    if (at->second.uses != 0)
+      throw std::invalid_argument{
+          "imported_blocks::add: " + text_of(chunk) + " takes the place of one that " +
+          std::to_string(at->second.uses) +
+          " imported blocks use: the exporter must not deallocate a block before this process has "
+          "ended its imported_block"};
+}
+
+void block_mirror::map(const exported_chunk& chunk) {
+  physical_chunk imported = import_chunk(chunk.handle, memory_.device());
+  const std::size_t end = chunk.offset + imported.bytes();
+  for (auto at = first_behind(chunk.offset); at != mapped_.end() && at->first < end;) {
+    memory_.decommit(at->first, at->second.bytes);
+    at = mapped_.erase(at);
+  }
+  const auto entry =
+      mapped_.emplace(chunk.offset, mapped_chunk{imported.bytes(), chunk.serial, 0}).first;
+  try {
+    memory_.adopt(chunk.offset, std::move(imported));
+  } catch (...) {
+    mapped_.erase(entry);
+    throw;
+  }
+}
+
+void block_mirror::add(const exported_range& block) {
+  require_whole(block);
+  const std::lock_guard lock{mutex_};
+  for (const exported_chunk& each : block.chunks)
+    if (!is_mapped(each)) require_free_place(each);
+  for (const exported_chunk& each : block.chunks)
+    if (!is_mapped(each)) map(each);
+  for (const exported_chunk& each : block.chunks) ++mapped_.find(each.offset)->second.uses;
+}
+
+void block_mirror::end_use(std::size_t offset, std::size_t bytes) noexcept {
+  // In a child of fork() a thread of the parent may have the lock.
+  if (process_.is_of_parent()) return;
+  const std::lock_guard lock{mutex_};
+  for (auto at = first_behind(offset); at != mapped_.end() && at->first < offset + bytes; ++at)
+    --at->second.uses;
+}
+
+std::size_t block_mirror::release_unused() {
+  const std::lock_guard lock{mutex_};
+  std::size_t released = 0;
+  for (auto at = mapped_.begin(); at != mapped_.end();) {
+    if (at->second.uses != 0) {
+      ++at;
+      continue;
+    }
+    released += memory_.decommit(at->first, at->second.bytes);
+    at = mapped_.erase(at);
+  }
+  return released;
+}
+
+std::vector<chunk_view> block_mirror::chunks() const {
+  const std::lock_guard lock{mutex_};
+  return memory_.chunks();
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/ipc/fd_channel.hpp>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+
+#include <hipvmm/ipc/ipc_error.hpp>
+#include "core/descriptors.hpp"
+#include "ipc/packet.hpp"
+#include "ipc/socket.hpp"
+
+namespace hipvmm {
+namespace {
+
+static_assert(fd_channel::max_chunks == detail::max_packet_descriptors);
+static_assert(fd_channel::max_note_bytes == detail::max_packet_text);
+
+int option_of(int socket, int option) {
+  int value = 0;
+  socklen_t bytes = sizeof value;
+  return ::getsockopt(socket, SOL_SOCKET, option, &value, &bytes) == 0 ? value : -1;
+}
+
+bool is_connected(int socket) {
+  sockaddr_un peer;
+  socklen_t bytes = sizeof peer;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0;
+}
+
+void require_channel_socket(int socket) {
+  if (option_of(socket, SO_DOMAIN) == AF_UNIX && option_of(socket, SO_TYPE) == SOCK_SEQPACKET &&
+      is_connected(socket))
+    return;
+  throw std::invalid_argument{
+      "fd_channel: descriptor " + std::to_string(socket) +
+      " is no connected Unix socket of type SOCK_SEQPACKET: make both ends by "
+      "make_pair(), or by socket(AF_UNIX, SOCK_SEQPACKET, 0)"};
+}
+
+[[noreturn]] void throw_timeout(const char* what, std::chrono::milliseconds limit) {
+  throw ipc_error{ipc_failure::timeout, std::string{"fd_channel: the peer "} + what + " within " +
+                                            std::to_string(limit.count()) +
+                                            " ms: raise channel_options::timeout if it may take "
+                                            "so long"};
+}
+
+/// How long one call waits: until `end`, which is `limit` after it began.
+struct call_limit {
+  explicit call_limit(std::chrono::milliseconds limit_of_call)
+      : limit{limit_of_call}, end{detail::deadline_in(limit_of_call)} {}
+
+  std::chrono::milliseconds limit;
+  detail::deadline end;
+};
+
+detail::owned_descriptor connect_within(const std::string& path, std::chrono::milliseconds limit) {
+  const detail::deadline end = detail::deadline_in(limit);
+  for (;;) {
+    detail::connection made = detail::connect_to(path);
+    if (made.state == detail::listener_state::answered) return std::move(made.socket);
+    if (made.state == detail::listener_state::absent)
+      throw ipc_error{ipc_failure::closed,
+                      "nobody listens at " + path + ": start the process that does first"};
+    if (std::chrono::steady_clock::now() >= end) throw_timeout("accepts no connection", limit);
+    // No call waits until the listener takes another.
+    ::usleep(1000);
+  }
+}
+
+/// The chunk's bytes must be behind the descriptor, as far as the system knows.
+void require_bytes(const detail::chunk_record& place, int descriptor) {
+  const std::optional<std::size_t> present = detail::bytes_behind(descriptor);
+  if (!present || place.bytes <= *present) return;
+  throw ipc_error{ipc_failure::malformed,
+                  "fd_channel: the peer says that a chunk has " + std::to_string(place.bytes) +
+                      " bytes, and the system that there are " + std::to_string(*present)};
+}
+
+void require_sendable(const exported_chunk& chunk) {
+  if (!chunk.handle.empty() && chunk.handle.bytes() != 0) return;
+  throw std::invalid_argument{"fd_channel::send: the chunk at offset " +
+                              std::to_string(chunk.offset) +
+                              " has no descriptor: it was moved from"};
+}
+
+void send_within(int socket, const call_limit& call, const detail::packet& content,
+                 const std::vector<int>& descriptors) {
+  for (;;) {
+    switch (detail::send_packet(socket, content, descriptors)) {
+      case detail::transfer_result::done:
+        return;
+      case detail::transfer_result::closed:
+        throw ipc_error{ipc_failure::closed, "fd_channel: the peer has closed the channel"};
+      case detail::transfer_result::would_block:
+        break;
+    }
+    if (!detail::wait_writable(socket, call.end) || std::chrono::steady_clock::now() >= call.end)
+      throw_timeout("did not read", call.limit);
+    // Where descriptors on their way are too many, the socket is writable all the same.
+    ::usleep(100);
+  }
+}
+
+/// Sends chunks, max_chunks in a packet. Pre: each can be sent.
+void send_chunks(int socket, const call_limit& call, const std::vector<exported_chunk>& chunks) {
+  for (std::size_t first = 0; first < chunks.size(); first += fd_channel::max_chunks) {
+    detail::chunk_packet content;
+    std::vector<int> descriptors;
+    const std::size_t end = std::min(chunks.size(), first + fd_channel::max_chunks);
+    for (std::size_t i = first; i < end; ++i) {
+      content.chunks.push_back({chunks[i].offset, chunks[i].handle.bytes(), chunks[i].serial});
+      descriptors.push_back(chunks[i].handle.get());
+    }
+    send_within(socket, call, content, descriptors);
+  }
+}
+
+/// The next packet. Returns nothing where the peer closed the channel.
+std::optional<detail::received_packet> receive_within(int socket, const call_limit& call) {
+  detail::received_packet next;
+  for (;;) {
+    const detail::transfer_result result = detail::receive_packet(socket, next);
+    if (result == detail::transfer_result::closed) return std::nullopt;
+    if (result == detail::transfer_result::done) return next;
+    if (!detail::wait_readable(socket, call.end)) throw_timeout("sent nothing", call.limit);
+  }
+}
+
+/// Pre: the packet is one of chunks.
+void take_chunks(detail::received_packet& from, std::vector<exported_chunk>& into) {
+  const std::vector<detail::chunk_record>& places =
+      std::get<detail::chunk_packet>(from.content).chunks;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    require_bytes(places[i], from.descriptors[i].get());
+    into.push_back({places[i].offset, places[i].serial,
+                    shareable_handle{from.descriptors[i].release(), places[i].bytes}});
+  }
+}
+
+/// Receives the chunks that a block_packet promised.
+void receive_chunks(int socket, const call_limit& call, std::size_t count,
+                    std::vector<exported_chunk>& into) {
+  while (into.size() < count) {
+    std::optional<detail::received_packet> next = receive_within(socket, call);
+    if (!next)
+      throw ipc_error{ipc_failure::closed,
+                      "fd_channel: the peer closed the channel in the middle of a block"};
+    if (!std::holds_alternative<detail::chunk_packet>(next->content))
+      throw ipc_error{ipc_failure::malformed,
+                      "fd_channel: the peer sends something else in the middle of a block"};
+    take_chunks(*next, into);
+  }
+  if (into.size() > count)
+    throw ipc_error{ipc_failure::malformed,
+                    "fd_channel: the peer sends more chunks than the block has"};
+}
+
+}  // namespace
+
+fd_channel::fd_channel(int socket, channel_options options)
+    : socket_{socket}, options_{std::move(options)} {
+  // The destructor does not run where this throws.
+  detail::owned_descriptor owned{socket};
+  require_channel_socket(socket);
+  detail::require_user(detail::credentials_of(socket), options_.other_users);
+  static_cast<void>(owned.release());
+}
+
+fd_channel::fd_channel(const std::string& path, channel_options options)
+    : socket_{-1}, options_{std::move(options)} {
+  detail::owned_descriptor made = connect_within(path, options_.timeout);
+  detail::require_user(detail::credentials_of(made.get()), options_.other_users);
+  socket_ = made.release();
+}
+
+std::pair<fd_channel, fd_channel> fd_channel::make_pair(channel_options options) {
+  // Before there are descriptors that a copy which fails would leave open.
+  channel_options same = options;
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    detail::throw_system(errno, "socketpair", "a channel");
+  detail::owned_descriptor second{ends[1]};
+  fd_channel first{ends[0], std::move(same)};
+  return {std::move(first), fd_channel{second.release(), std::move(options)}};
+}
+
+fd_channel::~fd_channel() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+fd_channel& fd_channel::operator=(fd_channel&& other) noexcept {
+  fd_channel moved{std::move(other)};
+  std::swap(socket_, moved.socket_);
+  std::swap(options_, moved.options_);
+  return *this;
+}
+
+void fd_channel::send(const exported_chunk& chunk) {
+  require_sendable(chunk);
+  detail::chunk_packet content;
+  content.chunks.push_back({chunk.offset, chunk.handle.bytes(), chunk.serial});
+  send_within(socket_, call_limit{options_.timeout}, content, {chunk.handle.get()});
+}
+
+void fd_channel::send(const std::vector<exported_chunk>& chunks) {
+  for (const exported_chunk& each : chunks) require_sendable(each);
+  send_chunks(socket_, call_limit{options_.timeout}, chunks);
+}
+
+void fd_channel::send(const exported_range& block) {
+  if (block.bytes == 0 || block.chunks.empty() || block.chunks.size() > detail::max_chunks_of_block)
+    throw std::invalid_argument{"fd_channel::send: a block of " + std::to_string(block.bytes) +
+                                " bytes in " + std::to_string(block.chunks.size()) +
+                                " chunks: it has at least one byte and one chunk, and at most " +
+                                std::to_string(detail::max_chunks_of_block) + " chunks"};
+  for (const exported_chunk& each : block.chunks) require_sendable(each);
+  const call_limit call{options_.timeout};
+  send_within(socket_, call, detail::block_packet{block.offset, block.bytes, block.chunks.size()},
+              {});
+  send_chunks(socket_, call, block.chunks);
+}
+
+void fd_channel::send_note(const std::string& note) {
+  if (note.empty() || note.size() > max_note_bytes)
+    throw std::invalid_argument{"fd_channel::send_note: a note has 1 to " +
+                                std::to_string(max_note_bytes) + " bytes, this one " +
+                                std::to_string(note.size())};
+  send_within(socket_, call_limit{options_.timeout}, detail::note_packet{note}, {});
+}
+
+std::optional<channel_message> fd_channel::receive() {
+  const call_limit call{options_.timeout};
+  std::optional<detail::received_packet> next = receive_within(socket_, call);
+  if (!next) return std::nullopt;
+  channel_message message;
+  if (auto* const note = std::get_if<detail::note_packet>(&next->content)) {
+    message.note = std::move(note->text);
+  } else if (std::holds_alternative<detail::chunk_packet>(next->content)) {
+    take_chunks(*next, message.chunks);
+  } else if (const auto* const head = std::get_if<detail::block_packet>(&next->content)) {
+    exported_range& block = message.block.emplace();
+    block.offset = head->offset;
+    block.bytes = head->bytes;
+    receive_chunks(socket_, call, head->chunks, block.chunks);
+  } else {
+    throw ipc_error{ipc_failure::malformed,
+                    "fd_channel: the peer speaks the protocol of a publication: attach to it"};
+  }
+  return message;
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#include "ipc/identity.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <hipvmm/version.hpp>
+#include "core/hip_compat.hpp"
+#include "runtime/device.hpp"
+
+// Of the host provider alone.
+extern "C" [[gnu::weak]] int hipvmm_host_checks_order();
+
+namespace hipvmm::detail {
+namespace {
+
+std::string text_of(const build_identity& which) {
+  const auto end = std::find(which.provider.begin(), which.provider.end(), '\0');
+  return "hipvmm " + std::to_string(which.version[0]) + '.' + std::to_string(which.version[1]) +
+         '.' + std::to_string(which.version[2]) + " on the " +
+         std::string(which.provider.begin(), end) + " provider, HIP runtime " +
+         std::to_string(which.runtime);
+}
+
+}  // namespace
+
+build_identity own_identity() {
+  build_identity result{};
+  result.version = {HIPVMM_VERSION_MAJOR, HIPVMM_VERSION_MINOR, HIPVMM_VERSION_PATCH};
+  const int version = runtime_version();
+  const std::string_view provider = &hipvmm_host_checks_order != nullptr   ? "host"
+                                    : hip_compat::is_cuda_version(version) ? "cuda"
+                                                                           : "amd";
+  std::copy(provider.begin(), provider.end(), result.provider.begin());
+  result.runtime = static_cast<std::uint64_t>(version);
+  return result;
+}
+
+std::string why_refused(const build_identity& own, const build_identity& peer) {
+  if (own == peer) return {};
+  return "the publication is of " + text_of(own) + ", the importer of " + text_of(peer) +
+         ": use the same on both sides";
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace hipvmm::detail {
+
+// The packets of fd_channel and of publications. All numbers are little-endian; every packet has
+// one header (docs/reference/ipc.md).
+inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::size_t packet_header_bytes = 24;
+inline constexpr std::size_t max_packet_bytes = 1024;
+inline constexpr std::size_t max_packet_text = 1000;
+inline constexpr std::size_t max_packet_descriptors = 16;
+// Of a publication: what a welcome has room for.
+inline constexpr std::size_t max_published_devices = 16;
+inline constexpr std::size_t max_places_in_packet = 30;
+// A block in chunks of 2 MiB may have 128 GiB.
+inline constexpr std::size_t max_chunks_of_block = 65'536;
+
+/// A chunk by its place and serial, as exported_chunk has them, and of a publication the device: 0
+/// for published_shape::device, else one more than its place in welcome_packet::other_devices.
+struct chunk_record {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+  std::uint64_t serial;
+  std::uint64_t device = 0;
+
+  friend bool operator==(const chunk_record&, const chunk_record&) = default;
+};
+
+/// What both sides must agree in: the library's version, HIP's provider and its runtime.
+struct build_identity {
+  std::array<std::uint16_t, 3> version;
+  std::array<char, 16> provider;  ///< padded with zeros
+  std::uint64_t runtime;          ///< HIP's version of the runtime
+
+  friend bool operator==(const build_identity&, const build_identity&) = default;
+};
+
+/// What a publication consists of, and what its elements are.
+struct published_shape {
+  std::array<unsigned char, 16> device;  ///< UUID; zeros where the runtime reports none
+  std::uint64_t granularity;
+  std::uint64_t max_bytes;     ///< of the owner's region: what an importer reserves
+  std::uint64_t data_offset;   ///< of the first element in the region
+  std::uint64_t element_size;  ///< zero for a region
+  std::uint64_t element_align;
+  std::uint64_t element_tag;
+
+  friend bool operator==(const published_shape&, const published_shape&) = default;
+};
+
+// Each kind of packet. The comment says who sends it, and which descriptors go with it.
+struct chunk_packet {  // owner, and fd_channel: one descriptor for each chunk
+  std::vector<chunk_record> chunks;
+};
+struct note_packet {  // fd_channel
+  std::string text;
+};
+struct hello_packet {  // importer, first
+  build_identity identity;
+};
+struct welcome_packet {  // owner, in answer: one descriptor, of the state page
+  build_identity identity;
+  published_shape shape;
+  std::uint64_t epoch;
+  std::vector<std::array<unsigned char, 16>> other_devices = {};  ///< as published_shape::device
+};
+struct refusal_packet {  // owner, in answer to any; then it closes
+  std::string text;
+};
+struct request_packet {  // importer: what is new since `epoch`?
+  std::uint64_t ticket;
+  std::uint64_t epoch;
+};
+struct retired_packet {  // owner, in answer: chunks that are no longer published
+  std::vector<chunk_record> chunks;
+};
+struct present_packet {  // owner, in answer, instead: all that are published; others are not
+  std::vector<chunk_record> chunks;
+};
+struct answer_packet {  // owner, in answer, first
+  std::uint64_t ticket;
+  std::uint64_t epoch;
+};
+struct complete_packet {  // owner, in answer, last: all up to `epoch` has been sent
+  std::uint64_t ticket;
+  std::uint64_t epoch;
+};
+struct expired_packet {  // owner, unasked; then it closes
+  std::string text;
+};
+struct block_packet {  // fd_channel: the chunks that hold a block follow, in chunk_packets
+  std::uint64_t offset;
+  std::uint64_t bytes;
+  std::uint64_t chunks;
+};
+
+/// The order is that of the numbers on the wire, which begin with 1.
+using packet = std::variant<chunk_packet, note_packet, hello_packet, welcome_packet, refusal_packet,
+                            request_packet, retired_packet, complete_packet, block_packet,
+                            present_packet, answer_packet, expired_packet>;
+
+/// A packet, or what is wrong with the bytes: a sentence's end such as "its magic is wrong".
+struct decoded_packet {
+  std::optional<packet> content;
+  const char* wrong = nullptr;
+};
+
+/// Reads a packet that came with `descriptors` descriptors. A pure function of its arguments: it
+/// accepts any bytes.
+[[nodiscard]] decoded_packet decode(const unsigned char* data, std::size_t bytes,
+                                    std::size_t descriptors);
+
+/// Returns the descriptors that the header of a packet promises, no more than
+/// max_packet_descriptors; zero for bytes that are none.
+[[nodiscard]] std::size_t promised_descriptors(const unsigned char* data,
+                                               std::size_t bytes) noexcept;
+
+/// Writes a packet that goes with `descriptors` descriptors.
+/// Pre: it is one that decode() accepts.
+[[nodiscard]] std::vector<unsigned char> encode(const packet& content, std::size_t descriptors);
+
+}  // namespace hipvmm::detail

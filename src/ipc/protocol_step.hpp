@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+
+namespace hipvmm::detail {
+
+/// For tests: called at each step of the protocol, before the system call that `step` names, by the
+/// thread that makes it. What it returns other than 0 is the errno by which that call fails. It may
+/// end the process: a peer that dies at that point.
+using protocol_hook = int (*)(const char* step);
+
+inline std::atomic<protocol_hook> protocol_step_hook{nullptr};
+
+/// Marks a step. Returns the errno by which the following system call fails, or 0.
+inline int protocol_step(const char* step) {
+  const protocol_hook hook = protocol_step_hook.load(std::memory_order_relaxed);
+  return hook == nullptr ? 0 : hook(step);
+}
+
+}  // namespace hipvmm::detail

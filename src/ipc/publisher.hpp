@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <hipvmm/ipc/publication_options.hpp>
+#include <hipvmm/region/chunk_view.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "core/background_thread.hpp"
+#include "core/process_mark.hpp"
+#include "ipc/packet.hpp"
+#include "ipc/path_lock.hpp"
+#include "ipc/state_page.hpp"
+
+namespace hipvmm::detail {
+
+/// The implementation of a publication: the list of chunks, and the thread that serves it. The
+/// thread calls no HIP and waits for no single importer.
+class publisher {
+ public:
+  publisher(const std::string& path, device_ref device, std::size_t max_bytes,
+            const published_elements& elements, publication_options options);
+  ~publisher();
+  publisher(const publisher&) = delete;
+  publisher& operator=(const publisher&) = delete;
+
+  [[nodiscard]] bool is_of_parent() const noexcept { return process_.is_of_parent(); }
+  /// In a child of fork() closes the listener. The rest must be left as it is: a thread of the
+  /// parent may have been changing it.
+  void abandon() noexcept { path_.abandon(); }
+
+  // Like the functions of publication with these names.
+  void announce(const std::vector<chunk_view>& chunks, const void* start, std::size_t bytes,
+                const std::function<std::vector<exported_chunk>(std::uint64_t)>& export_since,
+                stream_ref stream);
+  bool wait_until_withdrawn(std::chrono::milliseconds timeout);
+  [[nodiscard]] const std::string& path() const noexcept { return path_.path(); }
+  [[nodiscard]] std::size_t max_bytes() const noexcept { return shape_.max_bytes; }
+  [[nodiscard]] std::size_t importers() const;
+  void require_own_process(const char* function) const;
+
+ private:
+  using shared_descriptor = std::shared_ptr<const shareable_handle>;
+  struct published_chunk {
+    chunk_record place;
+    std::uint64_t epoch;  // in which it came
+    shared_descriptor handle;
+  };
+  struct withdrawal {
+    std::uint64_t epoch;
+    deadline when;
+  };
+  struct withdrawn_chunk {
+    chunk_record place;
+    withdrawal went;
+  };
+  struct outgoing {
+    packet content;
+    std::vector<shared_descriptor> handles;
+    bool has_state_page = false;
+  };
+  struct importer {
+    owned_descriptor socket;
+    bool is_known = false;    // has said hello
+    bool is_dropped = false;  // once what is queued was sent
+    bool is_stalled = false;  // its socket could be written, and took nothing all the same
+    bool has_chunks = false;  // was sent some
+    [[nodiscard]] bool is_served() const noexcept { return is_known && !is_dropped; }
+    std::uint64_t applied = 0;  // the epoch that it has mapped, by its own word
+    std::deque<outgoing> queue;
+    std::optional<withdrawal> owes;  // the first withdrawal that it has not applied
+    deadline lease_end = {};         // of what it owes
+    deadline since = {};             // when the first of the queue was put there, or sent last
+  };
+
+  void serve();
+  /// One pass of serve(): waits, and does what is to be done. Throws: std::bad_alloc.
+  void serve_once();
+  void accept_importers();
+  void admit(owned_descriptor socket);
+  /// Reads and writes what is possible, after poll() reported `events`. Returns false where the
+  /// importer is to be dropped.
+  [[nodiscard]] bool attend(importer& one, short events);
+  [[nodiscard]] bool receive_from(importer& one);
+  [[nodiscard]] bool send_to(importer& one, bool is_writable) const;
+  void answer(importer& one, const hello_packet& hello);
+  void answer(importer& one, const request_packet& request);
+  void refuse(importer& one, std::string why) const;
+  /// Whether an importer that says hello would be one too many.
+  [[nodiscard]] bool is_full() const;
+  /// Drops the oldest of those that are not served, where there are too many.
+  void drop_oldest_stranger();
+  /// How long it is from `now` until the first lease ends.
+  [[nodiscard]] std::optional<std::chrono::milliseconds> next_lease_end(deadline now) const;
+  /// Cuts off importers whose lease had ended at `now`.
+  void end_leases(deadline now);
+  /// Starts the lease of an importer for what went first after the epoch that it has mapped.
+  void start_lease(importer& one) const;
+  void drop(std::list<importer>::iterator one);
+  /// Queues what went since the importer had mapped epoch `since`.
+  void queue_withdrawn(importer& one, std::uint64_t since) const;
+  /// Queues the list of what is there, instead.
+  void queue_present(importer& one) const;
+  void forget_applied();
+  /// Lets the thread look again.
+  void wake() noexcept;
+
+  const process_mark process_;
+  publication_options options_;
+  path_lock path_;
+  std::vector<device_ref> devices_;  // whose memory the chunks may be, by chunk_record::device
+  published_shape shape_{};
+  std::vector<std::array<unsigned char, 16>> other_uuids_;
+  build_identity identity_;
+  std::shared_ptr<state_page> state_;
+  owned_descriptor wake_;  // an eventfd, readable when the thread is to look again
+  std::atomic<bool> ends_{false};
+
+  // Only the thread changes the list of importers, and each of them but its lease, which announce()
+  // starts. It does so with the lock where others read: is_known, has_chunks, applied, owes,
+  // lease_end, and the list itself. No call of the system is made with the lock: a peer could make
+  // it last.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t announcements_ = 0;
+  std::map<std::uint64_t, published_chunk> chunks_;  // by serial
+  std::vector<withdrawn_chunk> withdrawn_;           // by epoch; what an importer may still have
+  std::list<importer> importers_;
+  std::uint64_t last_withdrawal_ = 0;  // the epoch in which chunks went last
+  std::uint64_t forgotten_ = 0;        // of this epoch and before, withdrawn_ lacks some
+  bool lacks_descriptors_ = false;     // the thread's: it could accept no connection
+  background_thread thread_{[this](const std::stop_token&) { serve(); }};
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT
+// The part of publisher that is its thread: connections, and what goes over them.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
+#include "ipc/identity.hpp"
+#include "ipc/protocol_step.hpp"
+#include "ipc/publisher.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Connections that have said no hello, or are being refused: an importer says it at once.
+constexpr std::size_t most_strangers = 64;
+}  // namespace
+
+void publisher::serve() {
+  while (!ends_) {
+    try {
+      serve_once();
+    } catch (const std::bad_alloc&) {
+      // Importers wait, or connect again.
+      ::usleep(1000);
+    }
+  }
+}
+
+void publisher::serve_once() {
+  std::vector<pollfd> waits{{wake_.get(), POLLIN, 0}};
+  // Without descriptors the connection stays in the queue, and poll() would return at once.
+  waits.push_back({lacks_descriptors_ ? -1 : path_.listener(), POLLIN, 0});
+  int limit = lacks_descriptors_ ? 10 : -1;
+  const auto wake_within = [&limit](int ms) { limit = limit < 0 ? ms : std::min(limit, ms); };
+  const auto now = std::chrono::steady_clock::now();
+  if (const auto next = next_lease_end(now); next)
+    wake_within(static_cast<int>(std::clamp<std::int64_t>(next->count(), 0, 60'000)));
+  for (const importer& each : importers_) {
+    const bool has_more = !each.queue.empty();
+    // So that one that does not read, or says nothing, is noticed.
+    if (has_more || !each.is_known) wake_within(50);
+    if (each.is_stalled) wake_within(1);
+    int events = each.is_dropped ? 0 : POLLIN;
+    if (has_more && !each.is_stalled) events |= POLLOUT;
+    waits.push_back({each.socket.get(), static_cast<short>(events), 0});
+  }
+  lacks_descriptors_ = false;
+  if (::poll(waits.data(), waits.size(), limit) < 0 && errno != EINTR) ::usleep(1000);
+  if ((waits[0].revents & POLLIN) != 0) {
+    std::uint64_t count = 0;
+    static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+  }
+  auto each = importers_.begin();
+  for (std::size_t i = 2; i < waits.size(); ++i) {
+    const auto one = each++;
+    bool stays = false;
+    try {
+      stays = attend(*one, waits[i].revents);
+    } catch (const std::bad_alloc&) {
+      // It may connect again.
+    }
+    if (!stays) drop(one);
+  }
+  // What had come by then was read, however long this thread was held up.
+  end_leases(now);
+  if ((waits[1].revents & POLLIN) != 0) accept_importers();
+}
+
+void publisher::accept_importers() {
+  // Not all that come: those that are there wait meanwhile.
+  for (int i = 0; i < 8; ++i) {
+    const int planned = protocol_step("accept4");
+    owned_descriptor socket{
+        planned != 0 ? -1
+                     : ::accept4(path_.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    if (socket.empty()) {
+      const int code = planned != 0 ? planned : errno;
+      lacks_descriptors_ = code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
+      return;
+    }
+    admit(std::move(socket));
+  }
+}
+
+void publisher::admit(owned_descriptor socket) {
+  // Nobody's until it was checked, whatever throws before.
+  std::list<importer> made(1);
+  importer& one = made.front();
+  one.socket = std::move(socket);
+  one.since = std::chrono::steady_clock::now();
+  try {
+    require_user(credentials_of(one.socket.get()), options_.other_users);
+  } catch (const ipc_error& error) {
+    refuse(one, error.what());
+  }
+  {
+    const std::lock_guard lock{mutex_};
+    importers_.splice(importers_.end(), made);
+  }
+  drop_oldest_stranger();
+}
+
+bool publisher::is_full() const {
+  const auto served = std::count_if(importers_.begin(), importers_.end(),
+                                    [](const importer& each) { return each.is_served(); });
+  return static_cast<std::size_t>(served) >= options_.max_importers;
+}
+
+void publisher::drop_oldest_stranger() {
+  const auto is_stranger = [](const importer& each) { return !each.is_served(); };
+  const auto strangers = std::count_if(importers_.begin(), importers_.end(), is_stranger);
+  if (static_cast<std::size_t>(strangers) > most_strangers)
+    drop(std::find_if(importers_.begin(), importers_.end(), is_stranger));
+}
+
+bool publisher::attend(importer& one, short events) {
+  one.is_stalled = false;
+  // One from which nothing came needs no memory, and stays where there is none.
+  if (!one.is_dropped && (events & ~POLLOUT) != 0 && !receive_from(one)) return false;
+  if (!send_to(one, (events & POLLOUT) != 0)) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (one.queue.empty()) {
+    if (one.is_dropped) return false;
+    if (one.is_known) one.since = now;
+  }
+  return now < deadline_in(options_.patience, one.since);
+}
+
+bool publisher::receive_from(importer& one) {
+  received_packet next;
+  try {
+    switch (receive_packet(one.socket.get(), next)) {
+      case transfer_result::would_block:
+        return true;
+      case transfer_result::closed:
+        return false;
+      case transfer_result::done:
+        break;
+    }
+  } catch (const ipc_error& error) {
+    // Whoever connects could fill the error handler: it is told, and dropped.
+    refuse(one, error.what());
+    return true;
+  } catch (const out_of_memory&) {
+    return false;
+  }
+  // It has just shown that it is there.
+  if (one.queue.empty()) one.since = std::chrono::steady_clock::now();
+  const std::lock_guard lock{mutex_};
+  if (const auto* const hello = std::get_if<hello_packet>(&next.content); hello && !one.is_known)
+    answer(one, *hello);
+  else if (const auto* const request = std::get_if<request_packet>(&next.content);
+           request != nullptr && one.is_known && request->epoch <= epoch_)
+    answer(one, *request);
+  else
+    refuse(one, "the packet is none that an importer sends at this point");
+  return true;
+}
+
+bool publisher::send_to(importer& one, bool is_writable) const {
+  while (!one.queue.empty()) {
+    const outgoing& next = one.queue.front();
+    std::vector<int> descriptors;
+    for (const shared_descriptor& each : next.handles) descriptors.push_back(each->get());
+    if (next.has_state_page) descriptors.push_back(state_->descriptor());
+    try {
+      switch (send_packet(one.socket.get(), next.content, descriptors)) {
+        case transfer_result::would_block:
+          // As many descriptors are on their way as there may be: poll() would return at once.
+          one.is_stalled = is_writable;
+          return true;
+        case transfer_result::closed:
+          return false;
+        case transfer_result::done:
+          break;
+      }
+    } catch (const ipc_error&) {
+      return false;
+    }
+    is_writable = false;
+    one.queue.pop_front();
+    one.since = std::chrono::steady_clock::now();
+  }
+  return true;
+}
+
+void publisher::answer(importer& one, const hello_packet& hello) {
+  if (std::string why = why_refused(identity_, hello.identity); !why.empty())
+    return refuse(one, std::move(why));
+  if (is_full())
+    return refuse(one, "the publication serves " + std::to_string(options_.max_importers) +
+                           " importers, its limit: raise max_importers");
+  one.is_known = true;
+  one.queue.push_back({welcome_packet{identity_, shape_, epoch_, other_uuids_}, {}, true});
+}
+
+void publisher::answer(importer& one, const request_packet& request) {
+  // One that has no chunk yet has none that was withdrawn.
+  one.applied = one.has_chunks ? std::max(one.applied, request.epoch) : epoch_;
+  if (one.owes && one.applied >= one.owes->epoch) start_lease(one);
+  // It is told of what it owes, and has as long again, but not each time that it asks.
+  if (one.owes)
+    one.lease_end =
+        std::min(deadline_in(options_.lease),
+                 deadline_in(options_.lease, deadline_in(options_.lease, one.owes->when)));
+  changed_.notify_all();
+  forget_applied();
+  // A request that was given up may have an answer on its way. It is sent to its end, so that the
+  // importer sees where the next one begins; of those that were not begun nothing is.
+  const auto end_of_first = std::find_if(
+      one.queue.begin(), one.queue.end(),
+      [](const outgoing& each) { return std::holds_alternative<complete_packet>(each.content); });
+  if (end_of_first != one.queue.end()) one.queue.erase(std::next(end_of_first), one.queue.end());
+  one.queue.push_back({answer_packet{request.ticket, epoch_}, {}});
+  if (one.has_chunks) {
+    if (request.epoch < forgotten_)
+      queue_present(one);
+    else
+      queue_withdrawn(one, request.epoch);
+  }
+  outgoing next{chunk_packet{}, {}};
+  const auto send_chunks = [&] {
+    if (next.handles.empty()) return;
+    one.has_chunks = true;
+    one.queue.push_back(std::exchange(next, outgoing{chunk_packet{}, {}}));
+  };
+  for (const auto& [serial, each] : chunks_) {
+    if (each.epoch <= request.epoch) continue;
+    std::get<chunk_packet>(next.content).chunks.push_back(each.place);
+    next.handles.push_back(each.handle);
+    if (next.handles.size() == max_packet_descriptors) send_chunks();
+  }
+  send_chunks();
+  one.queue.push_back({complete_packet{request.ticket, epoch_}, {}});
+}
+
+void publisher::queue_withdrawn(importer& one, std::uint64_t since) const {
+  retired_packet next;
+  const auto queue_next = [&] { one.queue.push_back({std::exchange(next, {}), {}}); };
+  for (const withdrawn_chunk& each : withdrawn_) {
+    if (each.went.epoch <= since) continue;
+    next.chunks.push_back(each.place);
+    if (next.chunks.size() == max_places_in_packet) queue_next();
+  }
+  if (!next.chunks.empty()) queue_next();
+}
+
+void publisher::queue_present(importer& one) const {
+  present_packet next;
+  for (const auto& [serial, each] : chunks_) {
+    if (next.chunks.size() == max_places_in_packet)
+      one.queue.push_back({std::exchange(next, {}), {}});
+    next.chunks.push_back(each.place);
+  }
+  // One at least, though it may be empty.
+  one.queue.push_back({std::move(next), {}});
+}
+
+void publisher::refuse(importer& one, std::string why) const {
+  if (why.size() > max_packet_text) why.resize(max_packet_text);
+  one.queue.clear();
+  one.queue.push_back({refusal_packet{std::move(why)}, {}});
+  one.is_dropped = true;
+}
+
+void publisher::start_lease(importer& one) const {
+  one.owes = std::nullopt;
+  if (options_.lease <= 0ms) return;
+  const auto first =
+      std::find_if(withdrawn_.begin(), withdrawn_.end(),
+                   [&one](const withdrawn_chunk& each) { return each.went.epoch > one.applied; });
+  if (first == withdrawn_.end()) return;
+  one.owes = first->went;
+  one.lease_end = deadline_in(options_.lease, first->went.when);
+}
+
+std::optional<std::chrono::milliseconds> publisher::next_lease_end(deadline now) const {
+  std::optional<deadline> next;
+  const std::lock_guard lock{mutex_};
+  for (const importer& each : importers_)
+    if (each.owes) next = next ? std::min(*next, each.lease_end) : each.lease_end;
+  if (!next) return std::nullopt;
+  return std::chrono::ceil<std::chrono::milliseconds>(*next - now);
+}
+
+void publisher::end_leases(deadline now) {
+  for (auto at = importers_.begin(); at != importers_.end();) {
+    const auto one = at++;
+    {
+      const std::lock_guard lock{mutex_};
+      if (!one->owes || now < one->lease_end) continue;
+    }
+    // It finds the sentence when it looks. Where its socket is full, the end alone.
+    try {
+      static_cast<void>(send_packet(
+          one->socket.get(),
+          expired_packet{"this process has kept withdrawn memory for longer than " +
+                         std::to_string(options_.lease.count()) +
+                         " ms, the lease: refresh() more often, or publish with a longer one"}));
+    } catch (const ipc_error&) {
+    }
+    drop(one);
+  }
+}
+
+void publisher::drop(std::list<importer>::iterator one) {
+  // Closed without the lock.
+  std::list<importer> dropped;
+  {
+    const std::lock_guard lock{mutex_};
+    dropped.splice(dropped.end(), importers_, one);
+    changed_.notify_all();
+    forget_applied();
+  }
+  ::shutdown(dropped.front().socket.get(), SHUT_RDWR);
+}
+
+}  // namespace hipvmm::detail

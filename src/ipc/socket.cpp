@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+#include "ipc/socket.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+
+#include <hipvmm/core/error.hpp>
+#include "ipc/protocol_step.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+/// Room for the descriptors of one packet, aligned as the system asks.
+struct control_buffer {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * max_packet_descriptors)> bytes{};
+};
+
+/// Calls `call` until no signal interrupts it. A step of the protocol, which tests let fail.
+template <typename Call>
+ssize_t system_call(const char* step, Call call) {
+  if (const int planned = protocol_step(step); planned != 0) {
+    errno = planned;
+    return -1;
+  }
+  for (;;) {
+    const ssize_t result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+/// Whether the errno says that the other side has gone.
+bool is_gone(int code) {
+  return code == EPIPE || code == ECONNRESET || code == ENOTCONN || code == ECONNREFUSED;
+}
+
+/// Pre: `result` has room for max_packet_descriptors.
+void take_descriptors(msghdr& message, std::vector<owned_descriptor>& result) {
+  for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
+       each = CMSG_NXTHDR(&message, each)) {
+    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (each->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(each) + i * sizeof(int), sizeof descriptor);
+      result.emplace_back(descriptor);
+    }
+  }
+}
+
+/// Makes sure that closing descriptors of a peer that does not keep to the protocol does not wait:
+/// a socket may have been told to wait for its own peer.
+void close_at_once(const std::vector<owned_descriptor>& descriptors) {
+  const linger none{1, 0};
+  for (const owned_descriptor& each : descriptors)
+    static_cast<void>(::setsockopt(each.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none));
+}
+
+[[noreturn]] void throw_truncated(int flags, std::size_t got, std::size_t promised) {
+  if ((flags & MSG_CTRUNC) != 0 && got < promised)
+    // The system drops what the process has no numbers for.
+    throw out_of_memory{exhausted::descriptors, -1, 0, 0,
+                        "of " + std::to_string(promised) + " descriptors of a packet " +
+                            std::to_string(got) +
+                            " could be received: raise ulimit -n, and let them be sent again"};
+  throw ipc_error{ipc_failure::malformed,
+                  std::string{"a packet was cut off: "} +
+                      ((flags & MSG_CTRUNC) != 0 ? "it has more than 16 descriptors"
+                                                 : "it is longer than 1024 bytes") +
+                      "; the peer does not speak hipvmm's protocol"};
+}
+
+bool wait_for(int socket, short what, deadline until) {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const int limit = static_cast<int>(std::clamp<long long>(left.count(), 0, 60'000));
+    pollfd waits{socket, what, 0};
+    const ssize_t ready = system_call("poll", [&] { return ::poll(&waits, 1, limit); });
+    if (ready > 0) return true;
+    if (ready < 0) throw_system(errno, "poll", "a connection");
+    if (std::chrono::steady_clock::now() >= until) return false;
+  }
+}
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(path.begin(), path.end(), address.sun_path);
+  return address;
+}
+
+}  // namespace
+
+owned_descriptor::~owned_descriptor() {
+  // A failing close has closed the descriptor all the same on Linux.
+  if (value_ >= 0) ::close(value_);
+}
+
+void throw_system(int code, const char* call, const std::string& subject) {
+  const std::string reason = std::generic_category().message(code);
+  if (code == EMFILE || code == ENFILE)
+    throw out_of_memory{
+        exhausted::descriptors, -1, 0, 0,
+        std::string{call} + " for " + subject + ": " + reason + "; raise ulimit -n"};
+  throw ipc_error{ipc_failure::system,
+                  std::string{call} + " failed for " + subject + ": " + reason};
+}
+
+int failure_of(const char* step, int result) {
+  if (const int planned = protocol_step(step); planned != 0) return planned;
+  return result < 0 ? errno : 0;
+}
+
+peer_credentials credentials_of(int socket) {
+  ucred found{};
+  socklen_t bytes = sizeof found;
+  if (system_call("getsockopt", [&] {
+        return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes);
+      }) != 0)
+    throw_system(errno, "getsockopt(SO_PEERCRED)", "a connection");
+  return {found.pid, found.uid};
+}
+
+void require_user(const peer_credentials& peer, const std::vector<unsigned>& others) {
+  const ::uid_t own = ::geteuid();
+  if (peer.user == own || std::find(others.begin(), others.end(), peer.user) != others.end())
+    return;
+  throw ipc_error{ipc_failure::refused,
+                  "process " + std::to_string(peer.process) + " runs as user " +
+                      std::to_string(peer.user) + ", this one as " + std::to_string(own) +
+                      ": name that user in other_users if it may use this memory"};
+}
+
+transfer_result send_packet(int socket, const packet& content,
+                            const std::vector<int>& descriptors) {
+  std::vector<unsigned char> bytes = encode(content, descriptors.size());
+  iovec data{bytes.data(), bytes.size()};
+  control_buffer control;
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * descriptors.size());
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * descriptors.size());
+    std::memcpy(CMSG_DATA(rights), descriptors.data(), sizeof(int) * descriptors.size());
+  }
+  if (system_call("sendmsg",
+                  [&] { return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); }) >= 0)
+    return transfer_result::done;
+  const int code = errno;
+  // ETOOMANYREFS: as many descriptors of this user are on their way as it may have open.
+  if (code == EAGAIN || code == EWOULDBLOCK || code == ENOBUFS || code == ETOOMANYREFS)
+    return transfer_result::would_block;
+  if (is_gone(code)) return transfer_result::closed;
+  throw_system(code, "sendmsg", "a connection");
+}
+
+transfer_result receive_packet(int socket, received_packet& into) {
+  // One byte more than any packet has, or a longer one would look whole.
+  std::array<unsigned char, max_packet_bytes + 1> bytes;
+  iovec data{bytes.data(), bytes.size()};
+  control_buffer control;
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  // Before the system makes descriptors.
+  std::vector<owned_descriptor> descriptors;
+  descriptors.reserve(max_packet_descriptors);
+  const auto receive = [&] { return ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); };
+  ssize_t got = system_call("recvmsg", receive);
+  // A peer that closed without having read all: what it sent before comes next.
+  if (got < 0 && errno == ECONNRESET) got = receive();
+  if (got < 0) {
+    const int code = errno;
+    if (code == EAGAIN || code == EWOULDBLOCK) return transfer_result::would_block;
+    if (is_gone(code)) return transfer_result::closed;
+    throw_system(code, "recvmsg", "a connection");
+  }
+  take_descriptors(message, descriptors);
+  // An empty packet and the end of the connection are the same to the system.
+  if (got == 0) return transfer_result::closed;
+  const auto length = static_cast<std::size_t>(got);
+  decoded_packet decoded = decode(bytes.data(), length, descriptors.size());
+  if (!decoded.content) close_at_once(descriptors);
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+    throw_truncated(message.msg_flags, descriptors.size(),
+                    promised_descriptors(bytes.data(), length));
+  if (!decoded.content)
+    throw ipc_error{ipc_failure::malformed, "a packet of " + std::to_string(length) +
+                                                " bytes with " +
+                                                std::to_string(descriptors.size()) +
+                                                " descriptors was refused: " + decoded.wrong};
+  into = {std::move(*decoded.content), std::move(descriptors)};
+  return transfer_result::done;
+}
+
+bool wait_readable(int socket, deadline until) { return wait_for(socket, POLLIN, until); }
+bool wait_writable(int socket, deadline until) { return wait_for(socket, POLLOUT, until); }
+
+owned_descriptor make_socket() {
+  owned_descriptor result{static_cast<int>(system_call("socket", [] {
+    return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  }))};
+  if (result.empty()) throw_system(errno, "socket", "a connection");
+  return result;
+}
+
+void require_socket_path(const std::string& path, std::size_t extra) {
+  const std::size_t most = sizeof(sockaddr_un::sun_path) - 1 - extra;
+  if (path.empty() || path.size() > most || path.find('\0') != std::string::npos)
+    throw std::invalid_argument{"the path of a socket has 1 to " + std::to_string(most) +
+                                " characters (the system's limit), this one " +
+                                std::to_string(path.size()) + ": \"" + path + "\""};
+}
+
+connection connect_to(const std::string& path) {
+  require_socket_path(path, 0);
+  owned_descriptor socket = make_socket();
+  const sockaddr_un address = address_of(path);
+  if (system_call("connect", [&] {
+        return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+      }) == 0)
+    return {listener_state::answered, std::move(socket)};
+  const int code = errno;
+  if (code == ENOENT || code == ECONNREFUSED) return {listener_state::absent, {}};
+  if (code == EAGAIN) return {listener_state::busy, {}};
+  throw_system(code, "connect", path);
+}
+
+void bind_to(int socket, const std::string& path, who_connects who) {
+  // The mode that the file is made with: no moment in which others could connect.
+  if (::fchmod(socket, who == who_connects::everybody ? 0666 : 0600) != 0)
+    throw_system(errno, "fchmod", path);
+  const sockaddr_un address = address_of(path);
+  if (system_call("bind", [&] {
+        return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+      }) != 0)
+    throw_system(errno, "bind", path);
+  if (who == who_connects::everybody && ::chmod(path.c_str(), 0666) != 0)
+    throw_system(errno, "chmod", path);
+}
+
+}  // namespace hipvmm::detail

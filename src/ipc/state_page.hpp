@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "ipc/socket.hpp"
+
+namespace hipvmm::detail {
+
+/// Bytes by their offsets: from `begin` to before `end`.
+struct byte_range {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  /// Without the bytes before `low` and those from `high` on.
+  [[nodiscard]] byte_range within(std::uint64_t low, std::uint64_t high) const noexcept {
+    const std::uint64_t from = std::max(begin, low);
+    return {from, std::max(from, std::min(end, high))};
+  }
+};
+
+/// What a publication tells all importers without a message. Importers can only read it.
+struct published_state {
+  std::atomic<std::uint64_t> begin;  ///< of the bytes that may be read
+  std::atomic<std::uint64_t> end;
+  std::atomic<std::uint64_t> changes;  ///< of the two before; odd while they change
+  std::atomic<std::uint64_t> epoch;    ///< of the list of chunks: it changed where this is new
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+inline constexpr std::size_t state_page_bytes = 4096;
+
+/// The owner's side: a sealed memfd, of which no importer can change the contents or the size.
+class state_page {
+ public:
+  /// Throws: out_of_memory without descriptors; ipc_error `system`, as where the kernel is older
+  /// than 5.1, which cannot seal it.
+  state_page();
+  ~state_page();
+  state_page(const state_page&) = delete;
+  state_page& operator=(const state_page&) = delete;
+
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
+  void set_epoch(std::uint64_t epoch) noexcept {
+    state_->epoch.store(epoch, std::memory_order_release);
+  }
+  /// Sets the readable bytes as of announcement `number`, unless a later one has been set.
+  void set_range(std::uint64_t number, byte_range readable) noexcept;
+  /// Limits the readable bytes to those from `low` to before `high`, also those of announcements
+  /// before `number` that are still to be set.
+  void cut(std::uint64_t number, std::uint64_t low, std::uint64_t high) noexcept;
+
+ private:
+  /// Pre: the caller has the lock.
+  void store(byte_range readable) noexcept;
+
+  owned_descriptor descriptor_;
+  published_state* state_ = nullptr;
+  std::mutex mutex_;
+  std::uint64_t last_number_ = 0;
+  std::uint64_t cut_number_ = 0;
+  byte_range cut_{};  // for announcements before cut_number_
+  byte_range readable_{};
+};
+
+/// An importer's side.
+class state_view {
+ public:
+  /// Maps the page behind `descriptor`, which stays the caller's.
+  /// Throws: ipc_error `malformed` where it is no page that its owner can no longer shrink.
+  explicit state_view(int descriptor);
+  ~state_view();
+  state_view(const state_view&) = delete;
+  state_view& operator=(const state_view&) = delete;
+
+  /// The bytes that may be read. Nothing where the owner changes them, or died while it did.
+  [[nodiscard]] std::optional<byte_range> readable() const noexcept;
+  [[nodiscard]] std::uint64_t epoch() const noexcept {
+    return state_->epoch.load(std::memory_order_acquire);
+  }
+
+ private:
+  const published_state* state_ = nullptr;
+};
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+// What the two libraries of the preload share. libhipvmm_preload.so is in every process that
+// LD_PRELOAD reaches and needs nothing but the C library; it loads libhipvmm_preload_core.so, which
+// has hipvmm and a provider, with the first call that is replaced.
+namespace hipvmm::preload {
+
+/// The functions that the program would call without us, of HIP or of CUDA's driver: their
+/// arguments and the codes used here are the same. 0 is success.
+struct real_calls {
+  int (*allocate)(void** pointer, std::size_t bytes);
+  int (*free)(void* pointer);
+  int (*allocate_async)(void** pointer, std::size_t bytes, void* stream);
+  int (*free_async)(void* pointer, void* stream);
+  int (*memory_info)(std::size_t* free, std::size_t* total);
+  int (*address_range)(void** base, std::size_t* bytes, void* pointer);
+  int (*ipc_handle)(void* handle, void* pointer);
+};
+
+/// What libhipvmm_preload_core.so does for each of them. All are thread-safe and throw nothing.
+/// What they do not serve goes to the real function, whose answer they return.
+struct core_calls {
+  int (*allocate)(const real_calls& real, void** pointer, std::size_t bytes);
+  int (*free)(const real_calls& real, void* pointer);
+  int (*allocate_async)(const real_calls& real, void** pointer, std::size_t bytes, void* stream);
+  int (*free_async)(const real_calls& real, void* pointer, void* stream);
+  int (*memory_info)(const real_calls& real, std::size_t* free, std::size_t* total);
+  int (*address_range)(const real_calls& real, void** base, std::size_t* bytes, void* pointer);
+  int (*ipc_handle)(const real_calls& real, void* handle, void* pointer);
+  /// Before a stream is destroyed.
+  void (*end_stream)(void* stream);
+  /// Before a device is reset; the current one where `device` is negative.
+  void (*reset_device)(int device);
+  /// After the program has made a context of its own on CUDA.
+  void (*note_context)();
+  /// The hipFree that the core itself calls: a program's HIP must be the same library.
+  void* (*own_free)();
+};
+
+/// The one function of libhipvmm_preload_core.so. Thread-safe. Returns null, and has said why on
+/// standard error, where nothing is to be replaced.
+using core_entry = const core_calls* (*)(const char* version);
+inline constexpr const char* core_entry_name = "hipvmm_preload_core";
+
+}  // namespace hipvmm::preload

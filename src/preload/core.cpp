@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include "preload/calls.hpp"
+#include "preload/real_hip.hpp"
+#include "preload/replacement.hpp"
+#include "preload/settings.hpp"
+
+namespace hipvmm::preload {
+namespace {
+
+/// That of the process. An atomic in place of a static variable: see core_loader.hpp.
+std::atomic<replacement*> shared{nullptr};
+
+/// Pre: hipvmm_preload_core() has returned.
+replacement& active() noexcept { return *shared.load(std::memory_order_acquire); }
+
+stream_ref as_stream(void* stream) noexcept {
+  return stream_ref{static_cast<ihipStream_t*>(stream)};
+}
+
+constexpr core_calls calls{
+    .allocate = [](const real_calls& real, void** pointer,
+                   std::size_t bytes) { return active().allocate(real, pointer, bytes); },
+    .free = [](const real_calls& real, void* pointer) { return active().free(real, pointer); },
+    .allocate_async =
+        [](const real_calls& real, void** pointer, std::size_t bytes, void* stream) {
+          return active().allocate_async(real, pointer, bytes, as_stream(stream));
+        },
+    .free_async =
+        [](const real_calls& real, void* pointer, void* stream) {
+          return active().free_async(real, pointer, as_stream(stream));
+        },
+    .memory_info = [](const real_calls& real, std::size_t* free,
+                      std::size_t* total) { return active().memory_info(real, free, total); },
+    .address_range =
+        [](const real_calls& real, void** base, std::size_t* bytes, void* pointer) {
+          return active().address_range(real, base, bytes, pointer);
+        },
+    .ipc_handle = [](const real_calls& real, void* handle,
+                     void* pointer) { return active().ipc_handle(real, handle, pointer); },
+    .end_stream = [](void* stream) { active().end_stream(as_stream(stream)); },
+    .reset_device =
+        [](int device) {
+          active().reset_device(device < 0 ? std::nullopt : std::optional{device_ref{device}});
+        },
+    .note_context = [] { active().note_context(); },
+    .own_free = own_free,
+};
+
+/// After the program's exit handlers and its static objects.
+[[gnu::destructor]] void end() {
+  if (replacement* const made = shared.load()) made->write_statistics();
+}
+
+}  // namespace
+}  // namespace hipvmm::preload
+
+extern "C" const hipvmm::preload::core_calls* hipvmm_preload_core(const char* version) {
+  using namespace hipvmm::preload;
+  try {
+    if (std::strcmp(version, HIPVMM_VERSION_TEXT) != 0) {
+      std::fprintf(stderr, "hipvmm_preload: nothing is replaced: %s was loaded by %s\n",
+                   HIPVMM_VERSION_TEXT, version);
+      return nullptr;
+    }
+    const char* const text = std::getenv("HIPVMM_PRELOAD");
+    auto made = std::make_unique<replacement>(parse_settings(text == nullptr ? "" : text));
+    replacement* before = nullptr;
+    if (!shared.compare_exchange_strong(before, made.get())) return &calls;
+    static_cast<void>(made.release());
+    pthread_atfork(nullptr, nullptr, [] { active().become_child(); });
+    return &calls;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "hipvmm_preload: nothing is replaced: %s\n", error.what());
+    return nullptr;
+  }
+}

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MIT
+#include "preload/replacement.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "c/settings.hpp"
+#include "core/capture_mode.hpp"
+#include "core/check.hpp"
+#include "runtime/device_wait.hpp"
+#include "runtime/stream.hpp"
+
+namespace hipvmm::preload {
+namespace {
+
+// hipErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY
+constexpr int out_of_memory_code = 2;
+
+/// What a pool is asked for: multiples of what addresses are aligned to, as blocks of a pool whose
+/// requests are all such lie at such multiples too.
+std::size_t in_pool(std::size_t bytes) noexcept {
+  constexpr std::size_t alignment = 512;  // that of textures on NVIDIA, the most of all
+  const std::size_t rounded = align_down(bytes + (alignment - 1), alignment);
+  return rounded < bytes ? bytes : rounded;  // of which no pool has as many
+}
+
+/// No memory of any device, so that HIP refuses it.
+void* never_allocated() noexcept {
+  static char byte;
+  return &byte;
+}
+
+std::uintptr_t number(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+void say(const char* what, const char* why) noexcept {
+  std::fprintf(stderr, "hipvmm_preload: %s: %s\n", what, why);
+}
+
+/// Why a call for a stream is HIP's; nullopt for the pool's. Where HIP does not say, its own
+/// function then says what is wrong.
+std::optional<passed> reason_of_stream(stream_ref stream) noexcept {
+  try {
+    return stream.is_capturing() ? std::optional{passed::captured} : std::nullopt;
+  } catch (const hip_error& error) {
+    // The legacy stream beside a capture.
+    return error.code() == hipErrorStreamCaptureImplicit ? passed::captured : passed::failed;
+  } catch (const std::exception&) {
+    return passed::failed;
+  }
+}
+
+}  // namespace
+
+replacement::~replacement() {
+  for (device_pool& each : pools_) delete each.made.load();
+}
+
+replacement::served_device::served_device(device_ref device, const mr::pool_options& options)
+    : memory{device, options}, users{device}, done{device} {
+  for (const access_desc& each : options.access.entries())
+    if (each.device != device && each.right != access_right::none) users.push_back(each.device);
+}
+
+void replacement::served_device::free(void* pointer, std::size_t bytes, bool waits) noexcept {
+  if (waits) {
+    try {
+      const detail::relaxed_captures relaxed;
+      for (const device_ref each : users) detail::wait_for_device(each);
+      memory.deallocate(done, pointer, in_pool(bytes));
+      return;
+    } catch (const std::exception&) {
+      // A capture forbids it, or HIP has ended.
+    }
+  }
+  memory.deallocate_sync(pointer, in_pool(bytes));
+}
+
+replacement::served_device* replacement::find_device(int device) const noexcept {
+  if (device < 0 || static_cast<std::size_t>(device) >= most_devices) return nullptr;
+  return pools_[static_cast<std::size_t>(device)].made.load(std::memory_order_acquire);
+}
+
+replacement::served_device* replacement::serve_device(device_ref device) {
+  if (served_device* const found = find_device(device.ordinal())) return found;
+  device_pool& entry = pools_.at(static_cast<std::size_t>(device.ordinal()));
+  if (entry.refused) return nullptr;
+  const std::lock_guard lock{making_};
+  if (served_device* const found = entry.made) return found;
+  if (entry.refused) return nullptr;
+  try {
+    mr::pool_options options = c::pool_settings(device, nullptr);
+    if (options.access.entries().empty()) options.access = all_reachable_peers(device);
+    entry.made = std::make_unique<served_device>(device, options).release();
+  } catch (const out_of_memory&) {
+    throw;
+  } catch (const std::exception& error) {
+    entry.refused = true;
+    say("nothing is replaced on this device", error.what());
+  }
+  return entry.made;
+}
+
+template <typename Visit>
+void replacement::for_each_pool(Visit visit) const {
+  for (const device_pool& each : pools_)
+    if (served_device* const made = each.made.load(std::memory_order_acquire)) visit(made->memory);
+}
+
+std::optional<passed> replacement::reason_to_pass(void** pointer,
+                                                  std::size_t bytes) const noexcept {
+  if (is_child_) return passed::in_child;
+  if (has_context_) return passed::own_context;
+  if (pointer == nullptr || bytes == 0) return passed::argument;
+  if (bytes < settings_.threshold) return passed::too_small;
+  if (bytes > settings_.most) return passed::too_large;
+  return std::nullopt;
+}
+
+template <typename Allocate>
+std::optional<passed> replacement::serve(void** pointer, std::size_t bytes, device_ref device,
+                                         Allocate from_pool) noexcept {
+  try {
+    served_device* const from = serve_device(device);
+    if (from == nullptr) return passed::failed;
+    table::entry entry = table::prepare({bytes, device.ordinal()});
+    void* const made = from_pool(from->memory);
+    try {
+      note_range(made, bytes);
+      static_cast<void>(allocations_.put(std::move(entry), made));
+    } catch (...) {
+      from->memory.deallocate_sync(made, in_pool(bytes));
+      throw;
+    }
+    *pointer = made;
+    return std::nullopt;
+  } catch (const out_of_memory&) {
+    return passed::out_of_memory;
+  } catch (const std::exception& error) {
+    if (!said_failure_.exchange(true)) say("a call went to HIP itself", error.what());
+    return passed::failed;
+  }
+}
+
+void replacement::release_idle() noexcept {
+  for_each_pool([](pool& each) { detail::report_exceptions([&] { each.trim_to(0); }); });
+  chunk_cache::shared().trim();
+}
+
+template <typename Call>
+int replacement::pass(passed why, Call call) noexcept {
+  counts_.count_passed(why);
+  if (why == passed::in_child) return call();
+  if (why == passed::out_of_memory) release_idle();
+  const int result = call();
+  if (result != out_of_memory_code || why == passed::out_of_memory) return result;
+  release_idle();
+  const int again = call();
+  // That of the first call, which the program is not told of.
+  if (again == 0) detail::clear_last_error();
+  return again;
+}
+
+int replacement::allocate(const real_calls& real, void** pointer, std::size_t bytes) noexcept {
+  std::optional<passed> why = reason_to_pass(pointer, bytes);
+  if (!why) {
+    try {
+      why = serve(pointer, bytes, device_ref::current(),
+                  [bytes](pool& from) { return from.allocate_sync(in_pool(bytes)); });
+    } catch (const std::exception&) {
+      why = passed::failed;  // no device: HIP says so
+    }
+  }
+  if (why) return pass(*why, [&] { return real.allocate(pointer, bytes); });
+  counts_.count_allocation(bytes, false);
+  return 0;
+}
+
+int replacement::allocate_async(const real_calls& real, void** pointer, std::size_t bytes,
+                                stream_ref stream) noexcept {
+  std::optional<passed> why = reason_to_pass(pointer, bytes);
+  if (!why) why = reason_of_stream(stream);
+  if (!why) {
+    try {
+      const std::optional<device_ref> device = detail::device_of_stream(stream);
+      why = serve(pointer, bytes, device ? *device : device_ref::current(),
+                  [&](pool& from) { return from.allocate(stream, in_pool(bytes)); });
+    } catch (const std::exception&) {
+      why = passed::failed;
+    }
+  }
+  if (why) return pass(*why, [&] { return real.allocate_async(pointer, bytes, stream.get()); });
+  counts_.count_allocation(bytes, true);
+  return 0;
+}
+
+template <typename Free>
+int replacement::free_unknown(const void* pointer, Free free) noexcept {
+  if (pointer == nullptr) {
+    counts_.count_passed(passed::argument);
+  } else if (may_be_ours(pointer) && is_in_a_pool(pointer)) {
+    // Some releases of HIP would free the pool's own memory there.
+    counts_.count_passed(passed::no_allocation);
+    return free(never_allocated());
+  } else {
+    counts_.count_passed(passed::foreign);
+  }
+  return free(const_cast<void*>(pointer));
+}
+
+int replacement::free(const real_calls& real, void* pointer) noexcept {
+  if (is_child_) {
+    counts_.count_passed(passed::in_child);
+    return may_be_ours(pointer) ? 0 : real.free(pointer);
+  }
+  const table::entry found = allocations_.take(pointer);
+  served_device* const owner = found.empty() ? nullptr : find_device(found.mapped().device);
+  if (owner == nullptr)
+    return free_unknown(pointer, [&](void* address) { return real.free(address); });
+  owner->free(pointer, found.mapped().bytes, settings_.free_waits);
+  counts_.count_free(found.mapped().bytes, false);
+  return 0;
+}
+
+int replacement::free_async(const real_calls& real, void* pointer, stream_ref stream) noexcept {
+  if (is_child_) {
+    counts_.count_passed(passed::in_child);
+    return may_be_ours(pointer) ? 0 : real.free_async(pointer, stream.get());
+  }
+  const auto free = [&](void* address) { return real.free_async(address, stream.get()); };
+  table::entry found = allocations_.take(pointer);
+  served_device* const owner = found.empty() ? nullptr : find_device(found.mapped().device);
+  if (owner == nullptr) return free_unknown(pointer, free);
+  if (const std::optional<passed> why = reason_of_stream(stream)) {
+    // Memory of no graph, or no such stream. Its node is only back where it was.
+    try {
+      static_cast<void>(allocations_.put(std::move(found), pointer));
+    } catch (const std::exception& error) {
+      say("an allocation is lost", error.what());
+    }
+    counts_.count_passed(*why);
+    return free(never_allocated());
+  }
+  const std::size_t bytes = found.mapped().bytes;
+  bool is_of_other_device = false;
+  if (stream.is_default() || stream.is_per_thread_default()) {
+    try {
+      is_of_other_device = device_ref::current() != owner->memory.device();
+    } catch (const std::exception&) {
+      is_of_other_device = true;
+    }
+  }
+  // To a pool a default stream is that of its own device.
+  if (is_of_other_device)
+    owner->memory.deallocate_sync(pointer, in_pool(bytes));
+  else
+    owner->memory.deallocate(stream, pointer, in_pool(bytes));
+  counts_.count_free(bytes, true);
+  return 0;
+}
+
+int replacement::memory_info(const real_calls& real, std::size_t* free,
+                             std::size_t* total) noexcept {
+  const int result = real.memory_info(free, total);
+  if (result != 0 || is_child_ || free == nullptr || total == nullptr) return result;
+  detail::report_exceptions([&] {
+    const served_device* const own = find_device(device_ref::current().ordinal());
+    if (own == nullptr) return;
+    const mr::pool_usage now = own->memory.usage();
+    *free = std::min(*total, *free + (now.reserved_current - now.used_current));
+  });
+  return result;
+}
+
+bool replacement::may_be_ours(const void* pointer) const noexcept {
+  return number(pointer) >= lowest_ && number(pointer) < highest_;
+}
+
+void replacement::note_range(const void* pointer, std::size_t bytes) noexcept {
+  const std::uintptr_t begin = number(pointer);
+  std::uintptr_t low = lowest_;
+  while (begin < low && !lowest_.compare_exchange_weak(low, begin)) {
+  }
+  std::uintptr_t high = highest_;
+  while (begin + bytes > high && !highest_.compare_exchange_weak(high, begin + bytes)) {
+  }
+}
+
+std::optional<std::pair<void*, replacement::allocation>> replacement::allocation_at(
+    const void* pointer) const noexcept {
+  if (is_child_ || !may_be_ours(pointer) || !is_in_a_pool(pointer)) return std::nullopt;
+  if (const std::optional<allocation> begun = allocations_.find(pointer))
+    return std::pair{const_cast<void*>(pointer), *begun};
+  std::optional<std::pair<void*, allocation>> found;
+  allocations_.for_each([&](const void* begin, const allocation& each) {
+    if (number(pointer) >= number(begin) && number(pointer) - number(begin) < each.bytes)
+      found.emplace(const_cast<void*>(begin), each);
+  });
+  return found;
+}
+
+bool replacement::is_in_a_pool(const void* pointer) const noexcept {
+  bool is_inside = false;
+  for_each_pool([&](const pool& each) { is_inside |= each.contains(pointer); });
+  return is_inside;
+}
+
+int replacement::address_range(const real_calls& real, void** base, std::size_t* bytes,
+                               void* pointer) noexcept {
+  const auto found = allocation_at(pointer);
+  if (!found) return real.address_range(base, bytes, pointer);
+  if (base != nullptr) *base = found->first;
+  if (bytes != nullptr) *bytes = found->second.bytes;
+  return 0;
+}
+
+int replacement::ipc_handle(const real_calls& real, void* handle, void* pointer) noexcept {
+  if (!allocation_at(pointer)) return real.ipc_handle(handle, pointer);
+  counts_.count_refused_handle();
+  if (!said_handle_.exchange(true))
+    say("memory of the pool has no handle for hipIpcOpenMemHandle or cudaIpcOpenMemHandle",
+        "run the program with HIPVMM_PRELOAD=off, or let what it shares pass by threshold or most");
+  return real.ipc_handle(handle, never_allocated());
+}
+
+void replacement::end_stream(stream_ref stream) noexcept {
+  if (is_child_ || stream.is_default() || stream.is_per_thread_default()) return;
+  for_each_pool([&](pool& each) {
+    try {
+      each.forget_stream(stream);
+    } catch (const std::exception&) {
+      // It is captured or is not there: HIP says so.
+    }
+  });
+}
+
+void replacement::reset_device(std::optional<device_ref> device) noexcept {
+  if (is_child_) return;
+  detail::report_exceptions([&] {
+    const int ordinal = (device ? *device : device_ref::current()).ordinal();
+    if (find_device(ordinal) == nullptr) return;
+    std::vector<void*> gone;
+    allocations_.for_each([&](const void* pointer, const allocation& each) {
+      if (each.device == ordinal) gone.push_back(const_cast<void*>(pointer));
+    });
+    const std::lock_guard lock{making_};
+    std::unique_ptr<served_device> ended{
+        pools_[static_cast<std::size_t>(ordinal)].made.exchange(nullptr)};
+    for (void* const each : gone) {
+      const table::entry taken = allocations_.take(each);
+      if (taken.empty()) continue;
+      ended->memory.deallocate_sync(each, in_pool(taken.mapped().bytes));
+      counts_.count_free(taken.mapped().bytes, false);
+    }
+    ended.reset();
+    // Nothing of the device is kept or released later: a reset may end it.
+    drain_retired_memory();
+    chunk_cache::shared().trim(device_ref{ordinal});
+  });
+}
+
+void replacement::write_statistics() noexcept {
+  // A child's are its parent's until then, and would overwrite them.
+  if (is_child_ || (settings_.statistics.empty() && settings_.json.empty())) return;
+  detail::report_exceptions([&] {
+    std::vector<statistics::pool_line> lines;
+    for_each_pool([&](const pool& each) {
+      // Without a HIP call: HIP may have ended, as CUDA's driver has before this.
+      const mr::pool_usage now = each.usage();
+      lines.push_back({each.device().ordinal(), now.reserved_current, now.reserved_high,
+                       now.used_current, now.used_high});
+    });
+    if (!settings_.statistics.empty()) write_to(settings_.statistics, counts_.text(lines));
+    if (!settings_.json.empty()) write_to(settings_.json, counts_.json(lines));
+  });
+}
+
+}  // namespace hipvmm::preload

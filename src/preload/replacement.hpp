@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/mr/pool/pool_options.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "mr/address_table.hpp"
+#include "preload/calls.hpp"
+#include "preload/settings.hpp"
+#include "preload/statistics.hpp"
+
+namespace hipvmm::preload {
+
+/// What a program's calls for memory become: those of a pool for each device. Thread-safe.
+/// - What the pool does not serve, the real function does, and its code and HIP's last error are
+///   the program's. So is a refusal: HIP is asked about an address that it never allocated.
+/// - Lives as long as the process: a program may free memory at any time of its exit.
+class replacement {
+ public:
+  explicit replacement(settings chosen) : settings_{std::move(chosen)} {}
+  /// For tests: the process's own has no end.
+  ~replacement();
+  replacement(const replacement&) = delete;
+  replacement& operator=(const replacement&) = delete;
+
+  int allocate(const real_calls& real, void** pointer, std::size_t bytes) noexcept;
+  int free(const real_calls& real, void* pointer) noexcept;
+  int allocate_async(const real_calls& real, void** pointer, std::size_t bytes,
+                     stream_ref stream) noexcept;
+  int free_async(const real_calls& real, void* pointer, stream_ref stream) noexcept;
+  int memory_info(const real_calls& real, std::size_t* free, std::size_t* total) noexcept;
+  int address_range(const real_calls& real, void** base, std::size_t* bytes,
+                    void* pointer) noexcept;
+  int ipc_handle(const real_calls& real, void* handle, void* pointer) noexcept;
+  void end_stream(stream_ref stream) noexcept;
+  /// Ends the pool of a device and forgets what was allocated from it.
+  void reset_device(std::optional<device_ref> device) noexcept;
+
+  /// From now on requests pass: the program has a context of its own, which may be of another
+  /// device than HIP's current one, and whose work no wait of HIP's is for.
+  void note_context() noexcept { has_context_ = true; }
+  /// From now on everything passes, and frees of the parent's memory do nothing.
+  void become_child() noexcept { is_child_ = true; }
+  void write_statistics() noexcept;
+
+ private:
+  struct allocation {
+    std::size_t bytes;
+    int device;
+  };
+  using table = detail::address_table<allocation>;
+  using pool = mr::vmm_pool_resource;
+  /// A device's pool, and what frees that have waited need.
+  struct served_device {
+    served_device(device_ref device, const mr::pool_options& options);
+    /// Frees memory that any stream may use. Waits for all devices with access, unless it is told
+    /// to leave that to the pool, or a capture forbids it.
+    void free(void* pointer, std::size_t bytes, bool waits) noexcept;
+
+    pool memory;
+    std::vector<device_ref> users;  // with access
+    // Never has work: what is freed in its order after a wait is reused without another.
+    stream done;
+  };
+  // As many as PyTorch has room for.
+  static constexpr std::size_t most_devices = 120;
+  struct device_pool {
+    std::atomic<served_device*> made{nullptr};
+    std::atomic<bool> refused{false};  // none can be made, which was said
+  };
+
+  [[nodiscard]] std::optional<passed> reason_to_pass(void** pointer,
+                                                     std::size_t bytes) const noexcept;
+  [[nodiscard]] served_device* find_device(int device) const noexcept;
+  /// Null where no pool can be made.
+  [[nodiscard]] served_device* serve_device(device_ref device);
+  /// Allocates by `from_pool` and notes it. Returns why that cannot be.
+  template <typename Allocate>
+  std::optional<passed> serve(void** pointer, std::size_t bytes, device_ref device,
+                              Allocate from_pool) noexcept;
+  /// Calls the real function. Where the device is full, idle memory of its pool goes first.
+  template <typename Call>
+  int pass(passed why, Call call) noexcept;
+  void release_idle() noexcept;
+
+  /// Whether an address lies between the lowest and the highest that were allocated.
+  [[nodiscard]] bool may_be_ours(const void* pointer) const noexcept;
+  /// The allocation that an address lies in, and where that begins. All are visited, unless it
+  /// begins there.
+  [[nodiscard]] std::optional<std::pair<void*, allocation>> allocation_at(
+      const void* pointer) const noexcept;
+  [[nodiscard]] bool is_in_a_pool(const void* pointer) const noexcept;
+  /// A free of what is not in the table.
+  template <typename Free>
+  int free_unknown(const void* pointer, Free free) noexcept;
+  void note_range(const void* pointer, std::size_t bytes) noexcept;
+  template <typename Visit>
+  void for_each_pool(Visit visit) const;
+
+  const settings settings_;
+  statistics counts_;
+  table allocations_;
+  std::array<device_pool, most_devices> pools_{};
+  std::mutex making_;
+  std::atomic<std::uintptr_t> lowest_{UINTPTR_MAX};
+  std::atomic<std::uintptr_t> highest_{0};
+  std::atomic<bool> is_child_{false};
+  std::atomic<bool> has_context_{false};
+  std::atomic<bool> said_handle_{false};
+  std::atomic<bool> said_failure_{false};
+};
+
+}  // namespace hipvmm::preload

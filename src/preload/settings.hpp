@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+
+namespace hipvmm::preload {
+
+/// What HIPVMM_PRELOAD says, as docs/guides/preload.md has it.
+struct settings {
+  std::size_t threshold = 0;                                   ///< smaller requests pass, in bytes
+  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< larger ones too
+  bool free_waits = true;
+  std::string statistics;  ///< a file or "stderr"; empty: none
+  std::string json;        ///< the same
+};
+
+/// Reads "threshold=64KiB,statistics=stderr". Throws: std::invalid_argument, as apply_options().
+[[nodiscard]] settings parse_settings(std::string_view text);
+
+}  // namespace hipvmm::preload

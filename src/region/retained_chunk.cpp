@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/region/retained_chunk.hpp>
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "runtime/pointer_memory.hpp"
+#include "vmm/physical_chunk.hpp"
+
+namespace hipvmm {
+namespace {
+
+constexpr const char* not_of_a_chunk =
+    "memory of hipMalloc, of a pool or of the host, which is in no chunk";
+
+[[noreturn]] void throw_no_chunk(const void* address, const std::string& what) {
+  throw std::invalid_argument{"retain_chunk: at " + detail::address_text(address) + " is " + what +
+                              ": name an address that hipMemMap backed"};
+}
+
+/// Throws: std::invalid_argument where no mapping can be at `address`.
+device_ref device_at(const void* address) {
+  const detail::pointer_memory found = detail::memory_at(address);
+  switch (found.kind) {
+    case detail::pointer_kind::unknown:
+      throw_no_chunk(address, "no memory of HIP");
+    case detail::pointer_kind::managed:
+      throw_no_chunk(address, "managed memory, which is in no chunk");
+    case detail::pointer_kind::no_answer:
+      throw_no_chunk(address, "what HIP does not tell anything of");
+    case detail::pointer_kind::device:
+    case detail::pointer_kind::pinned:
+      break;
+  }
+  return found.device;
+}
+
+void require_retaining(device_ref device) {
+  const capability known = capability_of(device);
+  const std::string who = "retain_chunk: device " + std::to_string(device.ordinal());
+  if (known.path() == memory_path::fallback)
+    throw unsupported{
+        who + " offers no virtual memory management that can be used: " + known.why_fallback()};
+  if (!known.has(trait::retains_chunks))
+    throw unsupported{who + " gives no reference to a chunk by its address: " +
+                      known.reason(trait::retains_chunks) + "; let the owner export it, or copy"};
+  if (known.needs(quirk::no_aliases))
+    throw unsupported{who + " does not show the same bytes at two addresses of one chunk: " +
+                      known.reason(trait::coherent_aliases) + "; copy instead"};
+}
+
+/// Whether hipMemMap backed the address. Asked first: HIP may crash where it is told to retain
+/// memory of another kind.
+bool is_mapped(const void* address, device_ref device) {
+  unsigned long long flags = 0;
+  const hipError_t result = detail::query_access(address, device, flags);
+  if (result == hipErrorInvalidValue) {
+    detail::clear_last_error();
+    return false;
+  }
+  detail::check(result, "hipMemGetAccess");
+  return true;
+}
+
+}  // namespace
+
+retained_chunk retain_chunk(const void* address) {
+  if (address == nullptr) throw std::invalid_argument{"retain_chunk: the address is null"};
+  const device_ref device = device_at(address);
+  require_retaining(device);
+  if (!is_mapped(address, device)) throw_no_chunk(address, not_of_a_chunk);
+
+  const void* base = nullptr;
+  std::size_t bytes = 0;
+  detail::check(detail::query_range(address, base, bytes), "hipMemGetAddressRange");
+  const std::size_t unit = granularity_of(device).minimum;
+  const physical_chunk held = [&] {
+    try {
+      return detail::retain_at(address, device, unit);
+    } catch (const hip_error& failure) {
+      // CUDA tells the access of memory of cudaMalloc too.
+      if (failure.code() != hipErrorInvalidValue) throw;
+      throw_no_chunk(address, not_of_a_chunk);
+    }
+  }();
+  const auto is_part = [&](const char* at) {
+    return is_mapped(at, device) && detail::retain_at(at, device, unit).get() == held.get();
+  };
+  const char* start = static_cast<const char*>(base);
+  const char* end = start + bytes;
+  if (!is_part(start) || !is_part(end - 1)) {
+    // Others are in the same range.
+    const char* const first = start;
+    const char* const last = end;
+    start = static_cast<const char*>(address) - reinterpret_cast<std::uintptr_t>(address) % unit;
+    end = start + unit;
+    while (start > first && is_part(start - unit)) start -= unit;
+    while (end < last && is_part(end)) end += unit;
+  }
+  return {start, detail::retain_at(start, device, static_cast<std::size_t>(end - start))};
+}
+
+std::vector<retained_chunk> retain_chunks(const void* address, std::size_t bytes) {
+  if (bytes == 0) throw std::invalid_argument{"retain_chunks: no bytes"};
+  if (bytes > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address))
+    throw std::invalid_argument{"retain_chunks: " + std::to_string(bytes) + " bytes from " +
+                                detail::address_text(address) +
+                                " on reach past the end of all addresses"};
+  std::vector<retained_chunk> result;
+  const char* const end = static_cast<const char*>(address) + bytes;
+  for (const char* next = static_cast<const char*>(address); next < end;) {
+    result.push_back(retain_chunk(next));
+    next = static_cast<const char*>(result.back().address) + result.back().chunk.bytes();
+  }
+  return result;
+}
+
+}  // namespace hipvmm

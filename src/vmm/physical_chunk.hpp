@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm::detail {
+
+/// Takes one more reference to the chunk that is mapped at `address`, of which `bytes` bytes are
+/// mapped. Has all that the chunk was made with.
+/// Pre: hipMemGetAccess knows the address; elsewhere ROCm up to 7.2 crashes. Where
+/// trait::retains_chunks is not there, HIP counts no reference, and what is returned must be let go
+/// by release().
+/// Throws: hip_error.
+[[nodiscard]] physical_chunk retain_at(const void* address, device_ref device, std::size_t bytes);
+
+/// Whether what retain_at() returned for the memory of `chunk` is still there: its owner is in this
+/// process, and nobody else may get the memory, though the chunk does not know that it is shared.
+[[nodiscard]] bool is_retained(const physical_chunk& chunk) noexcept;
+
+}  // namespace hipvmm::detail

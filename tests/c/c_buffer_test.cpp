@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <chrono>
+#include <cstddef>
+#include <future>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/core/bytes.hpp>
+#include "c/c_interface.hpp"
+#include "support/devices.hpp"
+#include "support/happens.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+std::string bytes_of(hipvmm_buffer buffer) {
+  std::string content(size_of(buffer), '\0');
+  require_ok(hipvmm_buffer_read(buffer, 0, content.data(), content.size(), nullptr));
+  return content;
+}
+
+TEST_CASE("C buffer: appended bytes are read again, in place while it grows") {
+  const owned_buffer buffer = make_buffer();
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  void* before = nullptr;
+  require_ok(hipvmm_buffer_data(buffer, &before));
+  int stable = 0;
+  require_ok(hipvmm_buffer_is_address_stable(buffer, &stable));
+  require_ok(hipvmm_buffer_resize(buffer, 3 * MiB, nullptr));
+  void* after = nullptr;
+  require_ok(hipvmm_buffer_data(buffer, &after));
+  if (stable != 0) CHECK(after == before);
+  CHECK((stable != 0) != on_fallback());
+  const std::string content = bytes_of(buffer);
+  CHECK(content.substr(0, 4) == std::string{"abc\0", 4});
+  CHECK(content.back() == '\0');
+
+  std::size_t capacity = 0;
+  require_ok(hipvmm_buffer_capacity(buffer, &capacity));
+  CHECK(capacity >= 3 * MiB);
+  std::size_t most = 0;
+  require_ok(hipvmm_buffer_max_size(buffer, &most));
+  CHECK(most >= capacity);
+  int device = -1;
+  require_ok(hipvmm_buffer_device(buffer, &device));
+  CHECK(device == 0);
+}
+
+TEST_CASE("C buffer: bytes are overwritten, erased at the front and appended from the device") {
+  const owned_buffer buffer = make_buffer();
+  require_ok(hipvmm_buffer_append(buffer, "0123456789", 10, nullptr));
+  require_ok(hipvmm_buffer_write(buffer, 2, "xy", 2, nullptr));
+  require_ok(hipvmm_buffer_erase_front(buffer, 1, nullptr));
+  CHECK(bytes_of(buffer) == "1xy456789");
+  void* data = nullptr;
+  require_ok(hipvmm_buffer_data(buffer, &data));
+  require_ok(hipvmm_buffer_append_from_device(buffer, data, 3, nullptr));
+  CHECK(bytes_of(buffer) == "1xy4567891xy");
+}
+
+TEST_CASE("C buffer: ranges and null pointers are checked before anything changes") {
+  const owned_buffer buffer = make_buffer();
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  char byte = 0;
+  CHECK(fails(hipvmm_buffer_read(buffer, 3, &byte, 1, nullptr), HIPVMM_ERROR_OUT_OF_RANGE,
+              "1 bytes from offset 3"));
+  CHECK(hipvmm_buffer_read(buffer, 4, &byte, 0, nullptr) == HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(hipvmm_buffer_read(buffer, 1, &byte, ~std::size_t{0}, nullptr) ==
+        HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(hipvmm_buffer_write(buffer, 2, "xy", 2, nullptr) == HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(hipvmm_buffer_erase_front(buffer, 4, nullptr) == HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(hipvmm_buffer_append(buffer, nullptr, 1, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_buffer_read(buffer, 0, nullptr, 1, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_buffer_size(buffer, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_buffer_shrink(buffer, static_cast<hipvmm_tail>(7), nullptr, nullptr) ==
+        HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_buffer_resize(buffer, ~std::size_t{0}, nullptr) == HIPVMM_ERROR_OUT_OF_RANGE);
+  CHECK(bytes_of(buffer) == "abc");
+  CHECK(hipvmm_buffer_create(0, nullptr, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  hipvmm_buffer none = buffer;
+  CHECK(fails(hipvmm_buffer_create(9, nullptr, &none), HIPVMM_ERROR_INVALID_ARGUMENT, "device 9"));
+  CHECK(none == nullptr);
+}
+
+TEST_CASE("C buffer: shrinking releases chunks behind the last byte" * needs_virtual_memory) {
+  const owned_buffer buffer = make_buffer("max=256MiB,step_limit=0");
+  for (std::size_t bytes = 4 * MiB; bytes <= 12 * MiB; bytes += 4 * MiB)
+    require_ok(hipvmm_buffer_resize_uninitialized(buffer, bytes));
+  require_ok(hipvmm_buffer_resize(buffer, 1, nullptr));
+  std::size_t released = 0;
+  require_ok(hipvmm_buffer_shrink(buffer, HIPVMM_TAIL_KEEP, nullptr, &released));
+  CHECK(released == 8 * MiB);
+  require_ok(hipvmm_buffer_reserve(buffer, 5 * MiB));
+  hipvmm_buffer_statistics statistics{};
+  statistics.struct_size = sizeof statistics;
+  require_ok(hipvmm_buffer_get_statistics(buffer, &statistics));
+  CHECK(statistics.growth_steps == 4);
+  CHECK(statistics.peak_bytes == 12 * MiB);
+}
+
+TEST_CASE("C buffer: rights of other devices are set one by one and all at once" *
+          needs_virtual_memory) {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach each other");
+  const owned_buffer buffer = make_buffer();
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  require_ok(hipvmm_buffer_grant(buffer, peer.ordinal(), HIPVMM_RIGHT_READ_WRITE));
+  hipvmm_right right = HIPVMM_RIGHT_NONE;
+  require_ok(hipvmm_buffer_access(buffer, peer.ordinal(), &right));
+  CHECK(right == HIPVMM_RIGHT_READ_WRITE);
+  require_ok(hipvmm_buffer_set_access(buffer, nullptr, 0));
+  require_ok(hipvmm_buffer_access(buffer, peer.ordinal(), &right));
+  CHECK(right == HIPVMM_RIGHT_NONE);
+  CHECK(hipvmm_buffer_set_access(buffer, nullptr, 1) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_buffer_grant(buffer, peer.ordinal(), static_cast<hipvmm_right>(9)) ==
+        HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_buffer_access(buffer, 99, &right) == HIPVMM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("C buffer: in memory of a resource, which lives as long") {
+  owned_resource pool = make_pool();
+  owned_buffer buffer;
+  require_ok(hipvmm_buffer_create_on(pool, nullptr, buffer.out()));
+  pool.reset();
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  require_ok(hipvmm_buffer_resize(buffer, 100'000, nullptr));
+  CHECK(bytes_of(buffer).substr(0, 3) == "abc");
+}
+
+TEST_CASE("C buffer: threads append to one buffer, and each append is whole") {
+  const owned_buffer buffer = make_buffer();
+  std::vector<std::thread> threads;
+  for (char letter = 'a'; letter < 'e'; ++letter)
+    threads.emplace_back([&buffer, letter] {
+      const std::string bytes(100, letter);
+      for (int i = 0; i < 10; ++i)
+        if (hipvmm_buffer_append(buffer, bytes.data(), bytes.size(), nullptr) != HIPVMM_OK)
+          FAIL_CHECK(hipvmm_last_error());
+    });
+  for (std::thread& each : threads) each.join();
+  const std::string content = bytes_of(buffer);
+  REQUIRE(content.size() == 4000);
+  for (std::size_t at = 0; at < content.size(); at += 100)
+    CHECK(content.substr(at, 100) == std::string(100, content[at]));
+}
+
+TEST_CASE("C buffer: a buffer that is destroyed during a call ends after it") {
+  for (int i = 0; i < 20; ++i) {
+    hipvmm_buffer buffer = nullptr;
+    require_ok(hipvmm_buffer_create(0, "max=64MiB", &buffer));
+    std::thread user{[buffer] {
+      std::size_t bytes = 0;
+      while (hipvmm_buffer_append(buffer, "abc", 3, nullptr) == HIPVMM_OK)
+        static_cast<void>(hipvmm_buffer_size(buffer, &bytes));
+    }};
+    require_ok(hipvmm_buffer_destroy(buffer));
+    user.join();
+  }
+}
+
+TEST_CASE("C buffer: a null stream is that of the buffer's device, not of the current one") {
+  if (device_count() < 2) {
+    MESSAGE("skipped: this machine has one device");
+    return;
+  }
+  const owned_buffer buffer = make_buffer("max=64MiB", 1);
+  const owned_resource pool = make_pool(nullptr, 1);
+  require_ok(hipvmm_buffer_resize(buffer, 1000, nullptr));
+  void* first = nullptr;
+  require_ok(hipvmm_allocate(pool, 1000, 0, nullptr, &first));
+  require_ok(hipvmm_deallocate(pool, first, 1000, 0, nullptr));
+  std::promise<void> gate;
+  const auto wait = [](void* of) { static_cast<std::promise<void>*>(of)->get_future().wait(); };
+  REQUIRE(hipLaunchHostFunc(nullptr, wait, &gate) == hipSuccess);  // of device 0
+  std::future<bool> passed = std::async(std::launch::async, [&] {
+    char byte = 'x';
+    void* memory = nullptr;
+    return hipvmm_buffer_read(buffer, 999, &byte, 1, nullptr) == HIPVMM_OK && byte == 0 &&
+           hipvmm_allocate(pool, 1000, 0, nullptr, &memory) == HIPVMM_OK &&
+           hipvmm_deallocate(pool, memory, 1000, 0, nullptr) == HIPVMM_OK;
+  });
+  const bool came = comes_true(
+      [&] { return passed.wait_for(std::chrono::seconds{0}) == std::future_status::ready; });
+  gate.set_value();
+  CHECK(came);
+  CHECK(passed.get());
+  require_ok(hipvmm_device_synchronize(0));
+}
+
+TEST_CASE("C copies: to the device, set and back, in a stream of the library") {
+  owned_stream stream;
+  require_ok(hipvmm_stream_create(0, stream.out()));
+  void* value = nullptr;
+  require_ok(hipvmm_stream_get(stream, &value));
+  CHECK(value != nullptr);
+  const owned_resource pool = make_pool();
+  void* memory = nullptr;
+  require_ok(hipvmm_allocate(pool, 8, 0, value, &memory));
+  require_ok(hipvmm_fill_async(memory, 'x', 8, value));
+  require_ok(hipvmm_copy_async(memory, "ab", 2, value));
+  char read[9] = {};
+  require_ok(hipvmm_copy(read, memory, 8, value));
+  CHECK(std::string{read} == "abxxxxxx");
+  require_ok(hipvmm_synchronize(value));
+  require_ok(hipvmm_deallocate(pool, memory, 8, 0, value));
+  CHECK(hipvmm_fill_async(memory, 256, 8, value) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_copy(nullptr, memory, 8, value) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_copy_async(memory, nullptr, 8, value) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  void* own = nullptr;
+  require_ok(hipvmm_per_thread_stream(&own));
+  CHECK(own != nullptr);
+  require_ok(hipvmm_device_synchronize(0));
+  require_ok(hipvmm_drain_retired_memory());
+}
+
+TEST_CASE("C devices: what HIP reports, and what was found out") {
+  int count = 0;
+  require_ok(hipvmm_device_count(&count));
+  CHECK(count >= 1);
+  int current = -1;
+  require_ok(hipvmm_device_current(&current));
+  CHECK(current == 0);
+  std::size_t unused = 0;
+  std::size_t total = 0;
+  require_ok(hipvmm_device_memory(0, &unused, &total));
+  CHECK(unused <= total);
+  CHECK(hipvmm_device_memory(0, nullptr, &total) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  int can = -1;
+  require_ok(hipvmm_device_can_access_peer(0, 0, &can));
+  CHECK(can == 1);
+  const auto name = [](char* text, std::size_t capacity, std::size_t* length) {
+    return hipvmm_device_name(0, text, capacity, length);
+  };
+  CHECK_FALSE(text_of(name).empty());
+  const auto capability = [](char* text, std::size_t capacity, std::size_t* length) {
+    return hipvmm_device_capability(0, text, capacity, length);
+  };
+  const std::string known = text_of(capability);
+  CHECK_MESSAGE(known.find("path: ") == 0, known);
+  CHECK_MESSAGE(known.find("\nvirtual_memory: ") != std::string::npos, known);
+  const char* provider = nullptr;
+  require_ok(hipvmm_provider(&provider));
+  CHECK(std::string{"amd cuda host"}.find(provider) != std::string::npos);
+  int accessible = -1;
+  require_ok(hipvmm_device_is_host_accessible(0, &accessible));
+  CHECK((known.find("\nhost_access: yes") != std::string::npos) == (accessible == 1));
+  CHECK(hipvmm_device_synchronize(99) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_stream_create(99, owned_stream{}.out()) == HIPVMM_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace hipvmm::test

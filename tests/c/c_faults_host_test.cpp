@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// Functions of the C interface whose HIP calls and allocations that fail one after another.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/core/bytes.hpp>
+#include "c/c_interface.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host/allocation_failure.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/host/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// Throws where a function has failed, for the sweep; what failed must have a sentence.
+void throw_unless_ok(hipvmm_status status) {
+  if (status == HIPVMM_OK) return;
+  CHECK(status != HIPVMM_ERROR_INTERNAL);
+  CHECK(std::string{hipvmm_last_error()} != "");
+  throw std::runtime_error{hipvmm_last_error()};
+}
+
+std::unique_ptr<owned_buffer> filled_buffer() {
+  auto made = std::make_unique<owned_buffer>(make_buffer("max=64MiB,past_max=refuse"));
+  require_ok(hipvmm_buffer_append(*made, "abc", 3, nullptr));
+  return made;
+}
+
+std::string first_bytes(hipvmm_buffer buffer) {
+  char bytes[3];
+  require_ok(hipvmm_buffer_read(buffer, 0, bytes, 3, nullptr));
+  return std::string(bytes, 3);
+}
+
+void is_unchanged(const std::unique_ptr<owned_buffer>& buffer) {
+  CHECK(size_of(*buffer) == 3);
+  CHECK(first_bytes(*buffer) == "abc");
+}
+
+TEST_CASE("C interface: functions of a buffer that fail leave it as it was") {
+  SUBCASE("append") {
+    fault_sweep{"hipvmm_buffer_append", after_failure::capacity}.run(
+        filled_buffer,
+        [](const auto& b) { throw_unless_ok(hipvmm_buffer_append(*b, "def", 3, nullptr)); },
+        is_unchanged, [](const auto& b) { CHECK(size_of(*b) == 6); });
+  }
+  SUBCASE("resize") {
+    fault_sweep{"hipvmm_buffer_resize", after_failure::capacity}.run(
+        filled_buffer,
+        [](const auto& b) { throw_unless_ok(hipvmm_buffer_resize(*b, 5 * MiB, nullptr)); },
+        is_unchanged, [](const auto& b) { CHECK(size_of(*b) == 5 * MiB); });
+  }
+  SUBCASE("read") {
+    fault_sweep{"hipvmm_buffer_read"}.run(
+        filled_buffer,
+        [](const auto& b) {
+          char bytes[3];
+          throw_unless_ok(hipvmm_buffer_read(*b, 0, bytes, 3, nullptr));
+        },
+        is_unchanged, is_unchanged);
+  }
+}
+
+TEST_CASE("C interface: a buffer, a pool or a stream that cannot be made has no handle") {
+  const std::size_t before = live_handles();
+  // On hipMalloc a buffer without bytes needs no call.
+  if (!on_fallback())
+    fault_sweep{"hipvmm_buffer_create"}.run([] {
+      hipvmm_buffer buffer = nullptr;
+      const hipvmm_status status = hipvmm_buffer_create(0, "max=64MiB", &buffer);
+      CHECK((buffer != nullptr) == (status == HIPVMM_OK));
+      throw_unless_ok(status);
+      require_ok(hipvmm_buffer_destroy(buffer));
+    });
+  fault_sweep{"hipvmm_pool_create"}.run([] {
+    hipvmm_resource pool = nullptr;
+    const hipvmm_status status = hipvmm_pool_create(0, "initial=2MiB,maximum=64MiB", &pool);
+    CHECK((pool != nullptr) == (status == HIPVMM_OK));
+    throw_unless_ok(status);
+    require_ok(hipvmm_resource_destroy(pool));
+  });
+  fault_sweep{"hipvmm_stream_create"}.run([] {
+    hipvmm_stream stream = nullptr;
+    const hipvmm_status status = hipvmm_stream_create(0, &stream);
+    CHECK((stream != nullptr) == (status == HIPVMM_OK));
+    throw_unless_ok(status);
+    require_ok(hipvmm_stream_destroy(stream));
+  });
+  CHECK(live_handles() == before);
+}
+
+TEST_CASE("C interface: adaptors and allocations that fail leave nothing") {
+  const std::size_t before = live_handles();
+  {
+    const owned_resource pool = make_pool("maximum=128MiB");
+    fault_sweep{"hipvmm_arena_create", after_failure::capacity}.run(
+        [] { return std::make_unique<owned_resource>(make_pool("maximum=128MiB")); },
+        [](const auto& upstream) {
+          owned_resource arena;
+          throw_unless_ok(
+              hipvmm_arena_create(*upstream, "maximum=64MiB,initial=8MiB", arena.out()));
+        },
+        [](const auto&) {}, [](const auto&) {});
+    fault_sweep{"hipvmm_allocate", after_failure::capacity}.run(
+        [] { return std::make_unique<owned_resource>(make_pool("maximum=128MiB")); },
+        [](const auto& resource) {
+          void* memory = nullptr;
+          throw_unless_ok(hipvmm_allocate(*resource, 3 * MiB, 0, nullptr, &memory));
+          require_ok(hipvmm_deallocate(*resource, memory, 3 * MiB, 0, nullptr));
+        },
+        [](const auto&) {}, [](const auto&) {});
+    fault_sweep{"hipvmm_device_allocate", after_failure::capacity}.run(
+        [] {
+          auto made = std::make_unique<owned_resource>(make_pool("maximum=128MiB"));
+          require_ok(hipvmm_set_device_resource(0, *made));
+          return made;
+        },
+        [](const auto&) {
+          void* const memory = hipvmm_device_allocate(nullptr, 3 * MiB, 0);
+          if (memory == nullptr) throw std::runtime_error{hipvmm_last_error()};
+          hipvmm_device_deallocate(nullptr, memory, 0);
+          void* const other = hipvmm_device_allocate_sync(3 * MiB, 0);
+          if (other == nullptr) throw std::runtime_error{hipvmm_last_error()};
+          hipvmm_device_deallocate_sync(other);
+        },
+        [](const auto&) { require_ok(hipvmm_reset_device_resource(0)); },
+        [](const auto&) { require_ok(hipvmm_reset_device_resource(0)); });
+  }
+  CHECK(live_handles() == before);
+}
+
+/// Runs `call` with its first allocation of host memory failing, then its second, until none does.
+/// `end` destroys what it made.
+template <typename Call, typename End>
+void sweep_allocations(const std::string& name, Call call, End end) {
+  CAPTURE(name);
+  for (std::uint64_t nth = 1; nth < 1000; ++nth) {
+    CAPTURE(nth);
+    const std::size_t before = live_handles();
+    hipvmm_status status = HIPVMM_OK;
+    bool struck = false;
+    {
+      const allocation_failure failing{nth};
+      status = call();
+      struck = failing.struck();
+    }
+    const std::string message = hipvmm_last_error();
+    if (status == HIPVMM_OK) {
+      end();
+    } else {
+      // Allocations of the provider that fail in its thread's calls are failures of HIP.
+      CHECK((status == HIPVMM_ERROR_OUT_OF_MEMORY || status == HIPVMM_ERROR_HIP));
+      CHECK(message != "");
+    }
+    CHECK(live_handles() == before);
+    if (!struck) {
+      CHECK(nth > 1);
+      return;
+    }
+  }
+  FAIL("an endless retry");
+}
+
+void nothing() {}
+
+TEST_CASE("C interface: a lack of host memory is a status, whichever allocation it is") {
+  const error_recorder reported;
+  const owned_buffer buffer = make_buffer();
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  const owned_resource pool = make_pool();
+  hipvmm_resource adaptor = nullptr;
+  sweep_allocations(
+      "hipvmm_statistics_create", [&] { return hipvmm_statistics_create(pool, &adaptor); },
+      [&] { require_ok(hipvmm_resource_destroy(adaptor)); });
+  hipvmm_buffer made = nullptr;
+  sweep_allocations(
+      "hipvmm_buffer_create",
+      [&] { return hipvmm_buffer_create(0, "max=64MiB,step_limit=2MiB", &made); },
+      [&] { require_ok(hipvmm_buffer_destroy(made)); });
+  std::size_t length = 0;
+  sweep_allocations(
+      "hipvmm_pool_report", [&] { return hipvmm_pool_report(pool, nullptr, 0, &length); }, nothing);
+  sweep_allocations(
+      "hipvmm_buffer_explain", [&] { return hipvmm_buffer_explain(buffer, nullptr, 0, &length); },
+      nothing);
+  sweep_allocations(
+      "hipvmm_attach",
+      [&] {
+        hipvmm_attachment attached = nullptr;
+        const hipvmm_status status = hipvmm_attach("/nowhere/at/all", "right=read", &attached);
+        return status == HIPVMM_ERROR_IPC ? HIPVMM_OK : status;
+      },
+      nothing);
+  sweep_allocations(
+      "a refused handle",
+      [] {
+        const hipvmm_status status = hipvmm_buffer_reserve(nullptr, 1);
+        return status == HIPVMM_ERROR_INVALID_HANDLE ? HIPVMM_OK : status;
+      },
+      nothing);
+  CHECK(first_bytes(buffer) == "abc");
+}
+
+/// Destroys what `make` makes with its first allocation of host memory failing, then its second,
+/// until none does.
+template <typename Make, typename Destroy>
+void sweep_destruction(const std::string& name, Make make, Destroy destroy) {
+  CAPTURE(name);
+  const std::size_t before = live_handles();
+  for (std::uint64_t nth = 1; nth < 1000; ++nth) {
+    CAPTURE(nth);
+    auto made = make();
+    hipvmm_status status = HIPVMM_OK;
+    bool struck = false;
+    {
+      const allocation_failure failing{nth};
+      status = destroy(made);
+      struck = failing.struck();
+    }
+    CHECK(status == HIPVMM_OK);
+    CHECK(live_handles() == before);
+    if (!struck) return;
+  }
+  FAIL("an endless retry");
+}
+
+TEST_CASE("C interface: what is destroyed while host memory is lacking ends") {
+  HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the program where there is no host memory for it");
+  const error_recorder reported;
+  sweep_destruction(
+      "hipvmm_buffer_destroy",
+      [] {
+        hipvmm_buffer buffer = nullptr;
+        require_ok(hipvmm_buffer_create(0, "max=64MiB,step_limit=2MiB", &buffer));
+        require_ok(hipvmm_buffer_resize(buffer, 5 * MiB, nullptr));
+        return buffer;
+      },
+      hipvmm_buffer_destroy);
+  sweep_destruction(
+      "hipvmm_resource_destroy",
+      [] {
+        hipvmm_resource pool = nullptr;
+        void* memory = nullptr;
+        require_ok(hipvmm_pool_create(0, "maximum=64MiB", &pool));
+        require_ok(hipvmm_allocate(pool, 3 * MiB, 0, nullptr, &memory));
+        require_ok(hipvmm_deallocate(pool, memory, 3 * MiB, 0, nullptr));
+        return pool;
+      },
+      hipvmm_resource_destroy);
+  const owned_resource pool = make_pool();
+  sweep_destruction(
+      "hipvmm_resource_destroy of an arena",
+      [&] {
+        hipvmm_resource arena = nullptr;
+        require_ok(hipvmm_arena_create(pool, "maximum=64MiB,initial=8MiB", &arena));
+        return arena;
+      },
+      hipvmm_resource_destroy);
+  sweep_destruction(
+      "hipvmm_buffer_destroy in memory of a pool",
+      [&] {
+        hipvmm_buffer buffer = nullptr;
+        require_ok(hipvmm_buffer_create_on(pool, nullptr, &buffer));
+        require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+        return buffer;
+      },
+      hipvmm_buffer_destroy);
+  sweep_destruction(
+      "hipvmm_stream_destroy",
+      [] {
+        hipvmm_stream stream = nullptr;
+        require_ok(hipvmm_stream_create(0, &stream));
+        return stream;
+      },
+      hipvmm_stream_destroy);
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/core/bytes.hpp>
+#include "c/c_interface.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+hipvmm_pool_statistics statistics_of(hipvmm_resource pool) {
+  hipvmm_pool_statistics statistics{};
+  statistics.struct_size = sizeof statistics;
+  require_ok(hipvmm_pool_get_statistics(pool, &statistics));
+  return statistics;
+}
+
+void* allocate(hipvmm_resource resource, std::size_t bytes) {
+  void* memory = nullptr;
+  require_ok(hipvmm_allocate(resource, bytes, 0, nullptr, &memory));
+  return memory;
+}
+
+TEST_CASE("C pool: memory is allocated, counted, freed both ways and trimmed") {
+  const owned_resource pool = make_pool("maximum=256MiB");
+  void* const first = allocate(pool, 3 * MiB);
+  void* const second = allocate(pool, MiB);
+  CHECK(first != nullptr);
+  CHECK(statistics_of(pool).used_current >= 4 * MiB);
+  require_ok(hipvmm_deallocate(pool, first, 3 * MiB, 0, nullptr));
+  require_ok(hipvmm_pool_deallocate(pool, second));
+  CHECK(statistics_of(pool).used_current == 0);
+  CHECK(statistics_of(pool).used_high >= 4 * MiB);
+  require_ok(hipvmm_pool_reset_peaks(pool));
+  CHECK(statistics_of(pool).used_high < 4 * MiB);  // a thread's cache may have some
+  std::size_t released = 0;
+  require_ok(hipvmm_pool_trim(pool, 0, 1000, &released));
+  CHECK(released >= 4 * MiB);
+  CHECK(statistics_of(pool).reserved_current == 0);
+  require_ok(hipvmm_pool_trim(pool, 0, 0, nullptr));
+}
+
+TEST_CASE("C pool: new chunks are as large as the option allows" * needs_virtual_memory) {
+  const owned_resource pool = make_pool("maximum=128MiB,largest_chunk=5MiB");
+  void* const memory = allocate(pool, 64 * MiB);
+  // 16 of 4 MiB, more where all are of one size, fewer where each takes a descriptor; 1 otherwise.
+  CHECK(statistics_of(pool).chunks_created >= 8);
+  CHECK(statistics_of(pool).reserved_current == 64 * MiB);
+  require_ok(hipvmm_deallocate(pool, memory, 64 * MiB, 0, nullptr));
+  const owned_resource least = make_pool("maximum=128MiB,largest_chunk=1");
+  require_ok(hipvmm_deallocate(least, allocate(least, 8 * MiB), 8 * MiB, 0, nullptr));
+  CHECK(statistics_of(least).chunks_created >= 4);
+}
+
+TEST_CASE("C pool: zero bytes are null, and a null pointer may be freed") {
+  const owned_resource pool = make_pool();
+  void* memory = &memory;
+  require_ok(hipvmm_allocate(pool, 0, 0, nullptr, &memory));
+  CHECK(memory == nullptr);
+  require_ok(hipvmm_deallocate(pool, nullptr, 0, 0, nullptr));
+  require_ok(hipvmm_allocate_sync(pool, 0, 0, &memory));
+  require_ok(hipvmm_deallocate_sync(pool, nullptr, 0, 0));
+  CHECK(hipvmm_allocate(pool, 1, 3, nullptr, &memory) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_allocate(pool, 1, 0, nullptr, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("C pool: what cannot be had is out_of_memory, and the report says what is held") {
+  const owned_resource pool = make_pool("maximum=32MiB,initial=2MiB");
+  void* memory = &memory;
+  CHECK(fails(hipvmm_allocate(pool, 64 * MiB, 0, nullptr, &memory), HIPVMM_ERROR_OUT_OF_MEMORY,
+              "64.0"));
+  CHECK(memory == nullptr);
+  const auto report = [&](char* text, std::size_t capacity, std::size_t* length) {
+    return hipvmm_pool_report(pool, text, capacity, length);
+  };
+  CHECK_FALSE(text_of(report).empty());
+  const auto explanation = [&](char* text, std::size_t capacity, std::size_t* length) {
+    return hipvmm_pool_explain(pool, text, capacity, length);
+  };
+  CHECK_FALSE(text_of(explanation).empty());
+  CHECK(statistics_of(pool).reserved_current >= 2 * MiB);
+}
+
+TEST_CASE("C pool: the release threshold and rights of other devices change") {
+  const owned_resource pool = make_pool();
+  require_ok(hipvmm_pool_set_release_threshold(pool, 12345));
+  std::size_t threshold = 0;
+  require_ok(hipvmm_pool_release_threshold(pool, &threshold));
+  CHECK(threshold == 12345);
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach each other");
+  require_ok(hipvmm_pool_grant(pool, peer.ordinal(), HIPVMM_RIGHT_READ_WRITE));
+  hipvmm_right right = HIPVMM_RIGHT_NONE;
+  require_ok(hipvmm_pool_access(pool, peer.ordinal(), &right));
+  CHECK(right == HIPVMM_RIGHT_READ_WRITE);
+  if (on_fallback()) return;
+  const hipvmm_access access{peer.ordinal(), HIPVMM_RIGHT_NONE};
+  require_ok(hipvmm_pool_set_access(pool, &access, 1));
+  require_ok(hipvmm_pool_access(pool, peer.ordinal(), &right));
+  CHECK(right == HIPVMM_RIGHT_NONE);
+}
+
+TEST_CASE("C pool: streams are declared to pools, arenas and blocks alike") {
+  const owned_resource pool = make_pool();
+  owned_resource arena;
+  require_ok(hipvmm_arena_create(pool, "maximum=64MiB,initial=8MiB", arena.out()));
+  CHECK(statistics_of(arena).reserved_current >= 8 * MiB);
+  owned_resource blocks;
+  require_ok(hipvmm_fixed_size_create(pool, "block_size=4KiB,blocks=4", blocks.out()));
+  owned_stream one;
+  owned_stream two;
+  require_ok(hipvmm_stream_create(0, one.out()));
+  require_ok(hipvmm_stream_create(0, two.out()));
+  void* values[2];
+  require_ok(hipvmm_stream_get(one, &values[0]));
+  require_ok(hipvmm_stream_get(two, &values[1]));
+  for (const hipvmm_resource each : {pool.get(), arena.get(), blocks.get()}) {
+    void* memory = nullptr;
+    require_ok(hipvmm_allocate(each, 4096, 0, values[0], &memory));
+    require_ok(hipvmm_deallocate(each, memory, 4096, 0, values[0]));
+    require_ok(hipvmm_pool_note_stream_wait(each, values[1], values[0]));
+    require_ok(hipvmm_pool_forget_stream(each, values[0]));
+    require_ok(hipvmm_pool_trim(each, 0, 1000, nullptr));
+  }
+  CHECK(statistics_of(arena).reserved_current == 0);
+  const auto report = [&](char* text, std::size_t capacity, std::size_t* length) {
+    return hipvmm_pool_report(arena, text, capacity, length);
+  };
+  CHECK_FALSE(text_of(report).empty());
+}
+
+}  // namespace
+}  // namespace hipvmm::test

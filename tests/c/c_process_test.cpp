@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+// The C interface in what a process does around it: callbacks that call back in, the ends of
+// threads, and fork().
+#include <doctest/doctest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/core/bytes.hpp>
+#include "c/c_interface.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/forked_child.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// Memory of a resource, from a callback that uses what a case says first.
+struct calling_back {
+  owned_resource memory;
+  hipvmm_buffer buffer = nullptr;
+  hipvmm_status status = HIPVMM_OK;
+  std::string message;
+
+  calling_back() { require_ok(hipvmm_hip_create(0, memory.out())); }
+
+  static void* allocate(std::size_t bytes, void* stream, void* argument) {
+    auto& self = *static_cast<calling_back*>(argument);
+    std::size_t size = 0;
+    self.status = hipvmm_buffer_size(self.buffer, &size);
+    self.message = hipvmm_last_error();
+    void* made = nullptr;
+    return hipvmm_allocate(self.memory, bytes, 0, stream, &made) == HIPVMM_OK ? made : nullptr;
+  }
+  static void deallocate(void* pointer, std::size_t bytes, void* stream, void* argument) {
+    static_cast<void>(
+        hipvmm_deallocate(static_cast<calling_back*>(argument)->memory, pointer, bytes, 0, stream));
+  }
+};
+
+TEST_CASE("C interface: a callback that uses the buffer that grows is refused, and does not hang") {
+  calling_back calls;
+  owned_resource resource;
+  require_ok(hipvmm_callback_create(calling_back::allocate, calling_back::deallocate, &calls,
+                                    resource.out()));
+  owned_buffer buffer;
+  require_ok(hipvmm_buffer_create_on(resource, nullptr, buffer.out()));
+  calls.buffer = buffer;
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  CHECK(calls.status == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK_MESSAGE(
+      calls.message.find("is in use by the call from which this one comes") != std::string::npos,
+      calls.message);
+  CHECK(size_of(buffer) == 3);
+  const owned_buffer other = make_buffer();
+  calls.buffer = other;
+  require_ok(hipvmm_buffer_reserve(buffer, 4 * MiB));
+  CHECK(calls.status == HIPVMM_OK);
+}
+
+TEST_CASE("C interface: a callback may destroy the handle of its resource") {
+  struct held {
+    owned_resource memory;
+    hipvmm_resource own = nullptr;
+    hipvmm_status status = HIPVMM_ERROR_INTERNAL;
+  } of;
+  require_ok(hipvmm_hip_create(0, of.memory.out()));
+  require_ok(hipvmm_callback_create(
+      [](std::size_t bytes, void* stream, void* argument) -> void* {
+        auto& self = *static_cast<held*>(argument);
+        self.status = hipvmm_resource_destroy(self.own);
+        void* made = nullptr;
+        require_ok(hipvmm_allocate(self.memory, bytes, 0, stream, &made));
+        return made;
+      },
+      [](void*, std::size_t, void*, void*) {}, &of, &of.own));
+  void* memory = nullptr;
+  require_ok(hipvmm_allocate(of.own, 100, 0, nullptr, &memory));
+  CHECK(of.status == HIPVMM_OK);
+  CHECK(hipvmm_deallocate(of.own, memory, 100, 0, nullptr) == HIPVMM_ERROR_INVALID_HANDLE);
+  require_ok(hipvmm_deallocate(of.memory, memory, 100, 0, nullptr));
+}
+
+TEST_CASE("C interface: a bin that allocates from its own bins is refused") {
+  const owned_resource pool = make_pool();
+  owned_resource inner;
+  owned_resource outer;
+  owned_resource counted;
+  require_ok(hipvmm_binning_create(pool, nullptr, inner.out()));
+  require_ok(hipvmm_binning_create(pool, nullptr, outer.out()));
+  require_ok(hipvmm_statistics_create(outer, counted.out()));
+  const auto refused = [](hipvmm_status status) {
+    return fails(status, HIPVMM_ERROR_INVALID_ARGUMENT, "no request would end");
+  };
+  CHECK(refused(hipvmm_binning_add_bin_resource(inner, 4 * KiB, inner)));
+  CHECK(refused(hipvmm_binning_add_bin_resource(outer, 4 * KiB, counted)));
+  require_ok(hipvmm_binning_add_bin_resource(outer, 4 * KiB, inner));
+  CHECK(refused(hipvmm_binning_add_bin_resource(inner, 4 * KiB, outer)));
+  CHECK(refused(hipvmm_binning_add_bin_resource(inner, 4 * KiB, counted)));
+  void* memory = nullptr;
+  require_ok(hipvmm_allocate(counted, 100, 0, nullptr, &memory));
+  require_ok(hipvmm_deallocate(counted, memory, 100, 0, nullptr));
+}
+
+/// Fails with a sentence that is too long for a string's own room, twice, and reads it.
+bool fails_with_a_sentence() {
+  for (int i = 0; i < 2; ++i) {
+    std::size_t bytes = 0;
+    if (hipvmm_buffer_size(nullptr, &bytes) != HIPVMM_ERROR_INVALID_HANDLE) return false;
+    if (std::string{hipvmm_last_error()} !=
+        "hipvmm_buffer_size: the handle of a buffer is expected, and this one is null")
+      return false;
+  }
+  return true;
+}
+
+TEST_CASE("C interface: the last error of a thread can be read while its objects end") {
+  // What a thread has by a key of POSIX ends behind its C++ objects.
+  static std::atomic<bool> was_right{false};
+  ::pthread_key_t key{};
+  REQUIRE(::pthread_key_create(&key, [](void*) { was_right = fails_with_a_sentence(); }) == 0);
+  std::thread{[&] {
+    CHECK(fails_with_a_sentence());
+    REQUIRE(::pthread_setspecific(key, &key) == 0);
+  }}.join();
+  ::pthread_key_delete(key);
+  CHECK(was_right);
+}
+
+HIPVMM_CHILD("fails in an exit handler") {
+  // Behind the objects of the main thread.
+  CHECK(std::atexit([] {
+          if (!fails_with_a_sentence()) std::_Exit(7);
+        }) == 0);
+  CHECK(fails_with_a_sentence());
+}
+
+TEST_CASE("C interface: the last error can be read in an exit handler") {
+  check_child("fails in an exit handler", {});
+}
+
+TEST_CASE("C interface: a child of fork() destroys handles, whatever other threads do meanwhile") {
+  owned_buffer buffer = make_buffer();
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  owned_resource pool = make_pool();
+  owned_stream stream;
+  require_ok(hipvmm_stream_create(0, stream.out()));
+  std::atomic<bool> done{false};
+  const auto repeat = [&done](auto call) {
+    return std::thread{[&done, call] {
+      while (!done) call();
+    }};
+  };
+  std::thread table = repeat([&pool] {
+    hipvmm_resource adaptor = nullptr;
+    static_cast<void>(hipvmm_statistics_create(pool, &adaptor));
+    static_cast<void>(hipvmm_resource_destroy(adaptor));
+  });
+  std::thread calls = repeat([&buffer] {
+    void* data = nullptr;
+    static_cast<void>(hipvmm_buffer_data(buffer, &data));
+  });
+  for (int i = 0; i < 20; ++i)
+    CHECK(succeeds_in_forked_child([&] {
+      std::size_t bytes = 0;
+      return hipvmm_buffer_size(buffer, &bytes) == HIPVMM_ERROR_UNSUPPORTED &&
+             hipvmm_buffer_destroy(buffer) == HIPVMM_OK &&
+             hipvmm_resource_destroy(pool) == HIPVMM_OK &&
+             hipvmm_stream_destroy(stream) == HIPVMM_OK;
+    }));
+  done = true;
+  table.join();
+  calls.join();
+  CHECK(size_of(buffer) == 3);
+}
+
+TEST_CASE("C interface: objects end once, whoever destroys them while calls are under way") {
+  for (int i = 0; i < 20; ++i) {
+    const owned_resource pool = make_pool("maximum=64MiB");
+    hipvmm_buffer buffer = nullptr;
+    require_ok(hipvmm_buffer_create_on(pool, nullptr, &buffer));
+    std::atomic<int> destroyed{0};
+    std::atomic<bool> was_wrong{false};
+    const auto use = [&] {
+      for (int turn = 0; turn < 50; ++turn) {
+        const hipvmm_status status = hipvmm_buffer_append(buffer, "abc", 3, nullptr);
+        if (status == HIPVMM_ERROR_INVALID_HANDLE) return;
+        if (status != HIPVMM_OK) was_wrong = true;
+      }
+    };
+    const auto destroy = [&] {
+      if (hipvmm_buffer_destroy(buffer) == HIPVMM_OK) ++destroyed;
+    };
+    std::thread threads[]{std::thread{use}, std::thread{use}, std::thread{destroy},
+                          std::thread{destroy}};
+    for (std::thread& each : threads) each.join();
+    CHECK(destroyed == 1);
+    CHECK(!was_wrong);
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test

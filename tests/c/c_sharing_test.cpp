@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+#include <hipvmm/hipvmm.h>
+#include "c/c_interface.hpp"
+#include "support/devices.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr const char* path_variable = "HIPVMM_TEST_PATH";
+constexpr const char* shareable = "max=64MiB,past_max=refuse,shareable=posix_fd";
+
+/// Reads what is published at a path, once there are that many bytes.
+std::string read_published(const std::string& path, std::size_t bytes) {
+  owned_attachment attached;
+  require_ok(hipvmm_attach(path.c_str(), "right=read", attached.out()));
+  int reached = 0;
+  require_ok(hipvmm_attachment_wait(attached, bytes, 5000, nullptr, &reached));
+  CHECK(reached == 1);
+  std::size_t size = 0;
+  require_ok(hipvmm_attachment_size(attached, &size));
+  void* data = nullptr;
+  require_ok(hipvmm_attachment_data(attached, &data));
+  std::string content(size, '\0');
+  require_ok(hipvmm_copy(content.data(), data, size, nullptr));
+  return content;
+}
+
+HIPVMM_CHILD("reads a C publication") {
+  CHECK(read_published(std::getenv(path_variable), 6) == "abcdef");
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("C sharing: another process reads what is announced") {
+  const temporary_folder folder;
+  const std::string path = (folder.path() / "memory").string();
+  const owned_buffer buffer = make_buffer(shareable);
+  owned_publication published;
+  require_ok(hipvmm_buffer_publish(buffer, path.c_str(), "max_importers=4", published.out()));
+  require_ok(hipvmm_buffer_append(buffer, "abcdef", 6, nullptr));
+  require_ok(hipvmm_publication_announce(published, buffer, nullptr));
+  check_child("reads a C publication", {std::string{path_variable} + "=" + path});
+}
+
+TEST_CASE("C sharing: an attachment follows its owner, and outlives it") {
+  const temporary_folder folder;
+  const std::string path = (folder.path() / "memory").string();
+  owned_buffer buffer = make_buffer(shareable);
+  owned_publication published;
+  require_ok(hipvmm_buffer_publish(buffer, path.c_str(), nullptr, published.out()));
+  owned_attachment attached;
+  require_ok(hipvmm_attach(path.c_str(), nullptr, attached.out()));
+  std::size_t bytes = 7;
+  require_ok(hipvmm_attachment_refresh(attached, nullptr, &bytes));
+  CHECK(bytes == 0);
+  std::size_t importers = 0;
+  require_ok(hipvmm_publication_importers(published, &importers));
+  CHECK(importers == 1);
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  require_ok(hipvmm_publication_announce(published, buffer, nullptr));
+  int reached = 0;
+  require_ok(hipvmm_attachment_wait(attached, 3, 5000, nullptr, &reached));
+  CHECK(reached == 1);
+  require_ok(hipvmm_attachment_wait(attached, 4, 1, nullptr, &reached));
+  CHECK(reached == 0);
+  int device = -1;
+  require_ok(hipvmm_attachment_device(attached, &device));
+  CHECK(device == 0);
+  int open = 0;
+  require_ok(hipvmm_attachment_is_open(attached, &open));
+  CHECK(open == 1);
+  CHECK(hipvmm_publication_announce(published, nullptr, nullptr) == HIPVMM_ERROR_INVALID_HANDLE);
+  published.reset();
+  buffer.reset();
+  void* data = nullptr;
+  require_ok(hipvmm_attachment_data(attached, &data));
+  char read[3];
+  require_ok(hipvmm_copy(read, data, 3, nullptr));
+  CHECK(std::string(read, 3) == "abc");
+}
+
+TEST_CASE("C sharing: wrong paths, buffers and elements are refused with a sentence") {
+  const temporary_folder folder;
+  const std::string path = (folder.path() / "memory").string();
+  owned_attachment attached;
+  CHECK(fails(hipvmm_attach(path.c_str(), nullptr, attached.out()), HIPVMM_ERROR_IPC, path));
+  CHECK(hipvmm_attach(nullptr, nullptr, attached.out()) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  const owned_buffer buffer = make_buffer(shareable);
+  owned_publication published;
+  CHECK(hipvmm_buffer_publish(buffer, nullptr, nullptr, published.out()) ==
+        HIPVMM_ERROR_INVALID_ARGUMENT);
+  require_ok(hipvmm_buffer_publish(buffer, path.c_str(), "tag=5", published.out()));
+  owned_publication second;
+  CHECK(hipvmm_buffer_publish(buffer, path.c_str(), nullptr, second.out()) == HIPVMM_ERROR_IPC);
+  CHECK(hipvmm_attach(path.c_str(), "tag=6", attached.out()) == HIPVMM_ERROR_IPC);
+  CHECK(hipvmm_attach(path.c_str(), "tag=5,element_size=4,element_align=4", attached.out()) ==
+        HIPVMM_ERROR_IPC);
+  require_ok(hipvmm_attach(path.c_str(), "tag=5", attached.out()));
+  const owned_buffer other = make_buffer();
+  require_ok(hipvmm_buffer_append(other, "abc", 3, nullptr));
+  CHECK(hipvmm_publication_announce(published, other, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/publication.hpp>
+#include <hipvmm/region/region.hpp>
+#include "ipc/identity.hpp"
+#include "ipc/packet.hpp"
+#include "ipc/raw_socket.hpp"
+#include "ipc/socket.hpp"
+#include "support/devices.hpp"
+#include "support/process/temporary_folder.hpp"
+#include "support/region/region_contents.hpp"
+
+// What the tests of publications share: memory under a path, and a peer that speaks by hand.
+namespace hipvmm::test {
+
+/// By which a child finds the path of a publication.
+inline constexpr const char* path_variable = "HIPVMM_TEST_PATH";
+
+inline region_options shareable_chunks() {
+  region_options options;
+  options.shareable = handle_type::posix_fd;
+  return options;
+}
+
+inline std::string path_in(const temporary_folder& folder) {
+  return (folder.path() / "memory").string();
+}
+
+inline attach_options attach_within(std::chrono::milliseconds timeout) {
+  attach_options options;
+  options.timeout = timeout;
+  return options;
+}
+
+/// A region of two chunks under a path.
+struct published_region {
+  temporary_folder folder;
+  std::string path = path_in(folder);
+  hipvmm::stream stream;
+  region owned{first_device, 8 * granule(), shareable_chunks()};
+  publication published;
+
+  explicit published_region(publication_options options = {})
+      : published{path, first_device, 8 * granule(), {}, std::move(options)} {
+    for (std::size_t i = 0; i < 2; ++i) owned.commit(i * granule(), granule());
+    write_tags(owned, 0, 2, 1, stream);
+    announce(2);
+  }
+
+  /// Announces the first `chunks` chunks, and waits until they may be read.
+  void announce(std::size_t chunks) {
+    published.announce(owned, chunks * granule(), stream);
+    stream.synchronize();
+  }
+};
+
+/// Waits, some seconds at most, until so many descriptors are open: the owner closes its end of a
+/// connection when it sees that the other is closed.
+inline bool descriptors_become(std::size_t count) {
+  for (int ms = 0; ms < 5000; ++ms) {
+    if (open_descriptors() == count) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return false;
+}
+
+/// A peer that speaks the protocol by hand.
+struct raw_importer {
+  detail::owned_descriptor socket;
+  explicit raw_importer(const std::string& path) {
+    // Where the owner has yet to accept others, there is no place for one more.
+    for (int ms = 0; ms < 5000 && socket.empty(); ++ms) {
+      if (ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      socket = std::move(detail::connect_to(path).socket);
+    }
+    REQUIRE_FALSE(socket.empty());
+  }
+  void send(const detail::packet& content) {
+    REQUIRE(detail::send_packet(socket.get(), content) == detail::transfer_result::done);
+  }
+  std::optional<detail::received_packet> receive() {
+    detail::received_packet next;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+    for (;;) {
+      const detail::transfer_result result = detail::receive_packet(socket.get(), next);
+      if (result == detail::transfer_result::done) return next;
+      if (result == detail::transfer_result::closed) return std::nullopt;
+      REQUIRE(detail::wait_readable(socket.get(), until));
+    }
+  }
+  /// The sentence by which it is refused, and then the connection must be closed.
+  std::string refusal() {
+    const auto answer = receive();
+    REQUIRE(answer.has_value());
+    const auto* const refused = std::get_if<detail::refusal_packet>(&answer->content);
+    REQUIRE(refused != nullptr);
+    CHECK_FALSE(receive().has_value());
+    return refused->text;
+  }
+};
+
+}  // namespace hipvmm::test

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// What is behind the replaced functions, with HIP calls that fail one after another.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+
+#include <hipvmm/runtime/stream.hpp>
+#include "preload/hip_calls.hpp"
+#include "preload/preload_program.hpp"
+#include "preload/replacement.hpp"
+#include "preload/settings.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/process/program.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t MiB = std::size_t{1} << 20;
+
+struct subject {
+  preload::replacement calls{preload::settings{}};
+  stream on;
+  void* held = nullptr;
+  void* made = nullptr;
+  bool is_held = true;
+
+  subject() { REQUIRE(calls.allocate(hip_calls, &held, MiB) == 0); }
+  ~subject() {
+    if (made != nullptr) CHECK(calls.free(hip_calls, made) == 0);
+    if (is_held) CHECK(calls.free(hip_calls, held) == 0);
+  }
+  subject(const subject&) = delete;
+  subject& operator=(const subject&) = delete;
+};
+
+/// For the sweep. HIP's last error is the program's, as it would be without us.
+void throw_unless_ok(int result) {
+  if (result == 0) return;
+  static_cast<void>(hipGetLastError());
+  throw std::runtime_error{"refused"};
+}
+
+std::unique_ptr<subject> make() { return std::make_unique<subject>(); }
+
+template <typename Operation>
+void sweep(const char* name, Operation operation) {
+  fault_sweep{name, after_failure::capacity}.run(
+      make, operation, [](const auto& each) { CHECK(each->made == nullptr); }, [](const auto&) {});
+}
+
+TEST_CASE("preload: allocations whose HIP calls fail fail as HIP's own, and lose nothing") {
+  sweep("hipMalloc", [](const auto& each) {
+    throw_unless_ok(each->calls.allocate(hip_calls, &each->made, 3 * MiB));
+  });
+  sweep("hipMallocAsync", [](const auto& each) {
+    throw_unless_ok(each->calls.allocate_async(hip_calls, &each->made, 3 * MiB, each->on));
+  });
+}
+
+TEST_CASE("preload: frees whose HIP calls fail free all the same, or leave it allocated") {
+  sweep("hipFree", [](const auto& each) {
+    throw_unless_ok(each->calls.free(hip_calls, each->held));
+    each->is_held = false;
+  });
+  sweep("hipFreeAsync", [](const auto& each) {
+    throw_unless_ok(each->calls.free_async(hip_calls, each->held, each->on));
+    each->is_held = false;
+  });
+}
+
+TEST_CASE("preload: questions whose HIP calls fail") {
+  sweep("hipMemGetInfo", [](const auto& each) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    throw_unless_ok(each->calls.memory_info(hip_calls, &free, &total));
+    CHECK(free <= total);
+  });
+  sweep("hipDeviceReset", [](const auto& each) {
+    each->calls.reset_device(std::nullopt);
+    // Without a current device it is not known whose pool ends.
+    void* base = nullptr;
+    std::size_t bytes = 0;
+    each->is_held = each->calls.address_range(hip_calls, &base, &bytes, each->held) == 0;
+  });
+}
+
+// CUDA's driver ends with the exit handlers, before the libraries' destructors.
+TEST_CASE("preload: statistics are written where HIP has ended") {
+  const temporary_file text;
+  const temporary_file json;
+  preload::settings chosen;
+  chosen.statistics = text.path();
+  chosen.json = json.path();
+  preload::replacement calls{chosen};
+  void* made = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  {
+    const planned_faults ended{"any error=hipErrorDeinitialized"};
+    calls.write_statistics();
+  }
+  const nlohmann::json counts = nlohmann::json::parse(json.contents(), nullptr, false);
+  REQUIRE(!counts.is_discarded());
+  CHECK(counts["bytes_now"] == MiB);
+  REQUIRE(counts["pools"].size() == 1);
+  CHECK(counts["pools"][0]["used"] == MiB);
+  CHECK(contains(text.contents(), "device 0: held now, most"));
+  CHECK(calls.free(hip_calls, made) == 0);
+}
+
+}  // namespace
+}  // namespace hipvmm::test

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// What is behind the replaced functions, without another process.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "preload/hip_calls.hpp"
+#include "preload/replacement.hpp"
+#include "preload/settings.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/process/child_process.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t MiB = std::size_t{1} << 20;
+
+void* allocate(preload::replacement& from, stream_ref stream) {
+  void* made = nullptr;
+  REQUIRE(from.allocate_async(hip_calls, &made, 3 * MiB, stream) == 0);
+  return made;
+}
+
+// The pool would make the next stream of that handle wait for the work of the first.
+HIPVMM_TEST_CASE_IN("preload: memory of a stream that ends waits for its work, whatever the handle",
+                    {"HIPVMM_CONF=pool.reuse_internal_dependencies=off"}) {
+  preload::replacement calls{preload::settings{}};
+  blocked_stream blocked{device_ref{0}};
+  void* const first = allocate(calls, blocked);
+  CHECK(calls.free_async(hip_calls, first, blocked) == 0);
+  // In its order the stream has it at once.
+  CHECK(allocate(calls, blocked) == first);
+  CHECK(calls.free_async(hip_calls, first, blocked) == 0);
+  calls.end_stream(blocked);
+  // The next stream of that handle is another.
+  void* const other = allocate(calls, blocked);
+  CHECK(other != first);
+  CHECK(calls.free_async(hip_calls, other, blocked) == 0);
+  blocked.release();
+}
+
+TEST_CASE("preload: memory that hipFree returned without a wait is not reused before its work") {
+  preload::settings returning;
+  returning.free_waits = false;
+  preload::replacement calls{returning};
+  stream busy{device_ref{0}};
+  std::atomic<bool> done{false};
+  void* const first = allocate(calls, busy);
+  const auto take_a_while = [](void* flag) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    *static_cast<std::atomic<bool>*>(flag) = true;
+  };
+  REQUIRE(hipLaunchHostFunc(busy.get(), take_a_while, &done) == hipSuccess);
+  CHECK(calls.free(hip_calls, first) == 0);
+  void* second = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &second, 3 * MiB) == 0);
+  CHECK((second != first || done));
+  CHECK(calls.free(hip_calls, second) == 0);
+  busy.synchronize();
+}
+
+TEST_CASE("preload: memory that hipFree has waited for is reused at once") {
+  preload::replacement calls{preload::settings{}};
+  void* first = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &first, 3 * MiB) == 0);
+  CHECK(calls.free(hip_calls, first) == 0);
+  const blocked_stream blocked{device_ref{0}};
+  void* second = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &second, 3 * MiB) == 0);
+  CHECK(second == first);
+  void* const ordered = allocate(calls, blocked);
+  CHECK(ordered != first);
+  CHECK(calls.free_async(hip_calls, ordered, blocked) == 0);
+  CHECK(calls.free_async(hip_calls, second, blocked) == 0);
+}
+
+// CUDA promises 256 and gives 512, which its textures need; AMD's give more.
+TEST_CASE("preload: memory is as aligned as textures of it need") {
+  preload::replacement calls{preload::settings{}};
+  const stream used{device_ref{0}};
+  std::vector<void*> held;
+  for (std::size_t index = 0; index < 600; ++index) {
+    const std::size_t bytes = 1 + index * 7919 % 6000;
+    void* made = nullptr;
+    if (index % 2 == 0)
+      REQUIRE(calls.allocate(hip_calls, &made, bytes) == 0);
+    else
+      REQUIRE(calls.allocate_async(hip_calls, &made, bytes, used) == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(made) % 512 == 0);
+    held.push_back(made);
+    if (index % 3 != 0) continue;
+    CHECK(calls.free_async(hip_calls, held[index / 2], used) == 0);
+    held[index / 2] = nullptr;
+  }
+  for (void* const each : held)
+    if (each != nullptr) CHECK(calls.free_async(hip_calls, each, used) == 0);
+}
+
+TEST_CASE("preload: in a child of fork() nothing of the parent is freed, and all else is HIP's") {
+  preload::replacement calls{preload::settings{}};
+  void* made = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  calls.become_child();
+  CHECK(calls.free(hip_calls, made) == 0);
+  CHECK(calls.free_async(hip_calls, made, stream_ref::legacy_default()) == 0);
+  void* own = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &own, MiB) == 0);
+  REQUIRE(hipFree(own) == hipSuccess);
+}
+
+TEST_CASE("preload: settings are read from text") {
+  const preload::settings read = preload::parse_settings(
+      "threshold=64KiB, most=1GiB, free=returns, statistics=stderr, json=a%p");
+  CHECK(read.threshold == 65536);
+  CHECK(read.most == 1024 * MiB);
+  CHECK_FALSE(read.free_waits);
+  CHECK(read.statistics == "stderr");
+  CHECK(read.json == "a%p");
+  CHECK(preload::parse_settings("").free_waits);
+  for (const char* const wrong : {"threshold=x", "free=never", "json=", "off,most=1",
+                                  "most=1,most=2", "threshold=2MiB,most=1MiB"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(static_cast<void>(preload::parse_settings(wrong)), std::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace hipvmm::test

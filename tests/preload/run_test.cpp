@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// hipvmm-run, as one types it.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "preload/preload_program.hpp"
+#include "support/process/program.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+outcome hipvmm_run(const std::vector<std::string>& arguments,
+                   const std::vector<std::string>& environment = {}) {
+  surroundings given;
+  given.environment = environment;
+  return run(PRELOAD_RUN_PROGRAM, arguments, given);
+}
+
+TEST_CASE("hipvmm-run: the program gets its arguments, its variables and its exit status") {
+  const outcome ended =
+      hipvmm_run({"--threshold", "64KiB", "--free", "returns", "sh", "-c",
+                  "printf '%s\\n' \"$HIPVMM_PRELOAD\" \"$LD_PRELOAD\" \"$@\"; exit 7", "name",
+                  "--version", "--", "a b"},
+                 {"LD_PRELOAD="});
+  CHECK(ended.status == 7);
+  CHECK(ended.out == "threshold=65536,free=returns\n" PRELOAD_LIBRARY "\n--version\n--\na b\n");
+  CHECK(ended.err.empty());
+  CHECK(hipvmm_run({"--", "sh", "-c", "exit 3"}).status == 3);
+}
+
+TEST_CASE("hipvmm-run: libraries that are preloaded already stay first") {
+  const outcome ended = hipvmm_run({"--print"}, {"LD_PRELOAD=libc.so.6"});
+  CHECK(ended.out == "LD_PRELOAD=libc.so.6:" PRELOAD_LIBRARY "\n");
+}
+
+TEST_CASE("hipvmm-run: options replace HIPVMM_PRELOAD, and without any it stays") {
+  const std::vector<std::string> command{"sh", "-c", "echo $HIPVMM_PRELOAD $HIPVMM_CONF"};
+  const auto with = [&](std::vector<std::string> options) {
+    options.insert(options.end(), command.begin(), command.end());
+    return hipvmm_run(options, {"HIPVMM_PRELOAD=most=1GiB"}).out;
+  };
+  CHECK(with({}) == "most=1GiB\n");
+  CHECK(with({"--off"}) == "off\n");
+  CHECK(with({"--most", "4096", "--statistics", "stderr"}) == "most=4096,statistics=stderr\n");
+  CHECK(with({"--conf", "pool.maximum=1GiB"}) == "most=1GiB pool.maximum=1GiB\n");
+}
+
+TEST_CASE("hipvmm-run: files are those of the folder that it was started in") {
+  const outcome ended = hipvmm_run(
+      {"--json", "counts.%p", "--statistics", "/a/file", "sh", "-c", "cd /; echo $HIPVMM_PRELOAD"});
+  CHECK(ended.out == "statistics=/a/file,json=" +
+                         (std::filesystem::current_path() / "counts.%p").string() + "\n");
+}
+
+TEST_CASE("hipvmm-run: mistakes are one sentence") {
+  const auto check_fails = [](const std::vector<std::string>& arguments, int status,
+                              const std::vector<std::string>& words) {
+    const outcome ended = hipvmm_run(arguments);
+    CAPTURE(ended.err);
+    CHECK(ended.status == status);
+    CHECK(ended.out.empty());
+    check_sentence(ended.err, "hipvmm-run: ", words);
+  };
+  check_fails({}, 2, {"PROGRAM is missing", "--help"});
+  check_fails({"--threshold", "much", "true"}, 2, {"much", "4MiB"});
+  check_fails({"--free", "never", "true"}, 2, {"never"});
+  check_fails({"--off", "--most", "1GiB", "true"}, 2, {"--off"});
+  check_fails({"--json", "a,b", "true"}, 2, {"a,b", "comma"});
+  check_fails({"/nonexistent"}, 1, {"/nonexistent", "No such file"});
+  check_fails({"--library", "/nonexistent.so", "true"}, 1, {"/nonexistent.so"});
+  check_fails({"--library", "/a b.so", "true"}, 1, {"/a b.so", "space"});
+}
+
+TEST_CASE("hipvmm-run: help and version") {
+  CHECK(hipvmm_run({"--version"}).out.starts_with("hipvmm-run 0."));
+  CHECK(contains(hipvmm_run({"--help"}).out, "--threshold SIZE"));
+}
+
+}  // namespace
+}  // namespace hipvmm::test

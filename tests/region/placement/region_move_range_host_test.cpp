@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// move_range where HIP calls fail, where memory runs out, and beside other work.
+#include <hipvmm/region/region.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "support/captures.hpp"
+#include "support/devices.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+struct three_chunks {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  chunk_cache cache;
+  hipvmm::region region{first_device, 16 * unit, options()};
+
+  three_chunks() {
+    region.grant(second_device);
+    for (std::size_t i = 0; i < 3; ++i) region.commit(i * unit, unit);
+    write_tags(region, 0, 3, 1, stream);
+  }
+  [[nodiscard]] region_options options() {
+    region_options result;
+    result.cache = &cache;
+    // Else base() may change, which this is not about.
+    result.when_empty = empty_policy::keeps_addresses;
+    return result;
+  }
+};
+using three_ptr = std::unique_ptr<three_chunks>;
+
+TEST_CASE("region: move_range that fails leaves every byte where it was") {
+  fault_sweep{"move_range"}.run(
+      [] { return std::make_unique<three_chunks>(); },
+      [](three_ptr& subject) {
+        subject->region.move_range(0, 3 * subject->unit, second_device, subject->stream);
+      },
+      [](const three_ptr& subject) {
+        // A rollback that HIP refuses loses a chunk, and says so.
+        if (subject->region.chunk_count() != 3) return;
+        for (const chunk_view& each : subject->region.chunks()) {
+          CHECK(each.device == first_device);
+          CHECK(get_access(each.address, first_device) == access_right::read_write);
+          CHECK(get_access(each.address, second_device) == access_right::read_write);
+        }
+        check_tags(subject->region, 0, 3, 1, subject->stream);
+        CHECK(subject->region.rights().other_owners().empty());
+      },
+      [](const three_ptr& subject) {
+        REQUIRE(subject->region.chunk_count() == 3);
+        for (const chunk_view& each : subject->region.chunks()) CHECK(each.device == second_device);
+        check_tags(subject->region, 0, 3, 1, subject->stream);
+      });
+}
+
+TEST_CASE("region: move_range to a full device says which, and moves nothing") {
+  three_chunks subject;
+  chunk_cache::shared().trim();
+  drain_retired_memory();
+  const physical_chunk most{second_device, second_device.free_memory() - 2 * subject.unit};
+  try {
+    subject.region.move_range(0, 3 * subject.unit, second_device, subject.stream);
+    FAIL("three chunks were made where two fit");
+  } catch (const out_of_memory& error) {
+    CHECK(error.device() == 1);
+    CHECK(std::string{error.what()}.find("moved none") != std::string::npos);
+  }
+  check_tags(subject.region, 0, 3, 1, subject.stream);
+  CHECK(subject.region.move_range(0, 2 * subject.unit, second_device, subject.stream) ==
+        2 * subject.unit);
+  check_tags(subject.region, 0, 3, 1, subject.stream);
+}
+
+TEST_CASE("region: move_range waits for the work in its stream") {
+  three_chunks subject;
+  const hipvmm::stream writer{second_device};
+  fill_async(writer, subject.region.base(), 0x42, 3 * subject.unit);
+  event written{second_device};
+  written.record(writer);
+  static_cast<stream_ref>(subject.stream).wait(written);
+  subject.region.move_range(0, 3 * subject.unit, second_device, subject.stream);
+  CHECK(read_bytes(subject.stream, subject.region.base(), 3 * subject.unit) ==
+        byte_vector(3 * subject.unit, 0x42));
+}
+
+// Where memory returns only with its addresses, which are then freed and reserved again.
+HIPVMM_TEST_CASE_IN("region: move_range leaves the old address of a chunk that moves",
+                    {"HIPVMM_HOST_PROFILE=rocm-6.4"}) {
+  const std::size_t unit = granule();
+  const hipvmm::stream stream;
+  hipvmm::region moving{first_device, 16 * unit};
+  moving.grant(second_device);
+  for (std::size_t i = 0; i < 2; ++i) moving.commit(i * unit, unit);
+  write_tags(moving, 0, 2, 1, stream);
+  REQUIRE(moving.can_move_chunks());
+  const void* const base = moving.base();
+  moving.move_chunk(0, 8 * unit);
+  moving.move_range(unit, unit, second_device, stream);
+  CHECK(moving.base() == base);
+  moving.grant(second_device, access_right::read);
+  moving.end_move(0);
+  check_tags(moving, 1, 2, 1, stream);
+}
+
+TEST_CASE("region: move_range waits beside a capture of another thread, or moves nothing") {
+  three_chunks subject;
+  const hipvmm::stream captured{first_device};
+  std::promise<void> has_begun;
+  std::promise<void> may_end;
+  std::thread capturing{[&] {
+    const scoped_device here{first_device};
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+    has_begun.set_value();
+    may_end.get_future().wait();
+    static_cast<void>(end_capture_if_kept(captured.get()));
+  }};
+  has_begun.get_future().wait();
+  try {
+    subject.region.move_range(0, 3 * subject.unit, second_device, subject.stream);
+  } catch (const hip_error&) {
+    // Refused, as HIP refuses such waits.
+  }
+  may_end.set_value();
+  capturing.join();
+  check_tags(subject.region, 0, 3, 1, subject.stream);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test

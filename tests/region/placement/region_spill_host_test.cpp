@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Regions that spill, and moves to the host, where HIP calls fail.
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "support/devices.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/region/region_contents.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+/// A chunk on the device and one on the host, with tags.
+struct spilled_region {
+  const std::size_t unit = granule();
+  hipvmm::stream stream;
+  chunk_cache cache;
+  hipvmm::region region{first_device, 16 * unit, options()};
+
+  spilled_region() {
+    region.commit(0, unit);
+    region.commit(unit, unit);
+    write_tags(region, 0, 2, 1, stream);
+  }
+  [[nodiscard]] region_options options() {
+    region_options result;
+    result.cache = &cache;
+    result.placement = chunk_placement::spill(unit);
+    result.when_empty = empty_policy::keeps_addresses;
+    return result;
+  }
+  [[nodiscard]] std::size_t on_host() const {
+    std::size_t result = 0;
+    for (const chunk_view& each : region.chunks()) result += each.location.is_host() ? 1 : 0;
+    return result;
+  }
+};
+using spilled_ptr = std::unique_ptr<spilled_region>;
+constexpr auto make_spilled = [] { return std::make_unique<spilled_region>(); };
+constexpr auto is_as_before = [](const spilled_ptr& subject) {
+  // A rollback that HIP refuses loses a chunk, and says so.
+  if (subject->region.chunk_count() != 2) return;
+  CHECK(subject->on_host() == 1);
+  check_tags(subject->region, 0, 2, 1, subject->stream);
+};
+
+TEST_CASE("region: growth on the host that fails leaves the region as it was") {
+  if (!capability_of(first_device).has(trait::host_chunks)) return;
+  fault_sweep{"spilled commit"}.run(
+      make_spilled,
+      [](spilled_ptr& subject) { subject->region.commit(2 * subject->unit, subject->unit); },
+      is_as_before, [](const spilled_ptr& subject) { CHECK(subject->on_host() == 2); });
+}
+
+TEST_CASE("region: move_range to the host and from it that fails leaves every byte where it was") {
+  if (!capability_of(first_device).has(trait::host_chunks)) return;
+  for (const memory_location to : {memory_location::host(), memory_location{first_device}}) {
+    fault_sweep{"move_range"}.run(
+        make_spilled,
+        [to](spilled_ptr& subject) {
+          subject->region.move_range(0, 2 * subject->unit, to, subject->stream);
+        },
+        is_as_before,
+        [to](const spilled_ptr& subject) {
+          CHECK(subject->on_host() == (to.is_host() ? 2U : 0U));
+          check_tags(subject->region, 0, 2, 1, subject->stream);
+        });
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
