@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 
 from support.comparison import Measurement, compare, skip
+from support.numpy_names import restore_removed_names
 
 ALLOCATORS = ("default", "hipvmm")
 
@@ -70,8 +71,9 @@ WORKS = {"arrays": 0, "streams": 2}
 def run(work, allocator, steps):
     import random
 
-    import numba
     import numpy
+    restore_removed_names(numpy)
+    import numba
     from numba import cuda
 
     implementation = getattr(cuda, "implementation", "Built-in")

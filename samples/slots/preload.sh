@@ -19,7 +19,7 @@ compare() {
   shift
   start=$EPOCHREALTIME
   if ! "$@" >"$work/plain" 2>"$work/plain.err"; then
-    printf '%-24s skipped: %s\n' "$name" "$(tail -n 1 "$work/plain.err")"
+    printf '%-24s skipped: %s\n' "$name" "$(grep . "$work/plain.err" | tail -n 1)"
     return
   fi
   plain=$(seconds_since "$start")
