@@ -34,7 +34,8 @@ void check_passes_on(memory_resource& resource, std::size_t bytes) {
   // On AMD's runtime an unmap of what an earlier pool left waits for the stream that is held below,
   // and holds up each map meanwhile.
   drain_retired_memory();
-  // Memory for both blocks, for on CUDA hipMallocManaged waits while another thread waits by hipFree.
+  // Memory for both blocks, for on CUDA hipMallocManaged waits while another thread waits by
+  // hipFree.
   const stream used{first_device};
   void* const first = resource.allocate(used, bytes);
   void* const second = resource.allocate(used, bytes);
