@@ -7,6 +7,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
+#include "runtime/device.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -17,6 +18,7 @@ bool wait_for(stream_ref waiter, stream_ref stream, device_ref likely) {
   const int count = device_count();
   for (int tried = 0; tried < count; ++tried) {
     const device_ref device{(likely.ordinal() + tried) % count};
+    if (!detail::has_context(device)) continue;  // which a stream's device has
     const scoped_device scope{device};
     event passed{device};
     try {

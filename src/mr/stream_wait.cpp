@@ -11,6 +11,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "runtime/device.hpp"
 #include "runtime/device_wait.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/stream.hpp"
@@ -21,6 +22,7 @@ namespace {
 // hipFree waits for its device on every release, and in a relaxed thread beside captures too.
 // Where it fails or has no memory to free, the other call fails as well, or waits.
 void wait_by_free_if_possible(device_ref device) {
+  if (!has_context(device)) return;
   try {
     if (wait_by_free(device)) return;
   } catch (const hip_error&) {

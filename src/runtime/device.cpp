@@ -258,6 +258,18 @@ std::size_t most_memory(device_ref device) {
   return std::max(usable, pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
 }
 
+bool has_context(device_ref device) noexcept {
+  // AMD has no such contexts and takes all work at once; there it says which device is current.
+  static const bool asks = hip_compat::is_cuda_version(runtime_version());
+  if (!asks) return true;
+  unsigned flags = 0;
+  int active = 0;
+  if (hipDevicePrimaryCtxGetState(device.ordinal(), &flags, &active) == hipSuccess)
+    return active != 0;
+  clear_last_error();
+  return true;
+}
+
 int warp_size_of(device_ref device) {
   require_device(device);
   int lanes = 0;

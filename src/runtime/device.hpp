@@ -21,6 +21,11 @@ int runtime_version();
 /// releases: use them only for display and for comparison with themselves.
 int driver_version();
 
+/// Returns whether the process has used the device. False only on NVIDIA, where nobody has made its
+/// primary context: then it has no work, and a call with it current would make one, which takes
+/// hundreds of MiB of the device. True where HIP does not answer.
+[[nodiscard]] bool has_context(device_ref device) noexcept;
+
 /// The number of lanes that run in lockstep: 64 on CDNA, 32 on RDNA and NVIDIA.
 int warp_size_of(device_ref device);
 

@@ -31,6 +31,7 @@ void set_device_wait_rules(device_wait_rules rules) noexcept {
 }
 
 void wait_for_device(device_ref device) {
+  if (!has_context(device)) return;
   if (is_waited_by_free()) {
     try {
       if (wait_by_free(device)) return;

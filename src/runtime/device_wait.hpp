@@ -18,7 +18,7 @@ struct device_wait_rules {
 };
 void set_device_wait_rules(device_wait_rules rules) noexcept;
 
-/// Waits for all work of `device`.
+/// Waits for all work of `device`. Returns at once where it cannot have any: see has_context().
 /// - Includes streams that an owner is destroying in another thread.
 /// - Uses hipFree in place of hipDeviceSynchronize where hipFree waits as well: no capture is
 ///   invalidated, and none forbids the wait.

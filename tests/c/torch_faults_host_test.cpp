@@ -14,6 +14,7 @@
 #include <hipvmm/torch.h>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -24,9 +25,11 @@
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
+#include "support/host/device_contexts.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -44,6 +47,20 @@ struct faulty_torch {
   [[nodiscard]] std::size_t used() { return torch.pool().statistics().used_current; }
 };
 using subject_pointer = std::unique_ptr<faulty_torch>;
+
+HIPVMM_TEST_CASE_IN("torch: the pool's peers get no context because tensors end",
+                    {"HIPVMM_HOST_PROFILE=cuda-13", "HIPVMM_TESTS_PROBE_LATER=1"}) {
+  {
+    const stream own{first_device};
+    void* const tensor = hipvmm_torch_alloc(bytes_each, 0, own.get());
+    // Of which device that stream is, is asked by events of each.
+    const stream far{device_ref{2}};
+    hipvmm_torch_record_stream(tensor, far.get());
+    hipvmm_torch_free(tensor, bytes_each, 0, own.get());
+  }
+  drain_retired_memory();
+  CHECK_FALSE(has_primary_context(second_device));
+}
 
 subject_pointer empty_pool() { return std::make_unique<faulty_torch>(); }
 subject_pointer pool_with_memory() {

@@ -3,19 +3,25 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 
 #include <hipvmm/runtime/stream.hpp>
 #include "preload/hip_calls.hpp"
 #include "preload/preload_program.hpp"
 #include "preload/replacement.hpp"
 #include "preload/settings.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/happens.hpp"
+#include "support/host/device_contexts.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 #include "support/process/program.hpp"
 
 namespace hipvmm::test {
@@ -52,6 +58,26 @@ template <typename Operation>
 void sweep(const char* name, Operation operation) {
   fault_sweep{name, after_failure::capacity}.run(
       make, operation, [](const auto& each) { CHECK(each->made == nullptr); }, [](const auto&) {});
+}
+
+HIPVMM_TEST_CASE_IN("preload: the pool's peers get no context because the program frees",
+                    {"HIPVMM_HOST_PROFILE=cuda-13", "HIPVMM_HOST_DEVICES=2",
+                     "HIPVMM_TESTS_PROBE_LATER=1"}) {
+  preload::replacement calls{preload::settings{}};
+  void* made = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &made, 3 * MiB) == 0);
+  CHECK(calls.free(hip_calls, made) == 0);
+  CHECK_FALSE(has_primary_context(device_ref{1}));
+  blocked_stream busy{device_ref{1}};
+  REQUIRE(calls.allocate(hip_calls, &made, 3 * MiB) == 0);
+  std::atomic<bool> freed{false};
+  std::thread frees{[&] {
+    CHECK(calls.free(hip_calls, made) == 0);
+    freed = true;
+  }};
+  CHECK_FALSE(happens([&] { return freed.load(); }));
+  busy.release();
+  frees.join();
 }
 
 TEST_CASE("preload: allocations whose HIP calls fail fail as HIP's own, and lose nothing") {

@@ -21,6 +21,13 @@ CUdevice device_of(int ordinal) {
   return device;
 }
 
+bool is_active(int ordinal) {
+  unsigned flags = 0;
+  int active = 0;
+  REQUIRE(cuDevicePrimaryCtxGetState(device_of(ordinal), &flags, &active) == CUDA_SUCCESS);
+  return active != 0;
+}
+
 /// The primary context of a device, as the CUDA runtime gets it.
 class primary {
  public:
@@ -116,6 +123,46 @@ TEST_CASE("context: the current device is the one whose primary context is curre
     REQUIRE(hipGetDevice(&device) == hipSuccess);
     CHECK(device == 0);
   });
+}
+
+TEST_CASE(
+    "context: what does not depend on the device makes none, nor does going back to device 0") {
+  if (is_active(0)) {
+    MESSAGE("not tested: device 0 has a context, so run this case by itself: -tc='*going back*'");
+    return;
+  }
+  int count = 0;
+  REQUIRE(hipGetDeviceCount(&count) == hipSuccess);
+  if (count < 2) {
+    MESSAGE("not tested: there is one device");
+    return;
+  }
+  in_new_thread([] {
+    REQUIRE(hipSetDevice(1) == hipSuccess);
+    void* memory = nullptr;
+    hipEvent_t event = nullptr;
+    REQUIRE(hipMalloc(&memory, 4096) == hipSuccess);
+    REQUIRE(hipEventCreateWithFlags(&event, hipEventDisableTiming) == hipSuccess);
+    in_new_thread([&] {
+      CHECK(hipEventQuery(event) == hipSuccess);
+      CHECK(hipEventSynchronize(event) == hipSuccess);
+      CHECK(hipEventDestroy(event) == hipSuccess);
+      CHECK(hipFree(memory) == hipSuccess);
+      CHECK(current() == nullptr);
+      REQUIRE(hipSetDevice(1) == hipSuccess);
+      REQUIRE(hipSetDevice(0) == hipSuccess);
+      CHECK(current() == nullptr);
+      int device = -1;
+      REQUIRE(hipGetDevice(&device) == hipSuccess);
+      CHECK(device == 0);
+    });
+  });
+  unsigned flags = 0;
+  int active = -1;
+  REQUIRE(hipDevicePrimaryCtxGetState(0, &flags, &active) == hipSuccess);
+  CHECK(active == 0);
+  CHECK_FALSE(is_active(0));
+  CHECK(is_active(1));
 }
 
 TEST_CASE("context: memory is the primary context's, whichever is current") {

@@ -44,6 +44,17 @@ hipError_t call(Body&& body) noexcept {
   });
 }
 
+/// The same for what does not depend on the device: no device gets a context for it that the
+/// process has not used, such as device 0 in a thread of a process that uses another.
+template <class Body>
+hipError_t call_anywhere(Body&& body) noexcept {
+  return call_bare([&] {
+    driver& machine = driver_with_device();
+    const pushed_context scope{machine.any_primary(current_device())};
+    return body(machine);
+  });
+}
+
 /// Runs `body(driver&)` with the context of `stream` as the current one: CUDA takes some work for a
 /// stream only there, HIP takes it anywhere.
 template <class Body>

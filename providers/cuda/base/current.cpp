@@ -12,6 +12,9 @@ namespace {
 // Trivial, so that they can be used until the very end of the thread.
 thread_local hipError_t thread_last_error = hipSuccess;
 thread_local int thread_device = 0;
+// Whether the current context is one that set_current_device() put where none was and where HIP's
+// device was 0, as the CUDA runtime's is in such a thread.
+thread_local bool had_no_context = false;
 
 }  // namespace
 
@@ -24,8 +27,18 @@ int current_device() {
 
 void set_current_device(int device) {
   driver& machine = driver::get();
-  const CUcontext wanted = machine.primary(device);
   const CUcontext context = current_context();
+  if (context == nullptr)
+    had_no_context = thread_device == 0;
+  else if (machine.owner_of(context) != thread_device)
+    had_no_context = false;
+  // As it was, for the CUDA runtime too: no context is made to restore that.
+  if (device == 0 && had_no_context && !machine.has_primary(device)) {
+    if (context != nullptr) check(cuCtxSetCurrent(nullptr));
+    thread_device = device;
+    return;
+  }
+  const CUcontext wanted = machine.primary(device);
   if (context == nullptr || (context != wanted && machine.owner_of(context) >= 0)) {
     check(cuCtxSetCurrent(wanted));
   }

@@ -12,7 +12,8 @@ namespace hipvmm::cuda_provider {
 int current_device();
 
 /// Makes `device` the current one. Its primary context becomes current, unless a context of the
-/// application's own is: that one stays.
+/// application's own is: that one stays. Device 0 gets none where nobody has made one and the
+/// thread had none before it left device 0: then none is current again.
 void set_current_device(int device);
 
 /// The context that work on `stream` belongs to: its own, or for the null stream and the thread's

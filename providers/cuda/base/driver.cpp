@@ -59,6 +59,24 @@ CUcontext driver::primary(int ordinal) {
   return fresh;
 }
 
+bool driver::has_primary(int ordinal) const {
+  const CUdevice asked = device(ordinal);
+  if (primaries_[static_cast<std::size_t>(ordinal)].load(std::memory_order_acquire) != nullptr)
+    return true;
+  unsigned flags = 0;
+  int active = 0;
+  check(cuDevicePrimaryCtxGetState(asked, &flags, &active));
+  return active != 0;
+}
+
+CUcontext driver::any_primary(int ordinal) {
+  if (has_primary(ordinal)) return primary(ordinal);
+  for (const std::atomic<CUcontext>& each : primaries_) {
+    if (const CUcontext used = each.load(std::memory_order_acquire)) return used;
+  }
+  return primary(ordinal);
+}
+
 int driver::owner_of(CUcontext context) {
   for (int i = 0; i < device_count_; ++i) {
     const CUcontext known = primaries_[static_cast<std::size_t>(i)].load(std::memory_order_acquire);

@@ -32,6 +32,11 @@ class driver {
   CUcontext primary(int ordinal);
   /// The device whose primary context `context`, the thread's current one, is, or -1.
   int owner_of(CUcontext context);
+  /// Whether the process has a primary context of device `ordinal`, whoever made it.
+  [[nodiscard]] bool has_primary(int ordinal) const;
+  /// A context for calls that need one and do not care which: the primary one of device `ordinal`,
+  /// but where there is none yet, that of another device that this provider uses.
+  CUcontext any_primary(int ordinal);
   /// Destroys the primary context of device `ordinal` with all in it; the next use makes another.
   void reset(int ordinal);
   /// Waits for all work of the devices that this provider has used.

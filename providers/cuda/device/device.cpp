@@ -101,7 +101,7 @@ hipError_t hipDeviceReset() {
     }
     if (is_current) check(cuCtxSetCurrent(nullptr));
     machine.reset(device);
-    set_current_device(device);
+    if (is_current) check(cuCtxSetCurrent(machine.primary(device)));
     return hipSuccess;
   });
 }

@@ -94,6 +94,17 @@ hipError_t hipGetDeviceFlags(unsigned int* flags) {
   });
 }
 
+hipError_t hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned int* flags, int* active) {
+  return call_bare([&] {
+    const driver& machine = driver_with_device();
+    require(flags != nullptr && active != nullptr);
+    unsigned given = 0;
+    check(cuDevicePrimaryCtxGetState(machine.device(device), &given, active));
+    *flags = schedule_to_hip(given);
+    return hipSuccess;
+  });
+}
+
 hipError_t hipSetDeviceFlags(unsigned int flags) {
   return call([&](driver& machine) {
     constexpr unsigned resize = hipvmm::hip_compat::local_memory_resize_to_max;

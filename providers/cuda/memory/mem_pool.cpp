@@ -24,7 +24,7 @@ hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* wanted) {
 }
 
 hipError_t hipMemPoolDestroy(hipMemPool_t pool) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(pool != nullptr);
     check(cuMemPoolDestroy(to_cuda(pool)));
     return hipSuccess;
@@ -32,7 +32,7 @@ hipError_t hipMemPoolDestroy(hipMemPool_t pool) {
 }
 
 hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytes_to_keep) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(pool != nullptr);
     check(cuMemPoolTrimTo(to_cuda(pool), bytes_to_keep));
     return hipSuccess;

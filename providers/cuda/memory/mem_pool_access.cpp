@@ -7,7 +7,7 @@
 using namespace hipvmm::cuda_provider;
 
 hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* wanted, size_t count) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(pool != nullptr && wanted != nullptr);
     require(count <= static_cast<std::size_t>(machine.device_count()), hipErrorInvalidDevice);
     std::vector<CUmemAccessDesc> translated;
@@ -25,7 +25,7 @@ hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* wanted
 
 hipError_t hipMemPoolGetAccess(hipMemAccessFlags* flags, hipMemPool_t pool,
                                hipMemLocation* location) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(flags != nullptr && pool != nullptr && location != nullptr);
     CUmemLocation device = device_location(machine, *location, hipErrorInvalidValue);
     CUmemAccess_flags found{};

@@ -33,7 +33,7 @@ CUmemPool_attribute pool_attribute_of(int attribute) {
 using namespace hipvmm::cuda_provider;
 
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(pool != nullptr && value != nullptr);
     check(cuMemPoolSetAttribute(to_cuda(pool), pool_attribute_of(value_of(attribute)), value));
     return hipSuccess;
@@ -41,7 +41,7 @@ hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, v
 }
 
 hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(pool != nullptr && value != nullptr);
     check(cuMemPoolGetAttribute(to_cuda(pool), pool_attribute_of(value_of(attribute)), value));
     return hipSuccess;

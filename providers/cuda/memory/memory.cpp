@@ -101,7 +101,7 @@ hipError_t hipExtMallocWithFlags(void** pointer, size_t bytes, unsigned int flag
 }
 
 hipError_t hipFree(void* pointer) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     if (pointer == nullptr) return hipSuccess;
     if (!signals().forget(pointer)) {
       free_now(machine, to_cuda(pointer));

@@ -66,7 +66,7 @@ address_range range_of(CUdeviceptr address) {
 using namespace hipvmm::cuda_provider;
 
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(attributes != nullptr && pointer != nullptr);
     const pointer_facts facts = facts_of(to_cuda(pointer));
     const bool managed = facts.managed != 0;
@@ -93,7 +93,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
 }
 
 hipError_t hipMemGetAddressRange(hipDeviceptr_t* base, size_t* bytes, hipDeviceptr_t pointer) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     const address_range range = range_of(to_cuda(pointer));
     if (base != nullptr) *base = to_pointer(range.start);
     if (bytes != nullptr) *bytes = range.bytes;

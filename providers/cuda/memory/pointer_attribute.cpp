@@ -78,7 +78,7 @@ using namespace hipvmm::cuda_provider;
 // booleans and numbers of buffers.
 hipError_t hipPointerGetAttribute(void* data, hipPointer_attribute attribute,
                                   hipDeviceptr_t pointer) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(data != nullptr && pointer != nullptr);
     return answer_of(data, static_cast<int>(attribute), to_cuda(pointer));
   });

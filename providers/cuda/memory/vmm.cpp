@@ -73,7 +73,7 @@ using namespace hipvmm::cuda_provider;
 
 hipError_t hipMemGetAllocationGranularity(size_t* granularity, const hipMemAllocationProp* wanted,
                                           hipMemAllocationGranularity_flags option) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(granularity != nullptr && wanted != nullptr);
     const CUmemAllocationProp properties = properties_of(machine, *wanted, hipErrorInvalidValue);
     check(cuMemGetAllocationGranularity(granularity, &properties,
@@ -84,7 +84,7 @@ hipError_t hipMemGetAllocationGranularity(size_t* granularity, const hipMemAlloc
 
 hipError_t hipMemAddressReserve(void** pointer, size_t bytes, size_t alignment, void* hint,
                                 unsigned long long flags) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(pointer != nullptr && flags == 0);
     CUdeviceptr start = 0;
     check(cuMemAddressReserve(&start, bytes, alignment, to_cuda(hint), 0));
@@ -94,7 +94,7 @@ hipError_t hipMemAddressReserve(void** pointer, size_t bytes, size_t alignment, 
 }
 
 hipError_t hipMemAddressFree(void* pointer, size_t bytes) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(pointer != nullptr && bytes != 0);
     check(cuMemAddressFree(to_cuda(pointer), bytes));
     return hipSuccess;
@@ -103,7 +103,7 @@ hipError_t hipMemAddressFree(void* pointer, size_t bytes) {
 
 hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
                         const hipMemAllocationProp* wanted, unsigned long long flags) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(handle != nullptr && wanted != nullptr && flags == 0);
     const CUmemAllocationProp properties = properties_of(machine, *wanted, hipErrorInvalidDevice);
     CUmemGenericAllocationHandle made = 0;
@@ -114,7 +114,7 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
 }
 
 hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(handle != nullptr);
     check(cuMemRelease(to_cuda(handle)));
     return hipSuccess;
@@ -122,7 +122,7 @@ hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle) {
 }
 
 hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t* handle, void* pointer) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(handle != nullptr && pointer != nullptr);
     CUmemGenericAllocationHandle found = 0;
     check(cuMemRetainAllocationHandle(&found, pointer));
@@ -133,7 +133,7 @@ hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t* handle,
 
 hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp* properties,
                                                    hipMemGenericAllocationHandle_t handle) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(properties != nullptr && handle != nullptr);
     CUmemAllocationProp found{};
     check(cuMemGetAllocationPropertiesFromHandle(&found, to_cuda(handle)));
@@ -144,7 +144,7 @@ hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp* propert
 
 hipError_t hipMemMap(void* pointer, size_t bytes, size_t offset,
                      hipMemGenericAllocationHandle_t handle, unsigned long long flags) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(pointer != nullptr && handle != nullptr && bytes != 0 && offset == 0 && flags == 0);
     check(cuMemMap(to_cuda(pointer), bytes, 0, to_cuda(handle), 0));
     return hipSuccess;
@@ -152,7 +152,7 @@ hipError_t hipMemMap(void* pointer, size_t bytes, size_t offset,
 }
 
 hipError_t hipMemUnmap(void* pointer, size_t bytes) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(pointer != nullptr && bytes != 0);
     check(cuMemUnmap(to_cuda(pointer), bytes));
     return hipSuccess;

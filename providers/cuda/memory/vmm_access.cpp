@@ -8,7 +8,7 @@ using namespace hipvmm::cuda_provider;
 
 hipError_t hipMemSetAccess(void* pointer, size_t bytes, const hipMemAccessDesc* wanted,
                            size_t count) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(pointer != nullptr && bytes != 0 && wanted != nullptr && count != 0);
     std::vector<CUmemAccessDesc> translated;
     translated.reserve(count);
@@ -25,7 +25,7 @@ hipError_t hipMemSetAccess(void* pointer, size_t bytes, const hipMemAccessDesc* 
 
 hipError_t hipMemGetAccess(unsigned long long* flags, const hipMemLocation* location,
                            void* pointer) {
-  return call([&](driver& machine) {
+  return call_anywhere([&](driver& machine) {
     require(flags != nullptr && location != nullptr && pointer != nullptr);
     const CUmemLocation device = device_location(machine, *location, hipErrorInvalidValue);
     unsigned long long found = 0;

@@ -6,7 +6,7 @@ using namespace hipvmm::cuda_provider;
 hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocationHandle_t handle,
                                          hipMemAllocationHandleType type,
                                          unsigned long long flags) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(shareable != nullptr && handle != nullptr && flags == 0);
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
     int descriptor = -1;
@@ -20,7 +20,7 @@ hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocatio
 
 hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* handle, void* os_handle,
                                            hipMemAllocationHandleType type) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(handle != nullptr);
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
     CUmemGenericAllocationHandle made = 0;

@@ -42,7 +42,7 @@ hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned int flags) {
 }
 
 hipError_t hipEventDestroy(hipEvent_t event) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(event != nullptr, hipErrorInvalidHandle);
     check(cuEventDestroy(to_cuda(event)));
     return hipSuccess;
@@ -58,7 +58,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
 }
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(event != nullptr, hipErrorInvalidHandle);
     check(cuEventSynchronize(to_cuda(event)));
     return hipSuccess;
@@ -66,7 +66,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
 }
 
 hipError_t hipEventQuery(hipEvent_t event) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(event != nullptr, hipErrorInvalidHandle);
     check(cuEventQuery(to_cuda(event)));
     return hipSuccess;

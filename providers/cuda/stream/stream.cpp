@@ -37,7 +37,7 @@ hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, 
 }
 
 hipError_t hipStreamDestroy(hipStream_t stream) {
-  return call([&](driver&) {
+  return call_anywhere([&](driver&) {
     require(!is_special(stream), hipErrorInvalidHandle);
     check(cuStreamDestroy(to_cuda(stream)));
     return hipSuccess;

@@ -91,8 +91,18 @@ hipError_t hipGetDevice(int* device) {
 
 hipError_t hipSetDevice(int device) {
   return call(__func__, [&](runtime& machine) {
-    require(machine.has_device(device), hipErrorInvalidDevice);
+    machine.device(device).used = true;
     current_device() = device;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned int* flags, int* active) {
+  return call(__func__, [&](runtime& machine) {
+    require(flags != nullptr && active != nullptr);
+    const device_state& asked = machine.device(device);
+    *flags = asked.preferences.schedule;
+    *active = asked.used ? 1 : 0;
     return hipSuccess;
   });
 }

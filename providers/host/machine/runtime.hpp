@@ -3,6 +3,7 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -29,11 +30,16 @@ class mem_pool_set;
 
 struct device_state {
   device_state(stream_owner& owner, int id, const settings& from)
-      : memory{from.device_bytes, from.visible[static_cast<std::size_t>(id)]}, streams{owner, id} {}
+      : memory{from.device_bytes, from.visible[static_cast<std::size_t>(id)]},
+        streams{owner, id},
+        used{id == 0} {}
 
   device_memory memory;
   stream_set streams;
   device_preferences preferences;
+  /// Whether hipSetDevice has named it, or threads have it at first: CUDA has made its primary
+  /// context then.
+  std::atomic<bool> used;
 };
 
 /// All there is behind HIP in this process. Made by the first call and never destroyed, so that

@@ -13,6 +13,7 @@ using namespace hipvmm::test;
 
 TEST_CASE("device: arguments outside the rules are refused") {
   int number = 0;
+  unsigned flags = 0;
   size_t bytes = 0;
   std::array<char, 8> name{};
   check_refusals({
@@ -22,6 +23,10 @@ TEST_CASE("device: arguments outside the rules are refused") {
       {"hipGetDeviceCount null", hipGetDeviceCount(nullptr)},
       {"hipGetDevice null", hipGetDevice(nullptr)},
       {"hipSetDevice negative", hipSetDevice(-1), hipErrorInvalidDevice},
+      {"hipDevicePrimaryCtxGetState no flags", hipDevicePrimaryCtxGetState(0, nullptr, &number)},
+      {"hipDevicePrimaryCtxGetState no state", hipDevicePrimaryCtxGetState(0, &flags, nullptr)},
+      {"hipDevicePrimaryCtxGetState beyond", hipDevicePrimaryCtxGetState(3, &flags, &number),
+       hipErrorInvalidDevice},
       {"hipDeviceGet null", hipDeviceGet(nullptr, 0)},
       {"hipDeviceGetName null", hipDeviceGetName(nullptr, 8, 0)},
       {"hipDeviceGetName no room", hipDeviceGetName(name.data(), 0, 0)},

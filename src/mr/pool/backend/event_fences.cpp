@@ -228,6 +228,8 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   }
   // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
   for (const device_ref device : tried) {
+    // A stream's device has a context.
+    if (device != tried.front() && !detail::has_context(device)) continue;
     const scoped_device scope{device};
     std::optional<event> one = spare_->take(device);
     if (!one) one = make_event(device);
