@@ -35,6 +35,13 @@ option shareable_option(handle_type& to) {
           }};
 }
 
+option memory_option(chunk_memory& to) {
+  return {"memory", "standard or uncached", [&to](text value) {
+            to = choice_value<chunk_memory>(value, {{"standard", chunk_memory::standard},
+                                                    {"uncached", chunk_memory::uncached}});
+          }};
+}
+
 option access_option(const char* name, access_list& to, device_ref owner) {
   return {name, access_allowed, [&to, owner](text value) { to = access_value(value, owner); }};
 }
@@ -90,6 +97,7 @@ std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
       access_option("access", to.access, device),
       without_vmm_option(to.fallback),
       size_option("largest_chunk", to.largest_chunk, device),
+      memory_option(to.memory),
   };
   add_reuse(table, to.reuse);
   return table;
@@ -149,6 +157,7 @@ std::vector<option> buffer_table(growth_options& to, placement_choice& placement
            placement.devices.emplace_back(static_cast<int>(each));
        }},
       size_option("stripe_bytes", placement.stripe_bytes, device),
+      memory_option(to.chunks.memory),
       {"spill", size_allowed,
        [&placement, device](text value) { placement.budget = size_value(value, device); }},
       without_vmm_option(to.fallback),

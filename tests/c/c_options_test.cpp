@@ -126,7 +126,8 @@ TEST_CASE("options: those of a pool and of a buffer reach it") {
       first_device,
       "initial=2MiB,maximum=50%,release_threshold=4MiB,reuse_event_dependencies=off,"
       "reuse_opportunistic=no,reuse_internal_dependencies=0,shareable=posix_fd,access=1:read,"
-      "without_vmm=refuse,largest_chunk=8MiB");
+      "without_vmm=refuse,largest_chunk=8MiB,memory=uncached");
+  CHECK(pool.memory == chunk_memory::uncached);
   CHECK(pool.largest_chunk == 8 * MiB);
   CHECK(pool.initial_bytes == 2 * MiB);
   CHECK(pool.maximum_bytes == first_device.total_memory() / 2);
@@ -136,10 +137,12 @@ TEST_CASE("options: those of a pool and of a buffer reach it") {
   CHECK(pool.access.find(device_ref{1}) == access_right::read);
   CHECK(pool.fallback == without_vmm::refuse);
 
-  const growth_options buffer = c::buffer_settings(
-      first_device,
-      "max=64MiB,past_max=refuse,step_limit=unlimited,granule=4MiB,ahead=mapped,"
-      "ahead_watermark=1MiB,ahead_budget=8MiB,when_empty=keeps_addresses,spill=32MiB");
+  const growth_options buffer =
+      c::buffer_settings(first_device,
+                         "max=64MiB,past_max=refuse,step_limit=unlimited,granule=4MiB,ahead=mapped,"
+                         "ahead_watermark=1MiB,ahead_budget=8MiB,when_empty=keeps_addresses,spill="
+                         "32MiB,memory=uncached");
+  CHECK(buffer.chunks.memory == chunk_memory::uncached);
   CHECK(buffer.max_bytes == 64 * MiB);
   CHECK(buffer.past_max == past_max_size::refuse);
   CHECK(buffer.step_limit == std::numeric_limits<std::size_t>::max());

@@ -53,8 +53,11 @@ struct vmm_pool_resource::state : pool_state {
 
   [[nodiscard]] static std::unique_ptr<state> make(device_ref owner, const pool_options& options) {
     const std::size_t wanted = maximum_from(owner, options);
-    auto from = pool::make_device_backend(owner, addresses_for_memory * wanted, options.shareable,
-                                          options.fallback);
+    region_options chunks;
+    chunks.shareable = options.shareable;
+    chunks.memory = options.memory;
+    auto from =
+        pool::make_device_backend(owner, addresses_for_memory * wanted, chunks, options.fallback);
     from->set_access(options.access);
     const std::size_t allowed = maximum_of(options, wanted, from->granularity());
     return std::make_unique<state>(owner, std::move(from), allowed, options);

@@ -123,7 +123,8 @@ constexpr std::array<explanation, trait_count> explanations{{
     {"Flags and counters can be in memory that no cache keeps, for kernels that run at the same "
      "time.",
      "ROCm before 7.1 and CUDA know no such chunks.",
-     "region_options::memory with chunk_memory::uncached is unsupported."},
+     "region_options::memory and pool_options::memory with chunk_memory::uncached are "
+     "unsupported."},
     // host_node_chunks
     {"What a region or vector has beyond its budget of the device can be memory of the NUMA node "
      "that is named.",

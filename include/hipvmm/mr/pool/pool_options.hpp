@@ -33,6 +33,11 @@ struct pool_options {
   /// larger all the same where there would be too many of them for the process's file descriptors.
   /// No effect where all chunks are of one size, or the memory is of hipMalloc.
   std::size_t largest_chunk = 0;
+  /// What chunks are made of, as region_options::memory. Uncached memory needs
+  /// trait::uncached_chunks, and is for flags and counters that kernels running at the same time
+  /// share: a pool of its own. Where there is neither the trait nor virtual memory, the pool is
+  /// unsupported.
+  chunk_memory memory = chunk_memory::standard;
 };
 
 }  // namespace hipvmm::mr

@@ -4,15 +4,20 @@
 #include <hipvmm/capability/capability.hpp>
 #include "mr/pool/backend/region_backend.hpp"
 #include "mr/pool/backend/slab_backend.hpp"
+#include "region/mapped_region.hpp"
 
 namespace hipvmm::mr::pool {
 
 std::unique_ptr<device_backend> make_device_backend(device_ref device, std::size_t address_bytes,
-                                                    handle_type shareable, without_vmm fallback) {
-  if (fallback == without_vmm::use_hip_malloc &&
-      capability_of(device).path() == memory_path::fallback)
-    return std::make_unique<slab_backend>(device, address_bytes, shareable);
-  return std::make_unique<region_backend>(device, address_bytes, shareable);
+                                                    const region_options& chunks,
+                                                    without_vmm fallback) {
+  const capability found = capability_of(device);
+  const bool has_vmm = found.path() != memory_path::fallback;
+  if (!has_vmm && fallback == without_vmm::use_hip_malloc)
+    return std::make_unique<slab_backend>(device, address_bytes, chunks);
+  if (has_vmm && chunks.memory == chunk_memory::uncached)
+    detail::mapped_region::require_uncached_chunks("pool_options::memory", device, found);
+  return std::make_unique<region_backend>(device, address_bytes, chunks);
 }
 
 }  // namespace hipvmm::mr::pool

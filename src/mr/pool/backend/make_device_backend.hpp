@@ -6,18 +6,18 @@
 
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/device.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include "mr/pool/backend/device_backend.hpp"
 
 namespace hipvmm::mr::pool {
 
 /// Makes a backend of virtual-memory chunks or, on a device without virtual memory, of hipMalloc
 /// slabs.
-/// Throws: out_of_memory when the addresses are not available; unsupported where `fallback` is
-/// refuse and the device needs it, or cannot share what is to be `shareable`.
+/// Throws: out_of_memory when the addresses are not available; unsupported where the device lacks
+/// what is asked for: virtual memory by `fallback`, chunks to share, uncached chunks. Of `chunks`
+/// shareable and memory count.
 [[nodiscard]] std::unique_ptr<device_backend> make_device_backend(device_ref device,
                                                                   std::size_t address_bytes,
-                                                                  handle_type shareable,
+                                                                  const region_options& chunks,
                                                                   without_vmm fallback);
 
 }  // namespace hipvmm::mr::pool

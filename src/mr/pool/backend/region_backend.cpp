@@ -19,9 +19,10 @@ namespace hipvmm::mr::pool {
 namespace {
 
 // Blocks are known by their addresses, which neither copies nor renewal by the region may change.
-region_options options_for(handle_type shareable, chunk_cache& cache) {
+region_options options_for(const region_options& chunks, chunk_cache& cache) {
   region_options options;
-  options.shareable = shareable;
+  options.shareable = chunks.shareable;
+  options.memory = chunks.memory;
   options.cache = &cache;
   options.when_empty = empty_policy::keeps_addresses;
   return options;
@@ -70,9 +71,9 @@ class detached_refused final : public detached {
 }  // namespace
 
 region_backend::held_memory::held_memory(device_ref device, std::size_t address_bytes,
-                                         handle_type shareable)
+                                         const region_options& chunks)
     : set_aside{std::numeric_limits<std::size_t>::max()},
-      addresses{device, address_bytes, options_for(shareable, set_aside)} {}
+      addresses{device, address_bytes, options_for(chunks, set_aside)} {}
 
 struct region_backend::detached_memory final : detached {
   [[nodiscard]] bool release() noexcept override {
@@ -82,10 +83,11 @@ struct region_backend::detached_memory final : detached {
   std::unique_ptr<held_memory> all;
 };
 
-region_backend::region_backend(device_ref device, std::size_t address_bytes, handle_type shareable)
+region_backend::region_backend(device_ref device, std::size_t address_bytes,
+                               const region_options& chunks)
     : device_{device},
-      shareable_{shareable},
-      held_{std::make_unique<held_memory>(device, address_bytes, shareable)},
+      chunks_{chunks},
+      held_{std::make_unique<held_memory>(device, address_bytes, chunks_)},
       granularity_{held_->addresses.granularity()},
       address_bytes_{held_->addresses.max_bytes()},
       most_chunks_{chunks_for_descriptors(device)},
@@ -144,7 +146,7 @@ std::unique_ptr<detached> region_backend::detach_old_address(std::size_t from) {
 
 std::unique_ptr<detached> region_backend::re_reserve() {
   const detail::without_reclaim now;
-  auto fresh = std::make_unique<held_memory>(device_, address_bytes_, shareable_);
+  auto fresh = std::make_unique<held_memory>(device_, address_bytes_, chunks_);
   if (fresh->addresses.max_bytes() < address_bytes_)
     throw out_of_memory{exhausted::addresses, device_.ordinal(), address_bytes_,
                         fresh->addresses.max_bytes(), "the pool keeps its memory"};

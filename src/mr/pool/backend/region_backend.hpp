@@ -15,7 +15,7 @@ namespace hipvmm::mr::pool {
 /// A pool's memory in a region, with its own cache of set-aside chunks.
 class region_backend final : public device_backend {
  public:
-  region_backend(device_ref device, std::size_t address_bytes, handle_type shareable);
+  region_backend(device_ref device, std::size_t address_bytes, const region_options& chunks);
   /// Releases everything when all work that the devices with access have now is done.
   ~region_backend() override;
 
@@ -57,7 +57,7 @@ class region_backend final : public device_backend {
 
  private:
   struct held_memory {
-    held_memory(device_ref device, std::size_t address_bytes, handle_type shareable);
+    held_memory(device_ref device, std::size_t address_bytes, const region_options& chunks);
 
     chunk_cache set_aside;
     region addresses;
@@ -65,7 +65,7 @@ class region_backend final : public device_backend {
   struct detached_memory;
 
   device_ref device_;
-  handle_type shareable_;
+  region_options chunks_;
   std::unique_ptr<held_memory> held_;
   std::size_t granularity_;
   std::size_t address_bytes_;

@@ -27,9 +27,14 @@ struct detached_slab final : detached {
 
 }  // namespace
 
-slab_backend::slab_backend(device_ref device, std::size_t address_bytes, handle_type shareable)
+slab_backend::slab_backend(device_ref device, std::size_t address_bytes,
+                           const region_options& chunks)
     : device_{device}, address_bytes_{align_up(address_bytes, granularity())}, rights_{device} {
-  detail::require_not_shareable(shareable, "pool_options::shareable", device);
+  detail::require_not_shareable(chunks.shareable, "pool_options::shareable", device);
+  if (chunks.memory != chunk_memory::standard)
+    throw unsupported{"pool_options::memory on device " + std::to_string(device.ordinal()) +
+                      ": only chunks can be uncached, and the pool has slabs of hipMalloc, for " +
+                      capability_of(device).why_fallback() + "; use chunk_memory::standard"};
 }
 
 slab_backend::~slab_backend() {

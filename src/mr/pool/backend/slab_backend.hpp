@@ -7,8 +7,8 @@
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include "mr/pool/backend/device_backend.hpp"
 #include "mr/pool/backend/slab_table.hpp"
 #include "region/malloc_rights.hpp"
@@ -20,7 +20,7 @@ namespace hipvmm::mr::pool {
 /// by the granularity.
 class slab_backend final : public device_backend {
  public:
-  slab_backend(device_ref device, std::size_t address_bytes, handle_type shareable);
+  slab_backend(device_ref device, std::size_t address_bytes, const region_options& chunks);
   /// Releases everything when all work that the devices with access have now is done.
   ~slab_backend() override;
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// What a pool's memory is made of, by its options.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "mr/pool/pool_limit.hpp"
+#include "support/devices.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/process/child_process.hpp"
+
+namespace hipvmm::mr {
+namespace {
+
+using test::at_most;
+using test::first_device;
+
+pool_options uncached_pool() {
+  pool_options options = at_most(64 * MiB);
+  options.memory = chunk_memory::uncached;
+  return options;
+}
+
+/// Whether the pool has chunks, and all of them are uncached.
+bool is_uncached(const vmm_pool_resource& pool) {
+  const std::vector<chunk_view> chunks = pool.chunks();
+  return !chunks.empty() && std::all_of(chunks.begin(), chunks.end(), [](const chunk_view& each) {
+    return each.memory == chunk_memory::uncached;
+  });
+}
+
+TEST_CASE("vmm_pool_resource: chunks are uncached only where the device makes such") {
+  if (capability_of(first_device).has(trait::uncached_chunks)) return;
+  const bool has_chunks = capability_of(first_device).path() != memory_path::fallback;
+  CHECK_THROWS_WITH_AS(
+      (vmm_pool_resource{first_device, uncached_pool()}),
+      doctest::Contains(has_chunks ? "pool_options::memory: device 0 makes no uncached"
+                                   : "pool_options::memory on device 0: only chunks"),
+      unsupported);
+  pool_options strict = uncached_pool();
+  strict.fallback = without_vmm::refuse;
+  CHECK_THROWS_AS((vmm_pool_resource{first_device, strict}), unsupported);
+}
+
+void grow_and_move_uncached() {
+  REQUIRE(capability_of(first_device).has(trait::uncached_chunks));
+  const stream used{first_device};
+  vmm_pool_resource pool{first_device, uncached_pool()};
+  std::vector<void*> parts;
+  for (int i = 0; i < 6; ++i) parts.push_back(pool.allocate(used, 8 * MiB));
+  CHECK(is_uncached(pool));
+  for (std::size_t i = 0; i < parts.size(); i += 2) pool.deallocate(used, parts[i], 8 * MiB);
+  used.synchronize();
+  // No free range is so long: chunks move, or are made anew.
+  void* const whole = pool.allocate(used, 24 * MiB);
+  CHECK(is_uncached(pool));
+  pool.deallocate(used, whole, 24 * MiB);
+  for (std::size_t i = 1; i < parts.size(); i += 2) pool.deallocate(used, parts[i], 8 * MiB);
+  used.synchronize();
+  // Addresses that are taken anew, where memory returns only with them, have such chunks too.
+  pool.trim_to(0, std::chrono::steady_clock::now() + std::chrono::seconds{10});
+  CHECK(pool.usage().reserved_current == 0);
+  pool.deallocate(used, pool.allocate(used, MiB), MiB);
+  CHECK(is_uncached(pool));
+  const vmm_pool_resource plain{first_device, [] {
+                                  pool_options options = at_most(64 * MiB);
+                                  options.initial_bytes = 2 * MiB;
+                                  return options;
+                                }()};
+  CHECK_FALSE(is_uncached(plain));
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: all of its chunks are uncached",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.2"}) {
+  grow_and_move_uncached();
+}
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: all of its chunks are uncached in new addresses too",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.14",
+                     "HIPVMM_CAPABILITY=assume:returns_memory=no,returns_with_addresses=yes,"
+                     "coherent_aliases=no"}) {
+  grow_and_move_uncached();
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: uncached pools and requests that fail leave nothing",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.14"}) {
+  struct subject {
+    stream used{first_device};
+    std::optional<vmm_pool_resource> pool;
+    void* block = nullptr;
+    ~subject() {
+      if (block != nullptr) pool->deallocate(used, block, 3 * MiB);
+    }
+  };
+  test::fault_sweep{"uncached pool", test::after_failure::capacity}.run(
+      [] { return std::make_unique<subject>(); },
+      [](const auto& one) {
+        one->pool.emplace(first_device, uncached_pool());
+        one->block = one->pool->allocate(one->used, 3 * MiB);
+      },
+      [](const auto& one) {
+        CHECK(one->block == nullptr);
+        if (one->pool) CHECK(one->pool->usage().used_current == 0);
+      },
+      [](const auto& one) { CHECK(is_uncached(*one->pool)); });
+}
+
+}  // namespace
+}  // namespace hipvmm::mr
