@@ -57,6 +57,7 @@
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/mr/resource/legacy_ipc.hpp>
 #include <hipvmm/mr/resource/managed_resource.hpp>
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>

@@ -47,9 +47,10 @@ option access_option(const char* name, access_list& to, device_ref owner) {
 }
 
 option without_vmm_option(without_vmm& to) {
-  return {"without_vmm", "use_hip_malloc or refuse", [&to](text value) {
+  return {"without_vmm", "use_hip_malloc, refuse or always", [&to](text value) {
             to = choice_value<without_vmm>(value, {{"use_hip_malloc", without_vmm::use_hip_malloc},
-                                                   {"refuse", without_vmm::refuse}});
+                                                   {"refuse", without_vmm::refuse},
+                                                   {"always", without_vmm::always}});
           }};
 }
 

@@ -60,8 +60,10 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
   const bool is_pinned = options.past_max == past_max_size::refuse;
   if (is_pinned) chunks.when_empty = empty_policy::keeps_addresses;
   const capability found = capability_of(device);
+  const bool has_chunks = !from_resource && options.fallback != without_vmm::always &&
+                          found.path() != memory_path::fallback;
   std::unique_ptr<detail::storage_memory> result;
-  if (!from_resource && found.path() != memory_path::fallback) {
+  if (has_chunks) {
     const bool moves = found.needs(quirk::re_reserve) && !is_pinned;
     result = std::make_unique<detail::region_storage>(
         region{device, wanted, chunks},
@@ -75,7 +77,9 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
     throw unsupported{
         "growth_options::past_max is refuse, which promises an address for life; on device " +
         std::to_string(device.ordinal()) + " that takes all memory at the first growth, for " +
-        (from_resource ? std::string{"growth_options::resource is set"} : found.why_fallback()) +
+        detail::why_no_chunks(device, from_resource
+                                          ? "growth_options::resource is set"
+                                          : "growth_options::fallback is without_vmm::always") +
         "; set growth_options::max_bytes to what will be needed, or past_max to move"};
   } else {
     result = std::make_unique<detail::malloc_storage>(device, wanted, chunks, options.resource);

@@ -11,7 +11,9 @@
 namespace hipvmm {
 namespace {
 
-std::string path_line(const capability& found) {
+std::string path_line(const capability& found, without_vmm fallback) {
+  if (fallback == without_vmm::always)
+    return "hipMalloc and copies, for growth_options::fallback is without_vmm::always";
   switch (found.path()) {
     case memory_path::vmm:
       return "virtual memory management";
@@ -28,9 +30,11 @@ std::string path_line(const capability& found) {
 std::string growable_storage::explain() const {
   const capability found = capability_of(device_);
   const bool from_resource = options_.resource != nullptr;
-  std::string text = "device " + std::to_string(device_.ordinal()) + ", " + device_.name() + ": " +
-                     (from_resource ? "a memory resource and copies" : path_line(found)) + "\n";
-  for (const quirk each : from_resource ? std::vector<quirk>{} : found.quirks())
+  std::string text =
+      "device " + std::to_string(device_.ordinal()) + ", " + device_.name() + ": " +
+      (from_resource ? "a memory resource and copies" : path_line(found, options_.fallback)) + "\n";
+  const bool has_chunks = !from_resource && options_.fallback != without_vmm::always;
+  for (const quirk each : has_chunks ? found.quirks() : std::vector<quirk>{})
     text += "work-around " + std::string{name_of(each)} + ": " + std::string{description_of(each)} +
             "\n";
   if (!memory_) return text + "moved from: holds nothing\n";

@@ -26,7 +26,11 @@ malloc_storage::malloc_storage(device_ref owner, std::size_t max_bytes,
       granularity_{resource == nullptr ? unit_of(capability_of(owner)).minimum
                                        : mr::memory_resource::default_alignment},
       limit_{align_up(max_bytes, granularity_)} {
-  require_not_shareable(chosen.shareable, "region_options::shareable", owner);
+  require_not_shareable(
+      chosen.shareable, "region_options::shareable", owner,
+      why_no_chunks(owner, resource_ != nullptr
+                               ? "growth_options::resource is set"
+                               : "growth_options::fallback is without_vmm::always"));
   if (!chosen.placement.is_one_device())
     throw unsupported{"region_options::placement on device " + std::to_string(owner.ordinal()) +
                       ": chunks only can be placed, and the memory is one allocation of " +

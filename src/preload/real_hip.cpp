@@ -50,6 +50,7 @@ constinit real_function<hipError_t (*)(void*, hipStream_t)> real_free_async{"hip
 constinit real_function<hipError_t (*)(std::size_t*, std::size_t*)> real_info{"hipMemGetInfo"};
 constinit real_function<hipError_t (*)(hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)> real_range{
     "hipMemGetAddressRange"};
+constinit real_function<hipError_t (*)(hipIpcMemHandle_t*, void*)> real_ipc{"hipIpcGetMemHandle"};
 constinit real_function<hipError_t (*)(hipStream_t)> real_destroy{"hipStreamDestroy"};
 
 }  // namespace
@@ -72,6 +73,10 @@ hipError_t __wrap_hipFree(void* pointer) { return real_free.get()(pointer); }
 
 hipError_t __wrap_hipFreeAsync(void* pointer, hipStream_t stream) {
   return real_free_async.get()(pointer, stream);
+}
+
+hipError_t __wrap_hipIpcGetMemHandle(hipIpcMemHandle_t* handle, void* pointer) {
+  return real_ipc.get()(handle, pointer);
 }
 
 hipError_t __wrap_hipMemGetInfo(std::size_t* free, std::size_t* total) {

@@ -31,12 +31,18 @@ void malloc_rights::change_to(access_map next) {
   rights_ = std::move(next);
 }
 
-void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner) {
+std::string why_no_chunks(device_ref owner, std::string_view chosen) {
+  const capability found = capability_of(owner);
+  return found.path() == memory_path::fallback ? found.why_fallback() : std::string{chosen};
+}
+
+void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner,
+                           const std::string& why) {
   if (shareable == handle_type::none) return;
-  throw unsupported{
-      std::string{option} + ": the memory of device " + std::to_string(owner.ordinal()) +
-      " comes from hipMalloc and has no chunks to export, for " +
-      capability_of(owner).why_fallback() + "; set it to handle_type::none and share copies"};
+  throw unsupported{std::string{option} + ": the memory of device " +
+                    std::to_string(owner.ordinal()) +
+                    " comes from hipMalloc and has no chunks to export, for " + why +
+                    "; set it to handle_type::none and share copies"};
 }
 
 }  // namespace hipvmm::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include <hipvmm/runtime/device.hpp>
@@ -30,8 +31,13 @@ class malloc_rights {
   access_map rights_;
 };
 
+/// Why there are no chunks on `owner`: what its virtual memory lacks, or that the program has
+/// `chosen` so.
+[[nodiscard]] std::string why_no_chunks(device_ref owner, std::string_view chosen);
+
 /// Throws: unsupported unless `shareable` is none, because memory of hipMalloc has no chunks to
-/// export. `option` names the option in the message.
-void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner);
+/// export, for `why`. `option` names the option in the message.
+void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner,
+                           const std::string& why);
 
 }  // namespace hipvmm::detail

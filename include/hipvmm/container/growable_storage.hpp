@@ -76,7 +76,8 @@ struct growth_options {
   /// - No other device can be granted access; one that has it to the resource's memory must have
   ///   finished its work before growth.
   mr::memory_resource* resource = nullptr;
-  /// What to do where capability::path() is memory_path::fallback.
+  /// What to do where capability::path() is memory_path::fallback; or to have one allocation of
+  /// hipMalloc everywhere.
   without_vmm fallback = without_vmm::use_hip_malloc;
 };
 

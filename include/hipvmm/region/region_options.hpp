@@ -26,9 +26,13 @@ enum class empty_policy {
 
 /// What a growable vector or a pool does on a device whose virtual memory is missing or failed a
 /// probe (capability::path() is memory_path::fallback). A region throws unsupported there.
+/// `always` is for devices that have it, too.
 enum class without_vmm {
   use_hip_malloc,  ///< a vector holds one allocation and copies when it grows; a pool has slabs
   refuse,          ///< the constructor throws unsupported
+  /// As use_hip_malloc, on every device: for memory that takes no chunks, such as that of
+  /// hipIpcGetMemHandle (mr::vmm_pool_resource::export_legacy_block()).
+  always,
 };
 
 /// How a region makes its chunks and keeps its addresses.

@@ -75,6 +75,22 @@ struct vmm_pool_resource::state : pool_state {
     return allocator.with_backend([&] { return work(rights().chunk_region()); });
   }
 
+  struct block_place {
+    std::size_t offset;
+    std::size_t bytes;
+  };
+  /// Throws: std::invalid_argument, for `function`, unless an allocation begins at `pointer`.
+  [[nodiscard]] block_place require_block(const char* function, const void* pointer) {
+    const std::optional<std::size_t> offset = offset_of(pointer);
+    const auto found = offset ? allocator.find(*offset) : std::nullopt;
+    if (!found)
+      throw std::invalid_argument{
+          std::string{"vmm_pool_resource::"} + function +
+          ": no allocation of this pool begins at " + detail::address_text(pointer) +
+          ": pass a pointer that allocate() returned and that was not deallocated"};
+    return {*offset, found->bytes};
+  }
+
   /// What make_device_backend() gave.
   [[nodiscard]] pool::device_backend& rights() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
@@ -191,17 +207,20 @@ std::vector<exported_chunk> vmm_pool_resource::export_chunks(std::uint64_t since
 }
 
 exported_range vmm_pool_resource::export_block(const void* pointer) {
-  const std::optional<std::size_t> offset = state_->offset_of(pointer);
-  const auto found = offset ? state_->allocator.find(*offset) : std::nullopt;
-  if (!found)
-    throw std::invalid_argument{
-        "vmm_pool_resource::export_block: no allocation of this pool "
-        "begins at " +
-        detail::address_text(pointer) +
-        ": pass a pointer that allocate() returned and that was not "
-        "deallocated"};
+  const state::block_place block = state_->require_block("export_block", pointer);
   // The chunks of a block that is allocated stay where they are.
-  return state_->with_chunks([&](region& all) { return all.export_range(*offset, found->bytes); });
+  return state_->with_chunks(
+      [&](region& all) { return all.export_range(block.offset, block.bytes); });
+}
+
+legacy_ipc_block vmm_pool_resource::export_legacy_block(const void* pointer) {
+  const state::block_place block = state_->require_block("export_legacy_block", pointer);
+  return state_->allocator.with_backend([&] {
+    const device_allocation& slab = state_->rights().slab_at(block.offset);
+    const auto offset =
+        reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(slab.get());
+    return mr::export_legacy_block(slab, offset, block.bytes);
+  });
 }
 
 access_right vmm_pool_resource::access(device_ref device) const {

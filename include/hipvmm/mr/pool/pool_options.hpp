@@ -25,7 +25,8 @@ struct pool_options {
   handle_type shareable = handle_type::none;
   /// The rights to all memory of the pool from the start; none but its device's by default.
   access_list access = {};
-  /// What to do where capability::path() is memory_path::fallback.
+  /// What to do where capability::path() is memory_path::fallback; or to have slabs of hipMalloc
+  /// everywhere, for legacy IPC.
   without_vmm fallback = without_vmm::use_hip_malloc;
   /// Most bytes of a new chunk, rounded down to whole granules, at least one; zero: as the pool
   /// chooses. Only a chunk that is idle as a whole can serve a request elsewhere. So small chunks

@@ -16,6 +16,7 @@
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_snapshot.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
+#include <hipvmm/mr/resource/legacy_ipc.hpp>
 #include <hipvmm/region/chunk_view.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -117,6 +118,14 @@ class vmm_pool_resource final : public memory_resource {
   /// made without pool_options::shareable; out_of_memory when the process has no descriptor left;
   /// unsupported on slabs; hip_error.
   [[nodiscard]] exported_range export_block(const void* pointer);
+  /// Exports the block at `pointer` by legacy IPC (hipIpcGetMemHandle), from a pool of slabs:
+  /// pool_options::fallback at without_vmm::always, or a device without virtual memory. Another
+  /// process maps it by imported_legacy_block, or by HIP's own calls.
+  /// - The block must stay allocated until the other process has ended its mapping: its slab, in
+  ///   which that process can reach other blocks too, then stays.
+  /// Throws: std::invalid_argument unless an allocation begins at `pointer`; unsupported for a pool
+  /// of chunks, which legacy IPC does not take; hip_error.
+  [[nodiscard]] legacy_ipc_block export_legacy_block(const void* pointer);
 
   /// Releases idle memory to the device until `bytes_to_keep` are held, and returns the number of
   /// bytes released.

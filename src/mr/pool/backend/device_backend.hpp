@@ -7,6 +7,7 @@
 
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include "mr/pool/backend/backend.hpp"
 
@@ -38,6 +39,9 @@ class device_backend : public addressed_backend {
   [[nodiscard]] access_right access(device_ref device) const { return rights().get(device); }
   /// The region that has the chunks. Throws: unsupported on slabs, which are no chunks.
   [[nodiscard]] virtual region& chunk_region() = 0;
+  /// The slab that holds `offset`. Pre: it is backed. Throws: unsupported on chunks, which are no
+  /// allocations of hipMalloc.
+  [[nodiscard]] virtual const device_allocation& slab_at(std::size_t offset) const = 0;
 };
 
 }  // namespace hipvmm::mr::pool

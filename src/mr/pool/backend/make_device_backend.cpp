@@ -13,7 +13,7 @@ std::unique_ptr<device_backend> make_device_backend(device_ref device, std::size
                                                     without_vmm fallback) {
   const capability found = capability_of(device);
   const bool has_vmm = found.path() != memory_path::fallback;
-  if (!has_vmm && fallback == without_vmm::use_hip_malloc)
+  if (fallback == without_vmm::always || (!has_vmm && fallback == without_vmm::use_hip_malloc))
     return std::make_unique<slab_backend>(device, address_bytes, chunks);
   if (has_vmm && chunks.memory == chunk_memory::uncached)
     detail::mapped_region::require_uncached_chunks("pool_options::memory", device, found);

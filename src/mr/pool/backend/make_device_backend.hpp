@@ -10,8 +10,7 @@
 
 namespace hipvmm::mr::pool {
 
-/// Makes a backend of virtual-memory chunks or, on a device without virtual memory, of hipMalloc
-/// slabs.
+/// Makes a backend of virtual-memory chunks or, as `fallback` says, of hipMalloc slabs.
 /// Throws: out_of_memory when the addresses are not available; unsupported where the device lacks
 /// what is asked for: virtual memory by `fallback`, chunks to share, uncached chunks. Of `chunks`
 /// shareable and memory count.

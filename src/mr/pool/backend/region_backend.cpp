@@ -109,6 +109,15 @@ std::string region_backend::explain() const {
                 "idle, because HIP frees it only with its addresses (quirk re_reserve)");
 }
 
+const device_allocation& region_backend::slab_at(std::size_t) const {
+  throw unsupported{
+      "legacy IPC (hipIpcGetMemHandle) takes no memory of chunks, and the pool on device " +
+      std::to_string(device_.ordinal()) +
+      " has chunks: make it with pool_options::fallback at without_vmm::always, or share its "
+      "blocks "
+      "by export_block()"};
+}
+
 void region_backend::create(std::size_t offset, std::size_t bytes) {
   // The caller waits for retired memory, without a lock.
   const detail::without_reclaim now;

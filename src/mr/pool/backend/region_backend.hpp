@@ -43,6 +43,7 @@ class region_backend final : public device_backend {
   void set_access(const access_list& rights) override { held_->addresses.set_access(rights); }
   [[nodiscard]] const access_map& rights() const override { return held_->addresses.rights(); }
   [[nodiscard]] region& chunk_region() override { return held_->addresses; }
+  [[nodiscard]] const device_allocation& slab_at(std::size_t offset) const override;
   [[nodiscard]] std::string explain() const override;
   [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
   [[nodiscard]] std::uintptr_t base() const noexcept override {

@@ -29,12 +29,15 @@ struct detached_slab final : detached {
 
 slab_backend::slab_backend(device_ref device, std::size_t address_bytes,
                            const region_options& chunks)
-    : device_{device}, address_bytes_{align_up(address_bytes, granularity())}, rights_{device} {
-  detail::require_not_shareable(chunks.shareable, "pool_options::shareable", device);
+    : device_{device},
+      why_{detail::why_no_chunks(device, "pool_options::fallback is without_vmm::always")},
+      address_bytes_{align_up(address_bytes, granularity())},
+      rights_{device} {
+  detail::require_not_shareable(chunks.shareable, "pool_options::shareable", device, why_);
   if (chunks.memory != chunk_memory::standard)
     throw unsupported{"pool_options::memory on device " + std::to_string(device.ordinal()) +
                       ": only chunks can be uncached, and the pool has slabs of hipMalloc, for " +
-                      capability_of(device).why_fallback() + "; use chunk_memory::standard"};
+                      why_ + "; use chunk_memory::standard"};
 }
 
 slab_backend::~slab_backend() {
@@ -101,12 +104,12 @@ std::unique_ptr<detached> slab_backend::detach_old_address(std::size_t) {
 region& slab_backend::chunk_region() {
   throw unsupported{
       "the chunks of a pool on device " + std::to_string(device_.ordinal()) +
-      " that has slabs of hipMalloc instead, for " + capability_of(device_).why_fallback() +
+      " that has slabs of hipMalloc instead, for " + why_ +
       ": HIP reports no rights to those, and exports them by hipIpcGetMemHandle only"};
 }
 
 std::string slab_backend::explain() const {
-  return "slabs of hipMalloc, for " + capability_of(device_).why_fallback() +
+  return "slabs of hipMalloc, for " + why_ +
          ": free memory of different slabs serves no request together, and only whole slabs go "
          "back to the device";
 }

@@ -41,6 +41,9 @@ class slab_backend final : public device_backend {
   void set_access(const access_list& rights) override { rights_.set_access(rights); }
   [[nodiscard]] const access_map& rights() const override { return rights_.all(); }
   [[nodiscard]] region& chunk_region() override;
+  [[nodiscard]] const device_allocation& slab_at(std::size_t offset) const override {
+    return slabs_.owner_of(offset);
+  }
   [[nodiscard]] std::string explain() const override;
   [[nodiscard]] std::size_t available_bytes() const override { return device_.free_memory(); }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
@@ -55,6 +58,7 @@ class slab_backend final : public device_backend {
   [[nodiscard]] device_allocation allocate(std::size_t bytes);
 
   device_ref device_;
+  std::string why_;  // no chunks
   std::size_t address_bytes_;
   detail::malloc_rights rights_;
   // True until hipMalloc was seen to align to less, which then costs a granule for each slab.

@@ -58,6 +58,12 @@ class slab_table {
     remember(first, around);
     return around.start + (offset - first);
   }
+  /// The owner of the slab that contains `offset`. Pre: there is one, which stays until the result
+  /// is no longer used.
+  [[nodiscard]] const Owner& owner_of(std::size_t offset) const noexcept {
+    const std::shared_lock lock{mutex_};
+    return std::prev(slabs_.upper_bound(offset))->second.memory;
+  }
   /// The offset of `address`; `none` where no slab contains it.
   [[nodiscard]] std::size_t offset_of(std::uintptr_t address, std::size_t none) const noexcept {
     const remembered& known = last();

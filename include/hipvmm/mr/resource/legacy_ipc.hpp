@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+
+namespace hipvmm::mr {
+
+/// A block in memory of hipMalloc, for other processes of this machine: HIP's handle of the
+/// allocation (hipIpcMemHandle_t), and where the block is in that. Plain bytes, which may be sent
+/// by any channel. Not every program that takes such handles takes an offset: it gets at the block
+/// by `offset` behind what hipIpcOpenMemHandle returns.
+struct legacy_ipc_block {
+  std::array<unsigned char, 64> handle;
+  std::uint64_t offset;  ///< of the block in the allocation, in bytes
+  std::uint64_t bytes;   ///< of the block
+};
+
+/// Exports the `bytes` bytes at `offset` of an allocation of hipMalloc. Not memory of chunks, nor
+/// of HIP's pools: their handles are others (region::export_range(),
+/// hip_async_resource::export_pointer()). See also vmm_pool_resource::export_legacy_block().
+/// Throws: std::invalid_argument where `allocation` is empty or has no such bytes; hip_error where
+/// HIP gives no handle.
+[[nodiscard]] legacy_ipc_block export_legacy_block(const device_allocation& allocation,
+                                                   std::size_t offset, std::size_t bytes);
+
+/// A block of another process, from export_legacy_block() there. It maps all of the allocation that
+/// holds the block.
+/// - It must end before the exporter frees the allocation (HIP's rule); a pool does not while the
+///   block is allocated.
+/// - Its end waits for all work of the device.
+/// - Nothing orders the work of two processes.
+class imported_legacy_block {
+ public:
+  /// An empty owner.
+  imported_legacy_block() noexcept = default;
+  /// Maps the allocation for `device`: the exporter's, in this process's numbering, or one that
+  /// reaches it.
+  /// Throws: std::invalid_argument where there is no such device, the block was exported by this
+  /// very process, which HIP does not open, or is not within the allocation; out_of_memory;
+  /// hip_error, among others where the exporter has ended.
+  imported_legacy_block(const legacy_ipc_block& block, device_ref device);
+  ~imported_legacy_block();
+  imported_legacy_block(imported_legacy_block&& other) noexcept
+      : allocation_{std::exchange(other.allocation_, nullptr)},
+        device_{other.device_},
+        offset_{std::exchange(other.offset_, 0)},
+        bytes_{std::exchange(other.bytes_, 0)} {}
+  imported_legacy_block& operator=(imported_legacy_block&& other) noexcept;
+
+  /// The block's first byte; nullptr when empty.
+  [[nodiscard]] void* data() const noexcept;
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] bool empty() const noexcept { return allocation_ == nullptr; }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
+
+ private:
+  void* allocation_ = nullptr;
+  device_ref device_{0};
+  std::size_t offset_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace hipvmm::mr
