@@ -199,7 +199,7 @@ bool mapped_region::await_records() const noexcept {
 }
 
 backing_map mapped_region::make_missing(const address_range& range, std::size_t offset,
-                                        std::size_t bytes) const {
+                                        std::size_t bytes) {
   backing_map made;
   try {
     add_missing(made, range, offset, bytes);
@@ -211,7 +211,7 @@ backing_map mapped_region::make_missing(const address_range& range, std::size_t 
 }
 
 void mapped_region::add_missing(backing_map& made, const address_range& range, std::size_t offset,
-                                std::size_t bytes) const {
+                                std::size_t bytes) {
   const std::size_t end = offset + bytes;
   auto next = backings.upper_bound(offset);
   if (next != backings.begin()) {
@@ -227,10 +227,7 @@ void mapped_region::add_missing(backing_map& made, const address_range& range, s
       if (addresses.use_count() > 1) finish_retired(range, offset, size);
       physical_chunk chunk =
           make_with_reclaim([&] { return acquire(place.where, size, options.memory); });
-      backing& one = made.try_emplace(offset).first->second;
-      one.chunk = std::move(chunk);
-      one.map = map_with_rights({range, range.bytes(), &made}, offset, one.chunk);
-      one.visible = visible_if_mapped_now();
+      made.try_emplace(offset).first->second.chunk = std::move(chunk);
       offset += size;
     }
     if (next != backings.end()) {
@@ -238,10 +235,20 @@ void mapped_region::add_missing(backing_map& made, const address_range& range, s
       ++next;
     }
   }
+  // Not before all chunks are there: a device that is full keeps nothing in addresses.
+  try {
+    for (auto& [at, one] : made) {
+      one.map = map_with_rights({range, range.bytes(), &made}, at, one.chunk);
+      one.visible = visible_if_mapped_now();
+    }
+  } catch (...) {
+    if (&range == addresses.get()) holds_memory = true;
+    throw;
+  }
 }
 
 backing_map mapped_region::make_missing_or_explain(const address_range& range, std::size_t offset,
-                                                   std::size_t bytes) const {
+                                                   std::size_t bytes) {
   try {
     return make_missing(range, offset, bytes);
   } catch (const out_of_memory& error) {

@@ -162,13 +162,13 @@ class mapped_region {
   /// Makes new backings in `range` for all of [offset, offset + bytes) that has none, ready to be
   /// merged.
   [[nodiscard]] backing_map make_missing(const address_range& range, std::size_t offset,
-                                         std::size_t bytes) const;
-  /// The same, but `made` keeps what was made before a failure.
+                                         std::size_t bytes);
+  /// The same, but `made`, which is empty before, keeps what was made before a failure.
   void add_missing(backing_map& made, const address_range& range, std::size_t offset,
-                   std::size_t bytes) const;
+                   std::size_t bytes);
   /// Like make_missing(); its out_of_memory states what the region holds.
   [[nodiscard]] backing_map make_missing_or_explain(const address_range& range, std::size_t offset,
-                                                    std::size_t bytes) const;
+                                                    std::size_t bytes);
   /// Makes `made` part of the region: each of its chunks gets a new serial.
   void merge(backing_map& made) noexcept;
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
@@ -218,6 +218,15 @@ class mapped_region {
   ///   wait.
   /// Pre: nothing is prepared.
   void re_reserve() noexcept;
+  /// Gives back what a failed growth left in addresses where nothing is mapped, nor refused to be
+  /// unmapped.
+  void renew_if_empty() noexcept {
+    if (backings.empty() && left_behind.empty() && prepared.empty() &&
+        addresses->refused().empty() && must_re_reserve())
+      re_reserve();
+  }
+  /// The body of commit(), which leaves memory in the addresses where it fails.
+  void commit_or_leave(std::size_t offset, std::size_t bytes);
 
   /// End of the last backing.
   [[nodiscard]] std::size_t end() const noexcept;

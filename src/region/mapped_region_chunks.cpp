@@ -95,7 +95,12 @@ void mapped_region::adopt(std::size_t offset, physical_chunk& chunk) {
   if (addresses.use_count() > 1) finish_retired(*addresses, offset, bytes);
   backing_map made;
   backing& one = made.try_emplace(offset).first->second;
-  one.map = map_here(offset, chunk);
+  try {
+    one.map = map_here(offset, chunk);
+  } catch (...) {
+    renew_if_empty();
+    throw;
+  }
   one.visible = visible_if_mapped_now();
   one.chunk = std::move(chunk);
   merge(made);

@@ -17,19 +17,21 @@
 namespace hipvmm::detail {
 
 void mapped_region::commit(std::size_t offset, std::size_t bytes) {
+  try {
+    commit_or_leave(offset, bytes);
+  } catch (...) {
+    renew_if_empty();
+    throw;
+  }
+}
+
+void mapped_region::commit_or_leave(std::size_t offset, std::size_t bytes) {
   require_none_left_behind("commit", offset, bytes);
   preparation.cancel_or_wait();
   std::optional<adoption> adopted;
   if (is_prepared_within(offset, bytes)) adopted.emplace(*this);
-  backing_map made;
-  try {
-    made = make_ordered(offset, bytes);
-    if (made.empty()) made = make_missing_or_explain(*addresses, offset, bytes);
-  } catch (...) {
-    // What was mapped before the failure is not any more.
-    holds_memory = true;
-    throw;
-  }
+  backing_map made = make_ordered(offset, bytes);
+  if (made.empty()) made = make_missing_or_explain(*addresses, offset, bytes);
   merge(made);
   if (adopted) adopted->keep();
   may_prepare = true;
@@ -91,9 +93,11 @@ bool mapped_region::extend_in_place(std::size_t max_bytes, std::size_t commit_by
     return false;
   }
   try {
-    commit(0, commit_bytes);
+    commit_or_leave(0, commit_bytes);
   } catch (...) {
+    // With what is left in them.
     addresses->drop_last();
+    renew_if_empty();
     throw;
   }
   return true;

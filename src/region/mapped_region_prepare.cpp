@@ -44,7 +44,6 @@ backing_map mapped_region::make_ordered(std::size_t offset, std::size_t bytes) {
   try {
     return make_missing(*addresses, offset, end - offset);
   } catch (const out_of_memory&) {
-    holds_memory = true;
     return {};
   }
 }

@@ -24,6 +24,7 @@
 #include "support/host/host_provider.hpp"
 #include "support/host/under_profile.hpp"
 #include "support/region/assumed_capability.hpp"
+#include "support/region/held_memory.hpp"
 #include "support/region/region_contents.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -33,7 +34,6 @@ namespace {
 
 constexpr const char* no_tail_access = "tail_access=no,base_access=yes";
 constexpr const char* lying_maps = "reports_failed_map=no";
-constexpr const char* kept_memory = "returns_memory=no,returns_with_addresses=yes";
 
 /// Three neighbouring chunks of a region, and a peer that may read.
 struct row_of_three {
@@ -306,14 +306,6 @@ TEST_CASE("region: without quirks nothing waits for mappings") {
   CHECK(detail::waits_so_far() == waits);
 }
 
-// The addresses hold the memory: what has been unmapped counts until they are freed.
-struct held_memory {
-  const std::size_t before = hipvmm_host_device_bytes(0);
-  [[nodiscard]] std::size_t granules() const {
-    return (hipvmm_host_device_bytes(0) - before) / granule();
-  }
-};
-
 HIPVMM_TEST_CASE_IN("region: where addresses hold memory trim to nothing renews them",
                     under("rocm-6.4", kept_memory)) {
   const held_memory held;
@@ -370,19 +362,6 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory those of an emptied one
   other.release();
   drain_retired_memory();
   CHECK(frees.count() == 2);  // with the look for a record that stayed
-}
-
-HIPVMM_TEST_CASE_IN(
-    "region: where addresses hold memory that of a commit that failed comes back too",
-    under("rocm-6.4", kept_memory)) {
-  const held_memory held;
-  region one{first_device, 16 * granule()};
-  {
-    const planned_fault fault{"hipMemSetAccess", 1, hipErrorUnknown};
-    CHECK_THROWS_AS(one.commit(0, granule()), hip_error);
-  }
-  one.decommit(0, 16 * granule());
-  CHECK(held.granules() == 0);
 }
 
 HIPVMM_TEST_CASE_IN("region: where addresses hold memory chunks that wait are waited for",

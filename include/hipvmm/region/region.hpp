@@ -246,8 +246,9 @@ class region {
 
   /// Start of the reserved addresses. It is constant for the region's life, except:
   /// - extend() may change it, and returns whether it did; rebase() changes it.
-  /// - Where quirk::re_reserve is in force, trim() and decommit() that leave nothing backed, and
-  ///   trim() that replaces, may change it; see empty_policy.
+  /// - Where quirk::re_reserve is in force, trim() and decommit() that leave nothing backed, trim()
+  ///   that replaces, and commit() and adopt() that fail where nothing is backed, may change it;
+  ///   see empty_policy.
   [[nodiscard]] void* base() const noexcept;
   // Until 0.3.0: since 0.2 every region keeps its address when memory is added.
   [[nodiscard]] bool is_address_stable() const noexcept { return base() != nullptr; }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// Memory that the driver gives back only with its addresses, where growth fails.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include "support/devices.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
+#include "support/process/child_process.hpp"
+#include "support/region/held_memory.hpp"
+#include "support/region/region_contents.hpp"
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+namespace hipvmm::test {
+namespace {
+
+HIPVMM_TEST_CASE_IN(
+    "region: where addresses hold memory that of a commit that failed comes back too",
+    under("rocm-6.4", kept_memory)) {
+  const held_memory held;
+  region one{first_device, 16 * granule()};
+  {
+    const planned_fault fault{"hipMemSetAccess", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(one.commit(0, granule()), hip_error);
+  }
+  CHECK(held.granules() == 0);
+  one.commit(2 * granule(), granule());
+  {
+    // Of the chunk before and the one behind.
+    const planned_fault fault{"hipMemCreate", 2, hipErrorUnknown};
+    CHECK_THROWS_AS(one.commit(0, 5 * granule()), hip_error);
+  }
+  CHECK(held.granules() == 1);
+}
+
+HIPVMM_TEST_CASE_IN("region: where addresses hold memory none stays of commits that fail",
+                    under("rocm-6.4", kept_memory)) {
+  struct empty_region {
+    const held_memory held;
+    hipvmm::region region{first_device, 16 * granule()};
+  };
+  const auto commit = [](const auto& it) { it->region.commit(0, 2 * granule()); };
+  const auto committed = [](const auto& it) { CHECK(it->held.granules() == 2); };
+  const auto unchanged = [](const auto& it) {
+    CHECK(it->held.granules() == 0);
+    CHECK(it->region.max_bytes() == 16 * granule());
+    it->region.commit(0, granule());
+    CHECK(it->held.granules() == 1);
+  };
+  fault_sweep{"first commit", after_failure::capacity}.run(
+      [] { return std::make_unique<empty_region>(); }, commit, unchanged, committed);
+  fault_sweep{"first adoption", after_failure::capacity}.run(
+      [] { return std::make_unique<empty_region>(); },
+      [](const auto& it) {
+        it->region.adopt(0, physical_chunk{first_device, 2 * granule()});
+      },
+      unchanged, committed);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
+
+TEST_SUITE_END();
