@@ -35,11 +35,13 @@ std::string describe(exhausted resource, int device, std::size_t requested, std:
              " is to be had; reserve less (growth_options::max_bytes)";
       break;
     case exhausted::descriptors:
-      text = "descriptor limit reached: too few file descriptors are left " +
-             (requested == 0 ? "" : "for a chunk of " + format_bytes(requested) + " ") +
-             "on device " + std::to_string(device) + ", which has " + format_bytes(free) +
-             " free; raise `ulimit -n`, use larger chunks (growth_options::granule_bytes) or trim "
-             "chunk_cache";
+      text = "descriptor limit reached: too few file descriptors are left";
+      // Where it is no chunk that lacks them, there is no device.
+      if (device < 0) break;
+      text += (requested == 0 ? "" : " for a chunk of " + format_bytes(requested)) + " on device " +
+              std::to_string(device) + ", which has " + format_bytes(free) +
+              " free; raise `ulimit -n`, use larger chunks (growth_options::granule_bytes) or trim "
+              "chunk_cache";
       break;
     case exhausted::host_memory:
       text = "out of host memory: the host was asked for " + format_bytes(requested) + " and has " +

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include <hipvmm/core/error.hpp>
+#include "core/descriptors.hpp"
 #include "ipc/protocol_step.hpp"
 
 namespace hipvmm::detail {
@@ -70,7 +71,9 @@ void close_at_once(const std::vector<owned_descriptor>& descriptors) {
     throw out_of_memory{exhausted::descriptors, -1, 0, 0,
                         "of " + std::to_string(promised) + " descriptors of a packet " +
                             std::to_string(got) +
-                            " could be received: raise ulimit -n, and let them be sent again"};
+                            " could be received, and this process may have " +
+                            std::to_string(descriptor_limit()) +
+                            " (RLIMIT_NOFILE): raise ulimit -n, and let them be sent again"};
   throw ipc_error{ipc_failure::malformed,
                   std::string{"a packet was cut off: "} +
                       ((flags & MSG_CTRUNC) != 0 ? "it has more than 16 descriptors"

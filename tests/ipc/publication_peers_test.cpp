@@ -215,6 +215,33 @@ TEST_CASE("attached_region: maps with a few descriptors what has many chunks") {
   CHECK(seen.refresh(stream) == count * granule());
 }
 
+TEST_CASE("attached_region: with too few descriptors it says how many it may have, and goes on") {
+  constexpr std::size_t count = 40;
+  const temporary_folder folder;
+  const stream stream;
+  region owned{first_device, count * granule(), shareable_chunks()};
+  publication published{path_in(folder), first_device, count * granule()};
+  attached_region seen{path_in(folder)};
+  for (std::size_t i = 0; i < count; ++i) owned.commit(i * granule(), granule());
+  published.announce(owned, count * granule(), stream);
+  stream.synchronize();
+  {
+    const std::size_t most = limit_that_leaves(detail::max_packet_descriptors / 2);
+    const descriptor_limit few{most};
+    std::string text;
+    try {
+      seen.refresh(stream);
+    } catch (const out_of_memory& error) {
+      text = error.what();
+    }
+    const std::string named = "may have " + std::to_string(most) + " (RLIMIT_NOFILE)";
+    CHECK_MESSAGE(text.find(named) != std::string::npos, text);
+    CHECK_MESSAGE(text.find("device -1") == std::string::npos, text);
+    CHECK(seen.is_open());
+  }
+  CHECK(seen.refresh(stream) == count * granule());
+}
+
 TEST_CASE("attached_region: owners that come and go are there, or not, and nothing else") {
   const temporary_folder folder;
   const std::string path = path_in(folder);
