@@ -189,6 +189,13 @@ inline bool reports_failed_map(int runtime_version) {
 // on 6.4.3 and 7.2.4, and the same in all published sources. CUDA's pools do neither.
 inline bool pools_reuse_in_order(int runtime_version) { return is_cuda_version(runtime_version); }
 
+// AMD's runtime searches all pools of a device for what is freed. Beside hipMemPoolCreate and
+// hipMemPoolDestroy in other threads 6.4.3 crashes in hipFree, hipFreeAsync and hipStreamDestroy;
+// 7.2.4 blocks for good in hipFree and hipDeviceSynchronize. CUDA is not known to.
+inline bool pools_change_beside_frees(int runtime_version) {
+  return is_cuda_version(runtime_version);
+}
+
 // hipDevP2PAttrPerformanceRank is an order of links on CUDA, 0 the fastest; AMD's runtime gives the
 // number of the link's type (ROCm/clr, hip_peer.cpp; seen on 5.7.1, 6.4.3 and 7.2.4).
 inline bool ranks_links(int runtime_version) { return is_cuda_version(runtime_version); }

@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <thread>
+#include <utility>
 
 namespace hipvmm::detail {
 namespace {
@@ -16,18 +18,41 @@ std::atomic<bool> counts_ending_streams{true};
 /// overlooked. Devices beyond the array share locks, which costs time and nothing else.
 struct device_gates {
   std::array<std::shared_mutex, 64> locks;
+  // Shared by searches of pools, held alone while one is created or destroyed.
+  std::shared_mutex pools;
   // A child of fork() may find locks held by threads that it does not have.
   const ::pid_t process = ::getpid();
 };
 
 /// Null in a child of fork(), where the gates may be shut for good.
-std::shared_mutex* gate_of(int device) {
+device_gates* all_gates() {
   static device_gates& all = *new device_gates;
-  if (all.process != ::getpid()) return nullptr;
-  return &all.locks[static_cast<std::size_t>(device) % all.locks.size()];
+  return all.process == ::getpid() ? &all : nullptr;
+}
+
+std::shared_mutex* gate_of(int device) {
+  device_gates* const all = all_gates();
+  return all == nullptr ? nullptr
+                        : &all->locks[static_cast<std::size_t>(device) % all->locks.size()];
 }
 
 }  // namespace
+
+pool_search::pool_search() {
+  if (device_gates* const all = all_gates()) no_change_ = std::shared_lock{all->pools};
+}
+
+std::unique_lock<std::shared_mutex> keep_pool_searches_out() noexcept {
+  device_gates* const all = all_gates();
+  if (all == nullptr) return {};
+  std::unique_lock alone{all->pools, std::try_to_lock};
+  const auto end = std::chrono::steady_clock::now() + pool_patience;
+  while (!alone && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::microseconds{100});
+    static_cast<void>(alone.try_lock());
+  }
+  return alone.owns_lock() ? std::move(alone) : std::unique_lock<std::shared_mutex>{};
+}
 
 void set_waits_count_ending_streams(bool count) noexcept {
   counts_ending_streams.store(count, std::memory_order_relaxed);

@@ -1,11 +1,32 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <mutex>
 #include <shared_mutex>
 
-// Prevents a wait for a device from missing a stream that is destroyed meanwhile.
+// Keeps calls of HIP apart that would miss, crash or block each other.
 namespace hipvmm::detail {
+
+/// Lock held around each HIP call that searches a device's pools: hipFree, hipFreeAsync,
+/// hipStreamDestroy and waits for a device. Meanwhile the library creates and destroys no pool,
+/// beside which AMD's runtime crashes (6.4.3) or blocks for good (7.2.4): `pool_beside_free` in
+/// docs/guides/rocm.md.
+class pool_search {
+ public:
+  pool_search();
+
+ private:
+  std::shared_lock<std::shared_mutex> no_change_;
+};
+
+/// Blocks until no pool_search is under way, and returns the lock; none begins while it is held.
+/// Returns an empty lock in a child of fork(), and after pool_patience, because the work that a
+/// search waits for may need the caller.
+[[nodiscard]] std::unique_lock<std::shared_mutex> keep_pool_searches_out() noexcept;
+inline constexpr std::chrono::milliseconds pool_patience{100};
+
+// Prevents a wait for a device from missing a stream that is destroyed meanwhile.
 
 /// Sets whether a wait for the device includes a stream whose hipStreamDestroy has begun in another
 /// thread. True until device_wait_rules changes it.
@@ -20,6 +41,7 @@ class device_wait {
   explicit device_wait(int device);
 
  private:
+  pool_search searches_;
   std::shared_lock<std::shared_mutex> no_end_;
 };
 

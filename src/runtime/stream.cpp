@@ -87,6 +87,7 @@ stream::~stream() {
     detail::stream_end end{stream_ref{value_}, device_};
     detail::note_stream_end(value_);
     end.begin();
+    const detail::pool_search searches;
     return hipStreamDestroy(value_);
   }();
   detail::report(result, "hipStreamDestroy");

@@ -19,6 +19,7 @@
 #include "region/retirement.hpp"
 #include "runtime/check_resources.hpp"
 #include "runtime/device.hpp"
+#include "runtime/device_gate.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/stream.hpp"
 
@@ -95,6 +96,7 @@ hip_async_resource::used_pool::used_pool(device_ref device, handle_type shareabl
   properties.handleTypes = shareable == handle_type::posix_fd ? hipMemHandleTypePosixFileDescriptor
                                                               : hipMemHandleTypeNone;
   properties.location = {hipMemLocationTypeDevice, device.ordinal()};
+  const auto alone = detail::lock_for_pool_change();
   check(hipMemPoolCreate(&value, &properties), "hipMemPoolCreate");
 }
 
@@ -320,8 +322,19 @@ void require_pools(device_ref device) {
         "Use another resource"};
 }
 
+std::unique_lock<std::shared_mutex> lock_for_pool_change() {
+  static const bool is_needed = !hip_compat::pools_change_beside_frees(runtime_version());
+  return is_needed ? keep_pool_searches_out() : std::unique_lock<std::shared_mutex>{};
+}
+
 void destroy_pool(hipMemPool_t pool) noexcept {
-  report(hipMemPoolDestroy(pool), "hipMemPoolDestroy");
+  // Reported behind the lock: an error handler may free memory.
+  const hipError_t destroyed = [pool] {
+    std::unique_lock<std::shared_mutex> alone;
+    report_exceptions([&alone] { alone = lock_for_pool_change(); });
+    return hipMemPoolDestroy(pool);
+  }();
+  report(destroyed, "hipMemPoolDestroy");
 }
 
 void free_async(stream_ref stream, void* pointer) noexcept {
@@ -329,7 +342,10 @@ void free_async(stream_ref stream, void* pointer) noexcept {
 }
 
 bool try_free_async(stream_ref stream, void* pointer) noexcept {
-  const hipError_t result = hipFreeAsync(pointer, stream.get());
+  const hipError_t result = [&] {
+    const pool_search searches;
+    return hipFreeAsync(pointer, stream.get());
+  }();
   if (result == hipErrorStreamCaptureUnsupported) {
     clear_last_error();
     return false;

@@ -71,6 +71,7 @@ imported_pool::imported_pool(const shareable_handle& handle, device_ref device)
   // in all, other than for chunks.
   const scoped_device scope{device};
   void* const descriptor = reinterpret_cast<void*>(static_cast<std::intptr_t>(handle.get()));
+  const auto alone = detail::lock_for_pool_change();
   detail::check_resources(hipMemPoolImportFromShareableHandle(
                               &pool_, descriptor, hipMemHandleTypePosixFileDescriptor, 0),
                           "hipMemPoolImportFromShareableHandle", device, 0);

@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -14,6 +17,8 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include "runtime/device_gate.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
@@ -152,6 +157,50 @@ TEST_CASE("hip_async_resource: memory for which HIP refuses every wait is not fr
   used.release();
   stream_ref{used}.synchronize();
   CHECK(resource.statistics().used_current == 0);
+}
+
+/// Memory that another thread frees, which waits for a stream until that is released.
+class slow_free {
+ public:
+  slow_free() {
+    const call_counter frees{"hipFree"};
+    caller_ = std::thread{[this] { memory_.reset(); }};
+    while (frees.count() == 0) std::this_thread::yield();
+  }
+  ~slow_free() {
+    used_.release();
+    caller_.join();
+  }
+  slow_free(const slow_free&) = delete;
+  slow_free& operator=(const slow_free&) = delete;
+
+ private:
+  std::optional<device_allocation> memory_{std::in_place, device_ref{0}, MiB};
+  blocked_stream used_{device_ref{0}};
+  std::thread caller_;
+};
+
+/// How long the end of a resource takes while another thread frees memory, for longer.
+std::chrono::steady_clock::duration end_beside_free() {
+  std::optional<mr::hip_async_resource> resource{std::in_place, device_ref{0}};
+  const call_counter ends{"hipMemPoolDestroy"};
+  slow_free freed;
+  const auto begin = std::chrono::steady_clock::now();
+  resource.reset();
+  CHECK(ends.count() == 1);
+  return std::chrono::steady_clock::now() - begin;
+}
+
+TEST_CASE("hip_async_resource: its pool ends behind what other threads free, or after a time") {
+  if (frees_are_not_kept()) return;
+  CHECK(end_beside_free() >= detail::pool_patience);
+}
+
+HIPVMM_TEST_CASE_IN("hip_async_resource: on CUDA its pool ends beside what others free",
+                    under("cuda-13", "peer_access=yes")) {
+  // A busy machine may hold up one of them.
+  CHECK(std::min({end_beside_free(), end_beside_free(), end_beside_free()}) <
+        detail::pool_patience);
 }
 
 }  // namespace

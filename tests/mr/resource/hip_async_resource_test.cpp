@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <future>
@@ -131,6 +133,32 @@ TEST_CASE("hip_async_resource: a deallocation does not wait for the device") {
   CHECK(calls.wait_for(std::chrono::seconds{5}) == std::future_status::ready);
   used.release();
   calls.get();
+}
+
+// Beside changes of the device's list of pools AMD's runtime crashes (6.4.3) or blocks (7.2.4).
+TEST_CASE("hip_async_resource: pools come and go beside frees and streams of other threads") {
+  if (test::pools_are_missing()) return;
+  std::atomic<bool> ends{false};
+  const auto repeat = [&ends](auto round) {
+    return std::async(std::launch::async, [&ends, round] {
+      while (!ends) round();
+    });
+  };
+  hip_async_resource lasting{device_ref{0}};
+  const stream used{device_ref{0}};
+  const std::array others{repeat([] {
+                            static_cast<void>(device_allocation{device_ref{0}, MiB});
+                          }),
+                          repeat([] { device_ref{0}.synchronize(); }),
+                          repeat([] { static_cast<void>(stream{device_ref{0}}); }), repeat([&] {
+                            lasting.deallocate(used, lasting.allocate(used, MiB), MiB);
+                          })};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds{100};
+  while (std::chrono::steady_clock::now() < end) {
+    hip_async_resource passing{device_ref{0}};
+    passing.deallocate(used, passing.allocate(used, MiB), MiB);
+  }
+  ends = true;
 }
 
 TEST_CASE("hip_async_resource: what streams have yet to free serves others when memory is short") {
