@@ -44,6 +44,8 @@ constexpr std::array<trait_rule, trait_count> rules{{
     {"retains_chunks", false},
     {"uncached_chunks", false},
     {"host_node_chunks", false},
+    {"pools_reuse_in_order", false},
+    {"pool_frees_return", false},
 }};
 
 // How long mappings of gfx1201 were seen to be missed, with a margin, for a device that is assumed

@@ -38,24 +38,24 @@ enum class trigger {
 /// or nothing. Neither is kept on disk.
 void answer_without_child(record& found, const std::string& why) {
   const int version = runtime_version();
-  const auto expect = [&](trait which, bool yes) {
-    found.set(
-        which, yes ? finding::yes : finding::no,
+  const auto expect = [&](const probe& which, bool yes) {
+    answer_all(
+        which, found, yes ? finding::yes : finding::no,
         "by the version of the runtime, " + std::to_string(version) + ", and not probed: " + why,
         persistence::passing);
   };
   for (const probe& each : all_probes()) {
     if (each.danger != risk::child_only || !each.is_open(found)) continue;
     if (each.first == trait::imports_by_value) {
-      expect(each.first, hip_compat::imports_descriptor_by_value(version));
+      expect(each, hip_compat::imports_descriptor_by_value(version));
     } else if (each.first == trait::reports_failed_map) {
-      expect(each.first, hip_compat::reports_failed_map(version));
+      expect(each, hip_compat::reports_failed_map(version));
     } else if (hip_compat::is_cuda_version(version) &&
                (each.first == trait::counts_ending_streams || each.first == trait::free_waits ||
-                each.first == trait::retains_chunks)) {
-      expect(each.first, true);
+                each.first == trait::retains_chunks || each.first == trait::pools_reuse_in_order)) {
+      expect(each, true);
     } else {
-      found.set(each.first, finding::unknown, "not probed: " + why, persistence::passing);
+      answer_all(each, found, finding::unknown, "not probed: " + why, persistence::passing);
     }
   }
 }

@@ -43,6 +43,8 @@ constexpr std::array probes{
     probe{"counts_ending_streams", trait::counts_ending_streams, 1, risk::child_only,
           probe_counts_ending_streams},
     probe{"free_waits", trait::free_waits, 1, risk::child_only, probe_free_waits},
+    // On AMD's runtime the host is held up until the probe lets the device go on.
+    probe{"pools_reuse_in_order", trait::pools_reuse_in_order, 2, risk::child_only, probe_pools},
     // It starts the peers, each with a share of memory and of time.
     probe{"peer_access", trait::peer_access, 1, risk::child_only, probe_peer_access},
     // Up to ROCm 7.0 the value is followed as a pointer.
@@ -61,12 +63,8 @@ constexpr std::array probes{
     probe{"peer_copies", trait::peer_copies, 1, risk::child_only, probe_peer_copies}};
 static_assert(probes[9].count == 2 && static_cast<int>(trait::returns_with_addresses) ==
                                           static_cast<int>(trait::returns_memory) + 1);
-
-void answer_all(const probe& each, capability::record& found, finding what,
-                const std::string& reason, persistence holds) {
-  for (std::size_t i = 0; i < each.count; ++i)
-    found.set(static_cast<trait>(index_of(each.first) + i), what, reason, holds);
-}
+static_assert(static_cast<int>(trait::pool_frees_return) ==
+              static_cast<int>(trait::pools_reuse_in_order) + 1);
 
 void leave_open(const probe& each, capability::record& found, const std::string& why) {
   answer_all(each, found, finding::unknown, "not found out: " + why, persistence::open);
@@ -161,6 +159,12 @@ bool probe::is_open(const capability::record& found) const noexcept {
   if (run == measure_descriptors) return found.descriptors_per_chunk < 0;
   if (run == measure_costs) return found.costs.create == 0;
   return found.persistences[index_of(first)] == persistence::open;
+}
+
+void answer_all(const probe& each, capability::record& found, finding what,
+                const std::string& reason, persistence holds) {
+  for (std::size_t i = 0; i < each.count; ++i)
+    found.set(static_cast<trait>(index_of(each.first) + i), what, reason, holds);
 }
 
 std::span<const probe> all_probes() noexcept { return probes; }

@@ -48,6 +48,10 @@ struct probe {
   [[nodiscard]] bool is_open(const capability::record& found) const noexcept;
 };
 
+/// Gives all traits of `each` the same answer.
+void answer_all(const probe& each, capability::record& found, finding what,
+                const std::string& reason, persistence holds);
+
 /// All probes in the order in which they run: those that may leave a device in a bad state are
 /// last.
 std::span<const probe> all_probes() noexcept;
@@ -77,6 +81,7 @@ void probe_retains_chunks(probe_site& site);
 void probe_host_access(probe_site& site);
 void probe_counts_ending_streams(probe_site& site);
 void probe_free_waits(probe_site& site);
+void probe_pools(probe_site& site);
 void measure_descriptors(probe_site& site);
 void measure_costs(probe_site& site);
 

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT
-// Probes of what waits for a device wait for.
+// Probes of what waits for a device wait for, and of what pools wait for.
 #include <hip/hip_runtime_api.h>
 
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <future>
 #include <memory>
 #include <new>
 #include <optional>
 #include <thread>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include "capability/mapped_row.hpp"
 #include "capability/probe.hpp"
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "runtime/device_wait.hpp"
 #include "runtime/host_function.hpp"
+#include "runtime/pool/hip_pool.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -84,6 +88,85 @@ class probe_capture {
   const stream& origin_;
   bool ended_ = false;
 };
+
+/// A pool of the probe's own.
+class probe_pool {
+ public:
+  explicit probe_pool(device_ref device) : value_{create_pool(device, hipMemHandleTypeNone)} {}
+  ~probe_pool() { destroy_pool(value_); }
+  probe_pool(const probe_pool&) = delete;
+  probe_pool& operator=(const probe_pool&) = delete;
+  [[nodiscard]] hipMemPool_t get() const noexcept { return value_; }
+
+ private:
+  hipMemPool_t value_;
+};
+
+/// A block of a pool, freed in the stream of its allocation unless it was before.
+class probe_block {
+ public:
+  probe_block(const probe_pool& pool, const stream& own, std::size_t bytes) : own_{own} {
+    check(allocate_from(pool.get(), own, bytes, pointer_), "hipMallocFromPoolAsync");
+  }
+  ~probe_block() {
+    if (!freed_) free_async(own_, pointer_);
+  }
+  probe_block(const probe_block&) = delete;
+  probe_block& operator=(const probe_block&) = delete;
+
+  void free(const stream& in) {
+    check(free_in(in, pointer_), "hipFreeAsync");
+    freed_ = true;
+  }
+  [[nodiscard]] const void* get() const noexcept { return pointer_; }
+
+ private:
+  stream_ref own_;
+  void* pointer_ = nullptr;
+  bool freed_ = false;
+};
+
+/// Whether a block that was freed in `other` is used in `own`, where it was allocated, only behind
+/// the work of `other`.
+bool reuses_in_order(const probe_pool& pool, const stream& own, const stream& other,
+                     std::size_t bytes) {
+  probe_block first{pool, own, bytes};
+  own.synchronize();
+  const lasting_work work{other};
+  first.free(other);
+  const probe_block second{pool, own, bytes};
+  event used;
+  used.record(own);
+  bool is_early = false;
+  if (second.get() == first.get())
+    // As long as a busy device may need.
+    for (int turn = 0; turn < 100 && !is_early; ++turn) {
+      std::this_thread::sleep_for(1ms);
+      is_early = used.is_done() && !work.is_over();
+    }
+  work.let_go();
+  other.synchronize();
+  own.synchronize();
+  return !is_early;
+}
+
+/// Whether hipFreeAsync returns while work is ahead of it.
+bool frees_return(const probe_pool& pool, const stream& own, std::size_t bytes) {
+  const lasting_work work{own};
+  bool held_up = false;
+  {
+    std::promise<void> returned;
+    const std::jthread timer{[&, end = returned.get_future()] {
+      held_up = end.wait_for(100ms) == std::future_status::timeout;
+      work.let_go();
+    }};
+    // AMD's runtime waits for an earlier free of the same block.
+    for (int turn = 0; turn < 3; ++turn) probe_block{pool, own, bytes}.free(own);
+    returned.set_value();
+  }
+  own.synchronize();
+  return !held_up;
+}
 
 }  // namespace
 
@@ -156,6 +239,24 @@ void probe_free_waits(probe_site& site) {
   if (!kept) return refuse("hipFree cost a stream capture");
   site.answer(trait::free_waits, finding::yes,
               "hipFree waited for its device beside a stream capture, which went on");
+}
+
+void probe_pools(probe_site& site) {
+  site.during = "when memory of a pool was freed in another stream";
+  const probe_pool pool{site.device};
+  const stream other{site.device};
+  bool in_order = true;
+  for (const std::size_t bytes : {std::size_t{4} * KiB, site.unit})
+    in_order = in_order && reuses_in_order(pool, site.queue, other, bytes);
+  site.answer(trait::pools_reuse_in_order, in_order ? finding::yes : finding::no,
+              in_order ? "a block was not used again before the stream that freed it had passed"
+                       : "a block was used again in the stream of its allocation while the stream "
+                         "that freed it still worked");
+  site.during = "when memory of a pool was freed again";
+  const bool returned = frees_return(pool, site.queue, site.unit);
+  site.answer(trait::pool_frees_return, returned ? finding::yes : finding::no,
+              returned ? "hipFreeAsync returned while work was ahead of it"
+                       : "hipFreeAsync held up the host until the work ahead had passed");
 }
 
 }  // namespace hipvmm::detail

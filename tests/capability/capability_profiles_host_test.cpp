@@ -83,7 +83,8 @@ const std::vector<profile_row>& rows() {
   static const std::set<std::string> rocm_6{
       "reports_failed_map",   "returns_memory",        "imports_by_value", "unmaps_many",
       "crosses_reservations", "counts_ending_streams", "peer_copies",      "host_chunks",
-      "host_node_chunks",     "retains_chunks",        "uncached_chunks"};
+      "host_node_chunks",     "retains_chunks",        "uncached_chunks",  "pools_reuse_in_order",
+      "pool_frees_return"};
   static const std::set<std::string> quirks_of_6{"verify_maps", "re_reserve", "import_by_pointer",
                                                  "one_reservation"};
   static const std::vector<profile_row> all{
@@ -99,24 +100,27 @@ const std::vector<profile_row>& rows() {
         "peer_copies",          "shares_chunks",         "imports_by_value",
         "host_access",          "counts_ending_streams", "free_waits",
         "host_chunks",          "host_node_chunks",      "retains_chunks",
-        "uncached_chunks"},
+        "uncached_chunks",      "pools_reuse_in_order",  "pool_frees_return"},
        {}},
       {"rocm-6.2", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
       {"rocm-6.4", "vmm_with_quirks", rocm_6, {}, quirks_of_6},
       {"rocm-7.1",
        "vmm_with_quirks",
        {"reports_failed_map", "returns_memory", "tail_access", "crosses_reservations",
-        "counts_ending_streams", "host_chunks", "host_node_chunks"},
+        "counts_ending_streams", "host_chunks", "host_node_chunks", "pools_reuse_in_order",
+        "pool_frees_return"},
        {},
        {"verify_maps", "re_reserve", "access_from_base", "one_reservation"}},
       {"rocm-7.14",
        "vmm_with_quirks",
-       {"crosses_reservations", "counts_ending_streams", "host_node_chunks"},
+       {"crosses_reservations", "counts_ending_streams", "host_node_chunks", "pools_reuse_in_order",
+        "pool_frees_return"},
        {},
        {"larger_chunks", "one_reservation"}},
       {"rocm-10",
        "vmm_with_quirks",
-       {"crosses_reservations", "counts_ending_streams"},
+       {"crosses_reservations", "counts_ending_streams", "pools_reuse_in_order",
+        "pool_frees_return"},
        {},
        {"one_reservation"}},
       // Asked in the process, where these would take another one.

@@ -100,7 +100,8 @@ TEST_CASE("capability: without tail_access chunks of one size are needed too, or
 TEST_CASE("capability: what no work-around could use changes nothing") {
   for (const trait missing :
        {trait::base_access, trait::equal_access, trait::unmaps_many, trait::keeps_read_only,
-        trait::peer_access, trait::host_access, trait::counts_ending_streams, trait::free_waits}) {
+        trait::peer_access, trait::host_access, trait::counts_ending_streams, trait::free_waits,
+        trait::pools_reuse_in_order, trait::pool_frees_return}) {
     CAPTURE(name_of(missing));
     CHECK(with(missing, finding::no).path() == memory_path::vmm);
   }
@@ -115,9 +116,10 @@ TEST_CASE("capability: memory that never comes back gets no work-around") {
 
 TEST_CASE("capability: what is unknown counts as the safe answer") {
   CHECK(with(trait::virtual_memory, finding::unknown).has(trait::virtual_memory));
-  for (const trait risky : {trait::unmaps_many, trait::crosses_reservations,
-                            trait::coherent_aliases, trait::keeps_read_only, trait::host_access,
-                            trait::counts_ending_streams, trait::free_waits}) {
+  for (const trait risky :
+       {trait::unmaps_many, trait::crosses_reservations, trait::coherent_aliases,
+        trait::keeps_read_only, trait::host_access, trait::counts_ending_streams, trait::free_waits,
+        trait::pools_reuse_in_order, trait::pool_frees_return}) {
     CAPTURE(name_of(risky));
     CHECK_FALSE(with(risky, finding::unknown).has(risky));
   }

@@ -44,10 +44,12 @@ enum class trait : unsigned {
   retains_chunks,          ///< a chunk is found by an address, and stays while that handle is held
   uncached_chunks,         ///< chunks can be memory that no cache keeps
   host_node_chunks,        ///< chunks can be memory of one NUMA node of the host
+  pools_reuse_in_order,    ///< HIP's pools reuse a block only behind the stream that freed it
+  pool_frees_return,       ///< hipFreeAsync returns while work is ahead of an earlier free
   // The name until 0.2.
   tells_failed_map = reports_failed_map,
 };
-inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::host_node_chunks) + 1;
+inline constexpr std::size_t trait_count = static_cast<std::size_t>(trait::pool_frees_return) + 1;
 
 /// What is known about a trait. Unknown: not probed, or the probe came to no result.
 enum class finding { unknown, no, yes };

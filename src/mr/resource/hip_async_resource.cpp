@@ -7,20 +7,20 @@
 #include <stdexcept>
 #include <string>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
 #include "core/hip_compat.hpp"
-#include "mr/resource/hip_pool.hpp"
 #include "mr/resource/misaligned.hpp"
 #include "mr/resource/pending_frees.hpp"
 #include "mr/stream_wait.hpp"
 #include "region/retirement.hpp"
 #include "runtime/check_resources.hpp"
 #include "runtime/device.hpp"
-#include "runtime/device_gate.hpp"
 #include "runtime/peer_copies.hpp"
+#include "runtime/pool/hip_pool.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm::mr {
@@ -56,8 +56,13 @@ hipError_t set_switch(hipMemPool_t pool, reuse_switch which, pool_reuse reuse) {
   return set_attribute(pool, which.attribute, reuse.*which.member ? 1 : 0);
 }
 
-/// Whether pools of HIP's reuse memory in another order than that of streams.
-bool needs_guard() { return !hip_compat::pools_reuse_in_order(detail::runtime_version()); }
+/// Whether pools of HIP's reuse memory in another order than that of streams, or block the host.
+bool needs_guard(device_ref device) {
+  // CUDA's do neither, and are not probed at first use.
+  if (hip_compat::pools_reuse_in_order(detail::runtime_version())) return false;
+  const capability known = capability_of(device);
+  return !known.has(trait::pools_reuse_in_order) || !known.has(trait::pool_frees_return);
+}
 
 /// The devices whose work may use memory of the pool: those with a right, and those that the
 /// library copied to or from its device. All where HIP does not tell the rights.
@@ -90,14 +95,9 @@ const hip_async_options& require_valid(const hip_async_options& options) {
 
 hip_async_resource::used_pool::used_pool(device_ref device, handle_type shareable)
     : is_owned{true} {
-  detail::require_pools(device);
-  hipMemPoolProps properties{};
-  properties.allocType = hipMemAllocationTypePinned;
-  properties.handleTypes = shareable == handle_type::posix_fd ? hipMemHandleTypePosixFileDescriptor
-                                                              : hipMemHandleTypeNone;
-  properties.location = {hipMemLocationTypeDevice, device.ordinal()};
-  const auto alone = detail::lock_for_pool_change();
-  check(hipMemPoolCreate(&value, &properties), "hipMemPoolCreate");
+  value = detail::create_pool(device, shareable == handle_type::posix_fd
+                                          ? hipMemHandleTypePosixFileDescriptor
+                                          : hipMemHandleTypeNone);
 }
 
 hip_async_resource::used_pool::used_pool(device_ref device, ihipMemPoolHandle_t* viewed)
@@ -118,7 +118,7 @@ hip_async_resource::hip_async_resource(device_ref device, const hip_async_option
       pool_{device, options.shareable},
       sync_stream_{device},
       pending_{detail::pending_frees::of(pool_.value, device)},
-      is_guarded_{needs_guard()} {
+      is_guarded_{needs_guard(device)} {
   set_release_threshold(options.release_threshold);
   if (!(options.reuse == pool_reuse{})) set_reuse(options.reuse);
   if (options.initial_bytes != 0)
@@ -130,7 +130,7 @@ hip_async_resource::hip_async_resource(device_ref device, ihipMemPoolHandle_t* p
     : pool_{device, pool},
       sync_stream_{device},
       pending_{detail::pending_frees::of(pool, device)},
-      is_guarded_{needs_guard()} {}
+      is_guarded_{needs_guard(device)} {}
 
 hip_async_resource::~hip_async_resource() = default;
 
@@ -221,7 +221,7 @@ void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std:
 void* hip_async_resource::allocate_from_pool(stream_ref stream, std::size_t bytes) {
   return detail::make_with_reclaim([&] {
     void* pointer = nullptr;
-    const hipError_t result = hipMallocFromPoolAsync(&pointer, bytes, get(), stream.get());
+    const hipError_t result = detail::allocate_from(get(), stream, bytes, pointer);
     if (result == hipErrorInvalidValue && !pool_.is_owned)
       detail::throw_failure(result, "hipMallocFromPoolAsync",
                             "the resource is a view of a pool that allocates nothing, as CUDA's "
@@ -311,47 +311,3 @@ bool hip_async_resource::do_is_equal(const memory_resource& other) const noexcep
 }
 
 }  // namespace hipvmm::mr
-
-namespace hipvmm::detail {
-
-void require_pools(device_ref device) {
-  if (!device.supports_memory_pools())
-    throw unsupported{
-        "device " + std::to_string(device.ordinal()) +
-        " offers no stream-ordered pools (hipMallocAsync); ROCm has them from 6.2 on. "
-        "Use another resource"};
-}
-
-std::unique_lock<std::shared_mutex> lock_for_pool_change() {
-  static const bool is_needed = !hip_compat::pools_change_beside_frees(runtime_version());
-  return is_needed ? keep_pool_searches_out() : std::unique_lock<std::shared_mutex>{};
-}
-
-void destroy_pool(hipMemPool_t pool) noexcept {
-  // Reported behind the lock: an error handler may free memory.
-  const hipError_t destroyed = [pool] {
-    std::unique_lock<std::shared_mutex> alone;
-    report_exceptions([&alone] { alone = lock_for_pool_change(); });
-    return hipMemPoolDestroy(pool);
-  }();
-  report(destroyed, "hipMemPoolDestroy");
-}
-
-void free_async(stream_ref stream, void* pointer) noexcept {
-  if (!try_free_async(stream, pointer)) report(hipErrorStreamCaptureUnsupported, "hipFreeAsync");
-}
-
-bool try_free_async(stream_ref stream, void* pointer) noexcept {
-  const hipError_t result = [&] {
-    const pool_search searches;
-    return hipFreeAsync(pointer, stream.get());
-  }();
-  if (result == hipErrorStreamCaptureUnsupported) {
-    clear_last_error();
-    return false;
-  }
-  report(result, "hipFreeAsync");
-  return true;
-}
-
-}  // namespace hipvmm::detail

@@ -11,11 +11,11 @@
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
-#include "mr/resource/hip_pool.hpp"
 #include "mr/stream_wait.hpp"
 #include "region/retirement.hpp"
 #include "runtime/device_wait.hpp"
 #include "runtime/event.hpp"
+#include "runtime/pool/hip_pool.hpp"
 
 namespace hipvmm::detail {
 namespace {

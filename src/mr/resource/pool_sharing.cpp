@@ -11,9 +11,9 @@
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
-#include "mr/resource/hip_pool.hpp"
 #include "mr/resource/pool_sharing.hpp"
 #include "runtime/check_resources.hpp"
+#include "runtime/pool/hip_pool.hpp"
 #include "vmm/access.hpp"
 
 namespace hipvmm::detail {

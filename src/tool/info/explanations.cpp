@@ -131,6 +131,21 @@ constexpr std::array<explanation, trait_count> explanations{{
      "ROCm before 10 (ROCm/rocm-systems#8058); CUDA since 12.2.",
      "chunk_placement::spill and region::move_range to a node are unsupported; to the host as a "
      "whole they may work."},
+    // pools_reuse_in_order
+    {"A block of a pool of HIP's may be freed in another stream than it was allocated in.",
+     "AMD's runtime gives the stream of the allocation the block at once (seen with 6.4.3 and "
+     "7.2.4 "
+     "on a stand-in).",
+     "hip_async_resource keeps each block until its work has passed. A program's own pools: free "
+     "in "
+     "the stream of the allocation."},
+    // pool_frees_return
+    {"hipFreeAsync does not hold up the host.",
+     "AMD's runtime waits for the earlier free of a block that is in use again (seen with 6.4.3 "
+     "and "
+     "7.2.4 on a stand-in).",
+     "hip_async_resource keeps each block until its work has passed, so that HIP gets idle ones "
+     "only."},
 }};
 
 // A trait without its explanation would be an empty place in the list.

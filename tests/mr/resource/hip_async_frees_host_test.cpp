@@ -11,7 +11,9 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -35,6 +37,9 @@ bool frees_are_not_kept() {
   MESSAGE("skipped: there are no pools, or their reuse is in order");
   return true;
 }
+
+/// The environment of a child that takes HIP's pools for those that need a guard.
+const std::vector<std::string> kept_frees{"HIPVMM_CAPABILITY=assume:pools_reuse_in_order=no"};
 
 /// Whether `call` waits, by one of `functions`, until `busy` is released; releases it.
 template <std::size_t Size, typename Call>
@@ -69,7 +74,8 @@ void verify_refused_alignment() {
   CHECK(resource.statistics().used_current == 0);
 }
 
-TEST_CASE("hip_async_resource: an alignment that HIP does not give costs no memory") {
+HIPVMM_TEST_CASE_IN("hip_async_resource: an alignment that HIP does not give costs no memory",
+                    kept_frees) {
   if (frees_are_not_kept()) return;
   verify_refused_alignment();
 }
@@ -79,7 +85,8 @@ HIPVMM_TEST_CASE_IN("hip_async_resource: an alignment that CUDA does not give co
   verify_refused_alignment();
 }
 
-TEST_CASE("hip_async_resource: a free that no event can mark waits for the stream") {
+HIPVMM_TEST_CASE_IN("hip_async_resource: a free that no event can mark waits for the stream",
+                    kept_frees) {
   if (frees_are_not_kept()) return;
   const error_recorder reported;
   mr::hip_async_resource resource{device_ref{0}};
@@ -93,7 +100,8 @@ TEST_CASE("hip_async_resource: a free that no event can mark waits for the strea
   CHECK(reported.count() == 1);
 }
 
-TEST_CASE("hip_async_resource: memory that another stream has yet to free is waited for") {
+HIPVMM_TEST_CASE_IN("hip_async_resource: memory that another stream has yet to free is waited for",
+                    kept_frees) {
   if (frees_are_not_kept()) return;
   const std::size_t most = device_ref{0}.free_memory() / 16 * 10;
   mr::hip_async_resource resource{device_ref{0}};
@@ -109,7 +117,8 @@ TEST_CASE("hip_async_resource: memory that another stream has yet to free is wai
   resource.deallocate(second, again, most);
 }
 
-TEST_CASE("hip_async_resource: a block that served less is as large as before") {
+HIPVMM_TEST_CASE_IN("hip_async_resource: a block that served less is as large as before",
+                    kept_frees) {
   if (frees_are_not_kept()) return;
   mr::hip_async_resource resource{device_ref{0}};
   blocked_stream used{device_ref{0}};
@@ -123,7 +132,8 @@ TEST_CASE("hip_async_resource: a block that served less is as large as before") 
   resource.deallocate(used, again, MiB);
 }
 
-TEST_CASE("hip_async_resource: where an event cannot be waited for its own device is") {
+HIPVMM_TEST_CASE_IN("hip_async_resource: where an event cannot be waited for its own device is",
+                    kept_frees) {
   if (frees_are_not_kept()) return;
   const error_recorder reported;
   auto resource = std::make_unique<mr::hip_async_resource>(device_ref{1});
@@ -136,7 +146,8 @@ TEST_CASE("hip_async_resource: where an event cannot be waited for its own devic
   CHECK(fault.struck());
 }
 
-TEST_CASE("hip_async_resource: memory for which HIP refuses every wait is not freed") {
+HIPVMM_TEST_CASE_IN("hip_async_resource: memory for which HIP refuses every wait is not freed",
+                    kept_frees) {
   if (frees_are_not_kept()) return;
   const error_recorder reported;
   mr::hip_async_resource resource{device_ref{0}};
@@ -157,6 +168,28 @@ TEST_CASE("hip_async_resource: memory for which HIP refuses every wait is not fr
   used.release();
   stream_ref{used}.synchronize();
   CHECK(resource.statistics().used_current == 0);
+}
+
+/// Frees that reach HIP's pool while the block's stream works.
+std::uint64_t frees_beside_work() {
+  mr::hip_async_resource resource{device_ref{0}};
+  const blocked_stream used{device_ref{0}};
+  void* const block = resource.allocate(used, MiB);
+  const call_counter frees{"hipFreeAsync"};
+  resource.deallocate(used, block, MiB);
+  return frees.count();
+}
+
+HIPVMM_TEST_CASE_IN("hip_async_resource: where HIP's pools need no guard, frees are theirs",
+                    {"HIPVMM_CAPABILITY=assume:pools_reuse_in_order=yes,pool_frees_return=yes"}) {
+  if (frees_are_not_kept()) return;
+  CHECK(frees_beside_work() == 1);
+}
+
+HIPVMM_TEST_CASE_IN("hip_async_resource: where frees hold up the host, they are kept",
+                    {"HIPVMM_CAPABILITY=assume:pools_reuse_in_order=yes,pool_frees_return=no"}) {
+  if (frees_are_not_kept()) return;
+  CHECK(frees_beside_work() == 0);
 }
 
 /// Memory that another thread frees, which waits for a stream until that is released.
@@ -191,7 +224,9 @@ std::chrono::steady_clock::duration end_beside_free() {
   return std::chrono::steady_clock::now() - begin;
 }
 
-TEST_CASE("hip_async_resource: its pool ends behind what other threads free, or after a time") {
+HIPVMM_TEST_CASE_IN(
+    "hip_async_resource: its pool ends behind what other threads free, or after a time",
+    kept_frees) {
   if (frees_are_not_kept()) return;
   CHECK(end_beside_free() >= detail::pool_patience);
 }

@@ -40,8 +40,9 @@ struct hip_async_options {
 /// - Memory may be deallocated by any resource of the same pool.
 /// - Destruction is safe while blocks are allocated; they stay valid until hipFreeAsync frees them.
 /// - Deallocated blocks return to HIP's pool only at a call after the work that uses them has
-///   ended, in two cases: the block was deallocated without a stream; the runtime is AMD's, whose
-///   pools reuse memory too early.
+///   ended, in two cases: the block was deallocated without a stream; HIP's pools were not seen to
+///   reuse memory in stream order without holding up the host (trait::pools_reuse_in_order,
+///   trait::pool_frees_return), as AMD's are not.
 /// - No deallocation waits, but the end of the pool's last resource does.
 /// See docs/guides/resources.md, "Pools of HIP's own".
 class hip_async_resource final : public memory_resource {

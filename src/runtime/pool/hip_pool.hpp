@@ -3,13 +3,14 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <cstddef>
 #include <mutex>
 #include <shared_mutex>
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// Functions shared by HIP pools and imported pools.
+// HIP's stream-ordered pools and their memory.
 namespace hipvmm::detail {
 
 /// Checks that `device` has memory pools.
@@ -20,8 +21,19 @@ void require_pools(device_ref device);
 /// CUDA, which needs none. Throws: hip_error when HIP does not tell its version.
 [[nodiscard]] std::unique_lock<std::shared_mutex> lock_for_pool_change();
 
+/// Creates a pool on `device` that can be exported as `shareable` says.
+/// Throws: unsupported where the device has no pools; hip_error.
+[[nodiscard]] hipMemPool_t create_pool(device_ref device, hipMemAllocationHandleType shareable);
 void destroy_pool(hipMemPool_t pool) noexcept;
 
+/// hipMallocFromPoolAsync. `pointer` is set when the result is hipSuccess.
+[[nodiscard]] hipError_t allocate_from(hipMemPool_t pool, stream_ref stream, std::size_t bytes,
+                                       void*& pointer) noexcept;
+
+/// hipFreeAsync.
+[[nodiscard]] hipError_t free_in(stream_ref stream, void* pointer) noexcept;
+
+/// The same; reports failures.
 void free_async(stream_ref stream, void* pointer) noexcept;
 
 /// Returns false where HIP refuses because another stream is captured, and reports other failures.

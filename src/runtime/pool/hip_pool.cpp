@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/pool/hip_pool.hpp"
+
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "core/hip_compat.hpp"
+#include "runtime/device.hpp"
+#include "runtime/device_gate.hpp"
+
+namespace hipvmm::detail {
+
+void require_pools(device_ref device) {
+  if (!device.supports_memory_pools())
+    throw unsupported{
+        "device " + std::to_string(device.ordinal()) +
+        " offers no stream-ordered pools (hipMallocAsync); ROCm has them from 6.2 on. "
+        "Use another resource"};
+}
+
+std::unique_lock<std::shared_mutex> lock_for_pool_change() {
+  static const bool is_needed = !hip_compat::pools_change_beside_frees(runtime_version());
+  return is_needed ? keep_pool_searches_out() : std::unique_lock<std::shared_mutex>{};
+}
+
+hipMemPool_t create_pool(device_ref device, hipMemAllocationHandleType shareable) {
+  require_pools(device);
+  hipMemPoolProps properties{};
+  properties.allocType = hipMemAllocationTypePinned;
+  properties.handleTypes = shareable;
+  properties.location = {hipMemLocationTypeDevice, device.ordinal()};
+  hipMemPool_t pool = nullptr;
+  const auto alone = lock_for_pool_change();
+  check(hipMemPoolCreate(&pool, &properties), "hipMemPoolCreate");
+  return pool;
+}
+
+void destroy_pool(hipMemPool_t pool) noexcept {
+  // Reported behind the lock: an error handler may free memory.
+  const hipError_t destroyed = [pool] {
+    std::unique_lock<std::shared_mutex> alone;
+    report_exceptions([&alone] { alone = lock_for_pool_change(); });
+    return hipMemPoolDestroy(pool);
+  }();
+  report(destroyed, "hipMemPoolDestroy");
+}
+
+hipError_t allocate_from(hipMemPool_t pool, stream_ref stream, std::size_t bytes,
+                         void*& pointer) noexcept {
+  return hipMallocFromPoolAsync(&pointer, bytes, pool, stream.get());
+}
+
+hipError_t free_in(stream_ref stream, void* pointer) noexcept {
+  const pool_search searches;
+  return hipFreeAsync(pointer, stream.get());
+}
+
+void free_async(stream_ref stream, void* pointer) noexcept {
+  if (!try_free_async(stream, pointer)) report(hipErrorStreamCaptureUnsupported, "hipFreeAsync");
+}
+
+bool try_free_async(stream_ref stream, void* pointer) noexcept {
+  const hipError_t result = free_in(stream, pointer);
+  if (result == hipErrorStreamCaptureUnsupported) {
+    clear_last_error();
+    return false;
+  }
+  report(result, "hipFreeAsync");
+  return true;
+}
+
+}  // namespace hipvmm::detail
