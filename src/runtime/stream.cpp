@@ -86,8 +86,8 @@ stream::~stream() {
   const hipError_t result = [this] {
     detail::stream_end end{stream_ref{value_}, device_};
     detail::note_stream_end(value_);
+    const detail::pool_search searches;  // before the device's gate, as in device_wait
     end.begin();
-    const detail::pool_search searches;
     return hipStreamDestroy(value_);
   }();
   detail::report(result, "hipStreamDestroy");

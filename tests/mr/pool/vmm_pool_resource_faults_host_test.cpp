@@ -100,7 +100,7 @@ void sweep(const char* name, Operation operation, bool in_use = false) {
 }
 
 TEST_CASE("vmm_pool_resource: what is held and allocated is known where HIP has ended") {
-  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  vmm_pool_resource pool{first_device, test::at_most(64 * MiB)};
   const stream used{first_device};
   void* const memory = pool.allocate(used, 4 * MiB);
   const pool_usage before = pool.usage();
