@@ -19,6 +19,8 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/pinned_array.hpp>
 #include <hipvmm/container/reserve_all.hpp>
+#include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/container/slot_arena_options.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/device_code.hpp>
 #include <hipvmm/core/driver_calls.hpp>

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <hipvmm/container/slot_arena_options.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm {
+
+namespace detail {
+class slot_table;
+}  // namespace detail
+
+/// One reservation of slots, each of which grows in place: the shape of a KV cache. A slot has a
+/// range of addresses in each plane; what is backed there are blocks, one chunk each. Addresses are
+/// constant: pointer(slot, plane) = base() + plane * plane_stride() + slot * slot_stride().
+/// - As thread-safe as a std container: no two threads may use an arena at the same time. Kernels
+///   and copies may use committed bytes throughout.
+/// - A slot is free or in use. A released slot keeps its blocks mapped, to be used again by its
+///   next sequence, or by other slots that need memory.
+/// - Contents of bytes that a slot gains are indeterminate.
+/// - Destruction does not wait: memory is retired, see region::retire().
+class slot_arena {
+ public:
+  /// Reserves the addresses of all slots; backs none.
+  /// Throws: std::invalid_argument, which names the option; std::length_error; out_of_memory where
+  /// HIP has not so many addresses; unsupported on a device without usable virtual memory; for
+  /// `options.access` as access_map::set.
+  slot_arena(device_ref device, const slot_arena_options& options);
+  ~slot_arena();
+  slot_arena(slot_arena&& other) noexcept;
+  slot_arena& operator=(slot_arena&& other) noexcept;
+
+  /// Takes a free slot, with length zero, for work of `stream`: the one with most blocks mapped
+  /// whose former work has passed. Where there is none, `stream` waits for that work; the caller
+  /// does not.
+  /// Throws: out_of_memory (exhausted::limit) where all are in use; hip_error;
+  /// std::invalid_argument where `stream` would have to wait and is captured.
+  [[nodiscard]] std::size_t acquire(stream_ref stream);
+
+  /// Makes slot `slots[i]` at least `lengths[i]` bytes long in each plane, for all i < count, or
+  /// changes nothing. A free slot becomes one in use. No order of the slots is needed.
+  /// - A step within blocks that are mapped already, prefetched ones too, makes no HIP call.
+  /// - Else the missing blocks are mapped, of, in this order: kept chunks; blocks that released and
+  ///   truncated slots left and whose work has passed; new memory. When none is left the caller
+  ///   waits for work before a release or truncation, then calls `evict`, and then fails.
+  /// - Work of `stream` after the call may use the bytes. Another stream waits for an event that is
+  ///   recorded in `stream`, where the slot was released or truncated before.
+  /// Throws (then all lengths are as before): std::out_of_range, which names the slot or the
+  /// length; out_of_memory, which says what is held and what the batch needs; hip_error;
+  /// std::invalid_argument where `stream` would have to wait and is captured.
+  void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
+              stream_ref stream);
+  /// The same for two containers of std::size_t, of one size.
+  /// Throws: std::invalid_argument too, where their sizes differ.
+  template <class Slots, class Lengths>
+  void commit(const Slots& slots, const Lengths& lengths, stream_ref stream) {
+    require_same_size(slots.size(), lengths.size());
+    commit(slots.data(), lengths.data(), slots.size(), stream);
+  }
+
+  /// Frees the slot: its memory is used by others when `stream` has passed this point. Does not
+  /// wait.
+  /// Pre: all work that uses the slot is ordered before this call in `stream`.
+  /// Throws (then nothing changed): std::out_of_range; std::invalid_argument for a free slot, where
+  /// `stream` is captured, and where it is of a device without access; hip_error.
+  void release(std::size_t slot, stream_ref stream);
+  /// Shortens the slot to `length` bytes in each plane. What is behind stays mapped, for its own
+  /// growth, until others need it and `stream` has passed this point.
+  /// Pre, Throws: as release(); std::invalid_argument for more than the present length.
+  void truncate(std::size_t slot, std::size_t length, stream_ref stream);
+
+  /// The first byte of the slot in the plane. Throws: std::out_of_range.
+  [[nodiscard]] void* pointer(std::size_t slot, std::size_t plane = 0) const;
+  /// Bytes of the slot in each plane, zero for a free one. Throws: std::out_of_range.
+  [[nodiscard]] std::size_t length(std::size_t slot) const;
+  /// Bytes that the slot can have without another block. Throws: std::out_of_range.
+  [[nodiscard]] std::size_t capacity(std::size_t slot) const;
+  [[nodiscard]] bool in_use(std::size_t slot) const;
+
+  /// How many free slots could be committed to `length` bytes each, now: what the budget, the
+  /// device's free memory and the blocks that no length needs have room for. Work before releases
+  /// counts as passed.
+  /// Throws: std::out_of_range; hip_error.
+  [[nodiscard]] std::size_t slots_that_fit(std::size_t length) const;
+
+  /// Changes the budget. What is held beyond it and no length needs, and whose work has passed, is
+  /// released to the device; what slots need stays, and nothing is added until less is held.
+  void set_budget(std::size_t bytes);
+  /// Releases to the device all that no length needs and whose work has passed. Returns its bytes.
+  std::size_t trim();
+  [[nodiscard]] slot_arena_statistics statistics() const;
+
+  // As they were chosen. Throw: std::invalid_argument, as all, where the arena was moved from.
+  [[nodiscard]] void* base() const;
+  [[nodiscard]] std::size_t slot_stride() const;   ///< bytes from slot to slot of a plane
+  [[nodiscard]] std::size_t plane_stride() const;  ///< bytes from plane to plane
+  [[nodiscard]] std::size_t slots() const;
+  [[nodiscard]] std::size_t planes() const;
+  [[nodiscard]] std::size_t bytes_per_slot() const;
+  [[nodiscard]] std::size_t block_bytes() const;
+  [[nodiscard]] device_ref device() const;
+
+ private:
+  [[nodiscard]] detail::slot_table& live() const;
+  static void require_same_size(std::size_t slots, std::size_t lengths);
+
+  std::unique_ptr<detail::slot_table> table_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+
+#include <hipvmm/vmm/access.hpp>
+
+namespace hipvmm {
+
+class chunk_cache;
+
+/// How the slots of a slot_arena lie in their planes.
+enum class slot_layout {
+  /// Each begins at a block of its own.
+  separate,
+  /// One begins behind the end of another, at a multiple of 256 bytes, and shares a block with its
+  /// neighbours. For slots of less than a few blocks.
+  packed,
+};
+
+/// What a slot_arena holds and how it takes memory.
+struct slot_arena_options {
+  static constexpr std::size_t no_budget = std::numeric_limits<std::size_t>::max();
+
+  std::size_t slots = 0;           ///< number of slots, at least 1
+  std::size_t bytes_per_slot = 0;  ///< the most bytes of a slot in each plane, at least 1
+  std::size_t planes = 1;          ///< for each slot, such as 2 x layers for keys and values
+  /// Bytes of a chunk: a slot grows by one in every plane. A multiple of the device's granularity;
+  /// zero: the recommended one, at least 2 MiB.
+  std::size_t block_bytes = 0;
+  slot_layout layout = slot_layout::separate;
+  /// The most bytes of memory that the arena holds, see slot_arena_statistics::held_bytes.
+  std::size_t budget_bytes = no_budget;
+  /// Blocks in each plane that a background thread keeps backed behind the length of each slot in
+  /// use.
+  std::size_t prefetch_blocks = 1;
+  /// Called where a commit() does not fit, with the bytes that it needs and the slots have not. It
+  /// may call the arena: release() and truncate() slots that the commit does not name. Then the
+  /// commit is tried once more.
+  std::function<void(std::size_t missing_bytes)> evict;
+  /// Rights to all slots, as region_options::access.
+  access_list access = {};
+  /// Where chunks are acquired and recycled; null: a cache of the arena's own, which keeps every
+  /// chunk until the budget or trim() takes it.
+  chunk_cache* cache = nullptr;
+};
+
+/// Counts of a slot_arena. Bytes are of all planes together.
+struct slot_arena_statistics {
+  std::size_t slots_in_use;
+  std::size_t used_bytes;    ///< the lengths of all slots
+  std::size_t needed_bytes;  ///< of the blocks that hold them, each counted once
+  std::size_t spare_bytes;   ///< of blocks mapped beyond: prefetched, or left by a released slot
+  std::size_t kept_bytes;    ///< of chunks in the arena's own cache, mapped nowhere
+  std::size_t held_bytes;    ///< needed_bytes + spare_bytes + kept_bytes: what the budget limits
+  std::size_t peak_held_bytes;
+  std::size_t budget_bytes;
+  std::size_t reserved_bytes;       ///< addresses
+  std::uint64_t prefetched_blocks;  ///< blocks that the background thread backed so far
+  std::uint64_t failed_prefetches;  ///< for lack of memory, mostly
+  std::uint64_t grown_blocks;       ///< blocks that a commit() had to back itself
+  std::uint64_t moved_blocks;       ///< blocks that one slot gave to another, without hipMemCreate
+  std::uint64_t evictions;          ///< calls of slot_arena_options::evict
+};
+
+}  // namespace hipvmm

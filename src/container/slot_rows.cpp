@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#include "container/slot_rows.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+namespace hipvmm::detail {
+namespace {
+
+// What kernels may assume of a slot's start, as hipMalloc's alignment.
+constexpr std::size_t packed_alignment = 256;
+
+std::size_t block_of(device_ref device, const slot_arena_options& options) {
+  const allocation_granularity unit = granularity_of(device);
+  if (options.block_bytes == 0) return align_up(std::max(2 * MiB, unit.recommended), unit.minimum);
+  if (options.block_bytes % unit.minimum != 0)
+    throw std::invalid_argument{
+        "slot_arena_options::block_bytes: " + std::to_string(options.block_bytes) +
+        " is no multiple of the granularity of device " + std::to_string(device.ordinal()) + ", " +
+        std::to_string(unit.minimum) + " bytes"};
+  return options.block_bytes;
+}
+
+void require_some(const char* option, std::size_t value) {
+  if (value == 0)
+    throw std::invalid_argument{std::string{"slot_arena_options::"} + option +
+                                ": 0; it must be at least 1"};
+}
+
+region reserve(device_ref device, const slot_geometry& geometry, const slot_arena_options& options,
+               chunk_cache* cache) {
+  region_options chosen;
+  chosen.cache = cache;
+  chosen.access = options.access;
+  chosen.when_empty = empty_policy::keeps_addresses;
+  const std::size_t wanted = bytes_for(geometry.planes, geometry.plane);
+  region result{device, wanted, chosen};
+  if (result.max_bytes() < wanted)
+    throw out_of_memory{exhausted::addresses, device.ordinal(), wanted, result.max_bytes(),
+                        "a slot_arena needs them in one piece: " + std::to_string(geometry.slots) +
+                            " slots of " + format_bytes(geometry.stride) + " in " +
+                            std::to_string(geometry.planes) +
+                            " planes; fewer slots, or shorter ones, need fewer"};
+  return result;
+}
+
+}  // namespace
+
+slot_geometry::slot_geometry(device_ref device, const slot_arena_options& options)
+    : slots{options.slots},
+      planes{options.planes},
+      most{options.bytes_per_slot},
+      block{0},
+      stride{0},
+      plane{0} {
+  require_some("slots", slots);
+  require_some("planes", planes);
+  require_some("bytes_per_slot", most);
+  block = block_of(device, options);
+  const bool packs = options.layout == slot_layout::packed;
+  stride = align_up(most, packs ? std::min(packed_alignment, block) : block);
+  plane = align_up(bytes_for(slots, stride), block);
+  if (slots > std::numeric_limits<std::uint32_t>::max() ||
+      planes > std::numeric_limits<std::uint32_t>::max())
+    throw std::length_error{"slot_arena: more than 2^32 slots or planes"};
+}
+
+slot_rows::slot_rows(device_ref device, const slot_geometry& geometry,
+                     const slot_arena_options& options)
+    : geometry_{geometry},
+      own_cache_{options.cache == nullptr
+                     ? std::make_unique<chunk_cache>(std::numeric_limits<std::size_t>::max())
+                     : nullptr},
+      region_{reserve(device, geometry, options, own_cache_ ? own_cache_.get() : options.cache)},
+      rows_(geometry.plane / geometry.block) {}
+
+void slot_rows::note_unclaimed(const row_state& row, std::size_t before) noexcept {
+  unclaimed_ = unclaimed_ - before + counts_as_unclaimed(row);
+}
+
+bool slot_rows::back_next(std::size_t row) {
+  row_state& state = rows_[row];
+  if (state.backed_planes == geometry_.planes) return false;
+  region_.commit(offset(row, state.backed_planes), geometry_.block);
+  const std::size_t before = counts_as_unclaimed(state);
+  ++state.backed_planes;
+  note_unclaimed(state, before);
+  return true;
+}
+
+void slot_rows::decommit(std::size_t row) {
+  row_state& state = rows_[row];
+  while (state.backed_planes != 0) {
+    region_.decommit(offset(row, state.backed_planes - 1), geometry_.block);
+    const std::size_t before = counts_as_unclaimed(state);
+    --state.backed_planes;
+    note_unclaimed(state, before);
+  }
+}
+
+std::size_t slot_rows::find_unclaimed() const noexcept {
+  const auto at = std::find_if(rows_.begin(), rows_.end(), [](const row_state& each) {
+    return counts_as_unclaimed(each) != 0;
+  });
+  return static_cast<std::size_t>(at - rows_.begin());
+}
+
+void slot_rows::claim(std::size_t row) noexcept {
+  const std::size_t before = counts_as_unclaimed(rows_[row]);
+  ++rows_[row].claims;
+  note_unclaimed(rows_[row], before);
+}
+
+bool slot_rows::unclaim(std::size_t row) noexcept {
+  const std::size_t before = counts_as_unclaimed(rows_[row]);
+  --rows_[row].claims;
+  note_unclaimed(rows_[row], before);
+  return rows_[row].claims == 0;
+}
+
+std::size_t slot_rows::kept_bytes() const noexcept {
+  return own_cache_ ? own_cache_->statistics().bytes : 0;
+}
+
+void slot_rows::trim_kept(std::size_t bytes) noexcept {
+  if (own_cache_) own_cache_->trim(bytes);
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <hipvmm/container/slot_arena_options.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+
+namespace hipvmm::detail {
+
+/// Where slots lie in a plane. All sizes are in bytes.
+struct slot_geometry {
+  std::size_t slots;
+  std::size_t planes;
+  std::size_t most;    // of a slot
+  std::size_t block;   // of a chunk
+  std::size_t stride;  // from slot to slot
+  std::size_t plane;   // from plane to plane
+
+  slot_geometry(device_ref device, const slot_arena_options& options);
+
+  [[nodiscard]] std::size_t start(std::size_t slot) const noexcept { return slot * stride; }
+  /// The first row that holds bytes of the slot.
+  [[nodiscard]] std::size_t first_row(std::size_t slot) const noexcept {
+    return start(slot) / block;
+  }
+  /// Rows that hold the first `bytes` bytes of the slot.
+  [[nodiscard]] std::size_t rows_for(std::size_t slot, std::size_t bytes) const noexcept {
+    return bytes == 0 ? 0 : (start(slot) + bytes - 1) / block - first_row(slot) + 1;
+  }
+  /// Bytes of the slot that its first `rows` rows hold.
+  [[nodiscard]] std::size_t bytes_in(std::size_t slot, std::size_t rows) const noexcept {
+    if (rows == 0) return 0;
+    const std::size_t end = (first_row(slot) + rows) * block - start(slot);
+    return end < most ? end : most;
+  }
+  [[nodiscard]] std::size_t row_bytes() const noexcept { return planes * block; }
+};
+
+/// The memory of a slot_arena. A row is what one block has in every plane: that many chunks. It is
+/// backed as long as a slot claims it, and as a whole: functions that throw leave a row of which
+/// some planes are backed, to go on from there.
+class slot_rows {
+ public:
+  slot_rows(device_ref device, const slot_geometry& geometry, const slot_arena_options& options);
+
+  /// Backs the next plane of `row`. Returns false when all are backed.
+  /// Throws: as region::commit.
+  bool back_next(std::size_t row);
+  /// Decommits all planes of `row`. Pre: nothing in flight uses them.
+  /// Throws: as region::decommit.
+  void decommit(std::size_t row);
+  [[nodiscard]] bool is_backed(std::size_t row) const noexcept {
+    return rows_[row].backed_planes == geometry_.planes;
+  }
+  /// Rows that nobody claims and that are backed, wholly or in part.
+  [[nodiscard]] std::size_t unclaimed() const noexcept { return unclaimed_; }
+  /// One of them. Pre: there is one.
+  [[nodiscard]] std::size_t find_unclaimed() const noexcept;
+
+  void claim(std::size_t row) noexcept;
+  /// Returns whether nobody claims the row now.
+  bool unclaim(std::size_t row) noexcept;
+
+  [[nodiscard]] std::size_t mapped_bytes() const noexcept { return region_.committed_bytes(); }
+  [[nodiscard]] std::size_t kept_bytes() const noexcept;
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return mapped_bytes() + kept_bytes(); }
+  /// Releases chunks of the own cache to the device until at most `bytes` are kept.
+  void trim_kept(std::size_t bytes) noexcept;
+  /// Releases everything when the work of all devices with access has passed.
+  void retire() noexcept { region_.retire(); }
+  [[nodiscard]] const region& memory() const noexcept { return region_; }
+
+ private:
+  struct row_state {
+    std::uint32_t claims = 0;
+    std::uint32_t backed_planes = 0;
+  };
+  void note_unclaimed(const row_state& row, std::size_t before) noexcept;
+  [[nodiscard]] static std::size_t counts_as_unclaimed(const row_state& row) noexcept {
+    return row.claims == 0 && row.backed_planes != 0 ? 1 : 0;
+  }
+  [[nodiscard]] std::size_t offset(std::size_t row, std::size_t plane) const noexcept {
+    return plane * geometry_.plane + row * geometry_.block;
+  }
+
+  slot_geometry geometry_;
+  std::unique_ptr<chunk_cache> own_cache_;
+  region region_;
+  std::vector<row_state> rows_;
+  std::size_t unclaimed_ = 0;
+};
+
+}  // namespace hipvmm::detail

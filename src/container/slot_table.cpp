@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+// What a slot_arena does at each call, made of the steps in slot_table_rows.cpp.
+#include "container/slot_table.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/bytes.hpp>
+
+namespace hipvmm::detail {
+namespace {
+
+[[noreturn]] void throw_captured(const char* function) {
+  throw std::invalid_argument{std::string{"slot_arena::"} + function +
+                              ": the stream is being captured into a graph, whose work no event "
+                              "tells of; name a stream that is not captured, or call it when the "
+                              "capture has ended"};
+}
+
+std::string slot_text(const char* function, std::size_t slot) {
+  return std::string{"slot_arena::"} + function + ": slot " + std::to_string(slot);
+}
+
+}  // namespace
+
+slot_table::slot_table(device_ref device, const slot_arena_options& options)
+    : device_{device},
+      geometry_{device, options},
+      evict_{options.evict},
+      prefetch_rows_{std::min(options.prefetch_blocks, geometry_.plane / geometry_.block)},
+      budget_{options.budget_bytes},
+      rows_{device, geometry_, options},
+      devices_{devices_of(rows_.memory().rights())},
+      slots_(geometry_.slots) {}
+
+slot_table::~slot_table() {
+  task_.cancel_or_wait();
+  rows_.retire();
+}
+
+void slot_table::require_slot(const char* function, std::size_t which) const {
+  if (which >= slots_.size())
+    throw std::out_of_range{slot_text(function, which) + " of " + std::to_string(slots_.size())};
+}
+
+slot_table::slot& slot_table::require_in_use(const char* function, std::size_t which,
+                                             stream_ref stream) {
+  require_slot(function, which);
+  slot& one = slots_[which];
+  if (!one.in_use.load(std::memory_order_relaxed))
+    throw std::invalid_argument{slot_text(function, which) +
+                                " is free: acquire() or commit() it "
+                                "first"};
+  if (stream.is_capturing()) throw_captured(function);
+  return one;
+}
+
+bool slot_table::has_passed(const slot& one) { return !one.passed || one.passed->is_done(); }
+
+void slot_table::mark(const char* function, std::size_t which, stream_ref stream) {
+  slot& one = slots_[which];
+  if (!has_passed(one)) stream.wait(*one.passed);
+  std::optional<event> fresh = mark_in(stream, devices_);
+  if (!fresh)
+    throw std::invalid_argument{slot_text(function, which) +
+                                ": the stream is of a device that has no right to the arena on "
+                                "device " +
+                                std::to_string(device_.ordinal()) +
+                                ": name it in slot_arena_options::access"};
+  one.passed = std::move(fresh);
+}
+
+void slot_table::wait_in(const char* function, std::size_t which, stream_ref stream) {
+  slot& one = slots_[which];
+  if (!one.passed) return;
+  if (!one.passed->is_done()) {
+    if (stream.is_capturing()) throw_captured(function);
+    stream.wait(*one.passed);
+    // Until it has passed, the rows behind the length are not for others.
+    return;
+  }
+  one.passed.reset();
+}
+
+std::size_t slot_table::acquire(stream_ref stream) {
+  const pause stopped{*this};
+  const slot* best = nullptr;
+  bool best_has_passed = false;
+  for (const slot& each : slots_) {
+    if (each.in_use.load(std::memory_order_relaxed)) continue;
+    const bool is_larger = best == nullptr || each.claims > best->claims;
+    if (!is_larger && best_has_passed) continue;
+    const bool passed = has_passed(each);
+    if (best != nullptr && passed == best_has_passed ? !is_larger : best_has_passed) continue;
+    best = &each;
+    best_has_passed = passed;
+  }
+  if (best == nullptr)
+    throw out_of_memory{"slot_arena::acquire: all " + std::to_string(slots_.size()) +
+                        " slots are in use: release one first"};
+  const auto which = static_cast<std::size_t>(best - slots_.data());
+  wait_in("acquire", which, stream);
+  slots_[which].in_use.store(true, std::memory_order_release);
+  request_prefetch();
+  return which;
+}
+
+void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
+                        stream_ref stream) {
+  bool fits = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (slots[i] >= slots_.size() || lengths[i] > geometry_.most) [[unlikely]] {
+      require_slot("commit", slots[i]);
+      throw std::out_of_range{slot_text("commit", slots[i]) + " of " + std::to_string(lengths[i]) +
+                              " bytes: bytes_per_slot is " + std::to_string(geometry_.most)};
+    }
+    const slot& one = slots_[slots[i]];
+    fits = fits && one.in_use.load(std::memory_order_relaxed) &&
+           lengths[i] <= one.capacity.load(std::memory_order_acquire) &&
+           (!one.passed || lengths[i] <= one.length.load(std::memory_order_relaxed));
+  }
+  if (fits) {
+    bool lacks = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      slot& one = slots_[slots[i]];
+      if (lengths[i] <= one.length.load(std::memory_order_relaxed)) continue;
+      one.length.store(lengths[i], std::memory_order_relaxed);
+      lacks = lacks || lengths[i] > one.enough.load(std::memory_order_relaxed);
+    }
+    if (lacks) request_prefetch();
+    return;
+  }
+  try {
+    return grow_all(slots, lengths, count, stream);
+  } catch (const out_of_memory&) {
+    if (!evict_) throw;
+  }
+  ++evictions_;
+  evict_(missing_bytes(slots, lengths, count));
+  grow_all(slots, lengths, count, stream);
+}
+
+void slot_table::release(std::size_t which, stream_ref stream) {
+  slot& one = require_in_use("release", which, stream);
+  mark("release", which, stream);
+  one.length.store(0, std::memory_order_relaxed);
+  one.in_use.store(false, std::memory_order_release);
+  if (!may_prefetch_.exchange(true)) request_prefetch();
+}
+
+void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stream) {
+  slot& one = require_in_use("truncate", which, stream);
+  const std::size_t present = one.length.load(std::memory_order_relaxed);
+  if (length > present)
+    throw std::invalid_argument{slot_text("truncate", which) + " has " + std::to_string(present) +
+                                " bytes, not " + std::to_string(length) +
+                                ": commit() makes it longer"};
+  if (length == present) return;
+  mark("truncate", which, stream);
+  one.length.store(length, std::memory_order_relaxed);
+}
+
+std::vector<bool> slot_table::needed_rows() const {
+  std::vector<bool> needed(geometry_.plane / geometry_.block);
+  for (std::size_t which = 0; which < slots_.size(); ++which) {
+    const std::size_t rows =
+        geometry_.rows_for(which, slots_[which].length.load(std::memory_order_relaxed));
+    for (std::size_t i = 0; i < rows; ++i) needed[geometry_.first_row(which) + i] = true;
+  }
+  return needed;
+}
+
+std::size_t slot_table::slots_that_fit(std::size_t length) {
+  if (length > geometry_.most)
+    throw std::out_of_range{"slot_arena::slots_that_fit: " + std::to_string(length) +
+                            " bytes: bytes_per_slot is " + std::to_string(geometry_.most)};
+  const pause stopped{*this};
+  std::vector<bool> needed = needed_rows();
+  const auto present = static_cast<std::size_t>(std::count(needed.begin(), needed.end(), true));
+  const std::size_t there = (rows_.held_bytes() + device_.free_memory()) / geometry_.row_bytes();
+  const std::size_t limit = std::min(budget_ / geometry_.row_bytes(), there);
+  std::size_t room = limit > present ? limit - present : 0;
+  std::size_t fitting = 0;
+  for (std::size_t which = 0; which < slots_.size(); ++which) {
+    if (slots_[which].in_use.load(std::memory_order_relaxed)) continue;
+    std::size_t added = 0;
+    const std::size_t first = geometry_.first_row(which);
+    const std::size_t rows = geometry_.rows_for(which, length);
+    for (std::size_t i = 0; i < rows; ++i) added += needed[first + i] ? 0 : 1;
+    if (added > room) continue;
+    room -= added;
+    for (std::size_t i = 0; i < rows; ++i) needed[first + i] = true;
+    ++fitting;
+  }
+  return fitting;
+}
+
+void slot_table::set_budget(std::size_t bytes) {
+  const pause stopped{*this};
+  budget_ = bytes;
+  may_prefetch_ = true;
+  release_down_to(bytes);
+}
+
+std::size_t slot_table::trim() {
+  const pause stopped{*this};
+  const std::size_t before = rows_.held_bytes();
+  release_down_to(0);
+  // Else the background thread would take what was just released.
+  may_prefetch_ = false;
+  return before - rows_.held_bytes();
+}
+
+slot_arena_statistics slot_table::statistics() {
+  const pause stopped{*this};
+  slot_arena_statistics result{};
+  for (const slot& each : slots_) {
+    if (each.in_use.load(std::memory_order_relaxed)) ++result.slots_in_use;
+    result.used_bytes += each.length.load(std::memory_order_relaxed) * geometry_.planes;
+  }
+  const std::vector<bool> needed = needed_rows();
+  result.needed_bytes = static_cast<std::size_t>(std::count(needed.begin(), needed.end(), true)) *
+                        geometry_.row_bytes();
+  result.spare_bytes = rows_.mapped_bytes() - result.needed_bytes;
+  result.kept_bytes = rows_.kept_bytes();
+  result.held_bytes = rows_.held_bytes();
+  result.peak_held_bytes = std::max(peak_held_, result.held_bytes);
+  result.budget_bytes = budget_;
+  result.reserved_bytes = rows_.memory().max_bytes();
+  result.prefetched_blocks = prefetched_rows_ * geometry_.planes;
+  result.failed_prefetches = failed_prefetches_;
+  result.grown_blocks = grown_rows_ * geometry_.planes;
+  result.moved_blocks = moved_rows_ * geometry_.planes;
+  result.evictions = evictions_;
+  return result;
+}
+
+void* slot_table::pointer(std::size_t which, std::size_t plane) const {
+  require_slot("pointer", which);
+  if (plane >= geometry_.planes)
+    throw std::out_of_range{"slot_arena::pointer: plane " + std::to_string(plane) + " of " +
+                            std::to_string(geometry_.planes)};
+  return static_cast<char*>(base()) + plane * geometry_.plane + geometry_.start(which);
+}
+
+std::size_t slot_table::length(std::size_t which) const {
+  require_slot("length", which);
+  return slots_[which].length.load(std::memory_order_relaxed);
+}
+
+std::size_t slot_table::capacity(std::size_t which) const {
+  require_slot("capacity", which);
+  return slots_[which].capacity.load(std::memory_order_acquire);
+}
+
+bool slot_table::in_use(std::size_t which) const {
+  require_slot("in_use", which);
+  return slots_[which].in_use.load(std::memory_order_relaxed);
+}
+
+}  // namespace hipvmm::detail

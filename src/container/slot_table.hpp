@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <hipvmm/container/slot_arena_options.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include "container/slot_rows.hpp"
+#include "core/background_task.hpp"
+#include "core/process_mark.hpp"
+#include "region/device_work.hpp"
+
+namespace hipvmm::detail {
+
+/// The implementation of a slot_arena: which rows each slot claims, and when others may have them.
+/// There are no locks. The background task changes rows, and the claims of slots:
+/// - While it may run, the owner reads and writes lengths, and the events of slots in use.
+/// - For everything else the owner stops it first, which waits for the HIP calls of one chunk.
+class slot_table {
+ public:
+  slot_table(device_ref device, const slot_arena_options& options);
+  ~slot_table();
+  slot_table(const slot_table&) = delete;
+  slot_table& operator=(const slot_table&) = delete;
+
+  // Like the functions of slot_arena with these names; arguments are checked here.
+  [[nodiscard]] std::size_t acquire(stream_ref stream);
+  void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
+              stream_ref stream);
+  void release(std::size_t slot, stream_ref stream);
+  void truncate(std::size_t slot, std::size_t length, stream_ref stream);
+  [[nodiscard]] std::size_t slots_that_fit(std::size_t length);
+  void set_budget(std::size_t bytes);
+  std::size_t trim();
+  [[nodiscard]] slot_arena_statistics statistics();
+  [[nodiscard]] void* pointer(std::size_t slot, std::size_t plane) const;
+  [[nodiscard]] std::size_t length(std::size_t slot) const;
+  [[nodiscard]] std::size_t capacity(std::size_t slot) const;
+  [[nodiscard]] bool in_use(std::size_t slot) const;
+
+  [[nodiscard]] const slot_geometry& geometry() const noexcept { return geometry_; }
+  [[nodiscard]] void* base() const noexcept { return rows_.memory().base(); }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
+  [[nodiscard]] const process_mark& process() const noexcept { return process_; }
+
+ private:
+  struct slot {
+    // Written by the owner.
+    std::atomic<std::size_t> length{0};
+    std::atomic<bool> in_use{false};
+    std::size_t wanted = 0;       // during a commit: what it is to have then
+    std::optional<event> passed;  // until which work may use what is behind the length
+    // Written by whoever changes rows.
+    std::size_t claims = 0;                // rows that it claims, all of them backed
+    std::atomic<std::size_t> capacity{0};  // bytes that they hold
+    std::atomic<std::size_t> enough{0};    // a greater length lacks prefetched rows
+  };
+  /// Who asks for memory.
+  enum class asker { owner, background };
+  /// Which rows of other slots are taken.
+  enum class spare {
+    idle,  ///< those of free slots, and of slots in use what is beyond the prefetched blocks
+    any,   ///< all that no length needs
+  };
+  /// A commit under way: the slots' claims from before, restored unless kept.
+  class growth;
+  /// While one lives, the background task does not run. They are not nested.
+  class pause {
+   public:
+    explicit pause(slot_table& owner) noexcept;
+    ~pause();
+    pause(const pause&) = delete;
+    pause& operator=(const pause&) = delete;
+
+   private:
+    slot_table& owner_;
+  };
+
+  void require_slot(const char* function, std::size_t which) const;
+  slot& require_in_use(const char* function, std::size_t which, stream_ref stream);
+  /// Makes the slot's event one behind all work of `stream`, and behind its present event.
+  void mark(const char* function, std::size_t which, stream_ref stream);
+  /// Makes `stream` wait for the slot's event.
+  void wait_in(const char* function, std::size_t which, stream_ref stream);
+
+  void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
+                stream_ref stream);
+  /// Bytes of the rows that the slots need and do not claim.
+  [[nodiscard]] std::size_t missing_bytes(const std::size_t* slots, const std::size_t* lengths,
+                                          std::size_t count) const noexcept;
+  /// Claims the next row of the slot, backed. Returns false where the background task is to stop.
+  /// Throws: out_of_memory, hip_error; then it is not claimed.
+  bool claim_next(std::size_t which, asker who);
+  /// Backs the claimed `row`. Returns false, and throws, as claim_next().
+  bool back(std::size_t row, asker who);
+  /// Gives back the slot's last claim. Returns whether nobody claims that row now.
+  bool unclaim_last(std::size_t which) noexcept;
+  [[nodiscard]] std::size_t last_row(std::size_t which) const noexcept {
+    return geometry_.first_row(which) + slots_[which].claims - 1;
+  }
+  void set_claims(std::size_t which, std::size_t claims) noexcept;
+  /// Decommits what nobody claims. Throws: as slot_rows::decommit.
+  void decommit_unclaimed();
+  /// Takes memory that nothing needs out of its row: then a chunk is kept, or the device has more.
+  /// Returns false where there is none.
+  bool take_spare(asker who, spare which);
+  /// Waits until the work of one slot with spare rows has passed. Returns false where there is
+  /// none.
+  bool wait_for_spare();
+  [[nodiscard]] std::size_t keep_rows(std::size_t which, spare of) const noexcept;
+  /// Returns whether the slot's event has passed.
+  [[nodiscard]] static bool has_passed(const slot& one);
+  [[nodiscard]] bool has_room() const noexcept {
+    const std::size_t held = rows_.held_bytes();
+    return held <= budget_ && budget_ - held >= geometry_.block;
+  }
+  /// Releases what nothing needs while more than `bytes` are held.
+  void release_down_to(std::size_t bytes);
+  void note_held() noexcept;
+  /// Which rows have bytes of a slot.
+  [[nodiscard]] std::vector<bool> needed_rows() const;
+
+  void request_prefetch() noexcept;
+  void prefetch() noexcept;
+
+  process_mark process_;
+  device_ref device_;
+  slot_geometry geometry_;
+  std::function<void(std::size_t)> evict_;
+  std::size_t prefetch_rows_;
+  std::size_t budget_;
+  slot_rows rows_;
+  device_list devices_;  // whose streams may use slots
+  std::vector<slot> slots_;
+  std::size_t next_victim_ = 0;
+  std::size_t peak_held_ = 0;
+  std::uint64_t grown_rows_ = 0;
+  std::uint64_t moved_rows_ = 0;
+  std::uint64_t evictions_ = 0;
+  std::uint64_t prefetched_rows_ = 0;
+  std::uint64_t failed_prefetches_ = 0;
+
+  bool is_paused_ = false;
+  std::atomic<bool> stops_{false};
+  std::atomic<bool> is_requested_{false};
+  std::atomic<bool> may_prefetch_{true};  // not after a failure, until memory may be there again
+  // Last member: it ends before anything that it uses.
+  background_task task_{[this] { prefetch(); }};
+};
+
+}  // namespace hipvmm::detail

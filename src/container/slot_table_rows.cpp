@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// How the slots of an arena get their rows, and which they give to each other.
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include "container/slot_table.hpp"
+#include "core/check.hpp"
+
+namespace hipvmm::detail {
+
+class slot_table::growth {
+ public:
+  growth(slot_table& owner, std::size_t count)
+      : owner_{owner}, kept_before_{owner.rows_.kept_bytes()} {
+    grown_.reserve(count);
+  }
+  ~growth() {
+    for (const grown_slot& each : grown_) owner_.slots_[each.which].wanted = 0;
+    if (is_kept_) return;
+    for (auto each = grown_.rbegin(); each != grown_.rend(); ++each)
+      while (owner_.slots_[each->which].claims > each->claims) owner_.unclaim_last(each->which);
+    // What cannot be unmapped stays, for whoever claims the row next.
+    report_exceptions([&] { owner_.decommit_unclaimed(); });
+    owner_.rows_.trim_kept(kept_before_);
+  }
+  growth(const growth&) = delete;
+  growth& operator=(const growth&) = delete;
+
+  void add(std::size_t which, std::size_t wanted) noexcept {
+    slot& one = owner_.slots_[which];
+    grown_.push_back({which, one.claims});
+    one.wanted = std::max(one.wanted, wanted);
+  }
+  void keep() noexcept { is_kept_ = true; }
+
+ private:
+  struct grown_slot {
+    std::size_t which;
+    std::size_t claims;
+  };
+  slot_table& owner_;
+  std::size_t kept_before_;
+  std::vector<grown_slot> grown_;
+  bool is_kept_ = false;
+};
+
+slot_table::pause::pause(slot_table& owner) noexcept : owner_{owner} {
+  owner_.stops_.store(true);
+  owner_.task_.cancel_or_wait();
+  owner_.stops_.store(false);
+  owner_.is_paused_ = true;
+}
+
+slot_table::pause::~pause() {
+  owner_.is_paused_ = false;
+  // What was requested, or interrupted.
+  if (owner_.is_requested_.load() && owner_.may_prefetch_.load()) owner_.task_.request();
+}
+
+void slot_table::request_prefetch() noexcept {
+  if (prefetch_rows_ == 0 || !may_prefetch_.load(std::memory_order_relaxed)) return;
+  if (!is_requested_.exchange(true) && !is_paused_) task_.request();
+}
+
+void slot_table::prefetch() noexcept {
+  is_requested_.store(false);
+  try {
+    const scoped_device scope{device_};
+    for (std::size_t which = 0; which < slots_.size(); ++which) {
+      const slot& one = slots_[which];
+      while (one.in_use.load(std::memory_order_acquire) && one.capacity.load() < geometry_.most) {
+        const std::size_t rows =
+            geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
+        if (one.claims >= rows) break;
+        if (!claim_next(which, asker::background)) {
+          is_requested_.store(true);
+          return;
+        }
+        ++prefetched_rows_;
+      }
+    }
+  } catch (...) {
+    // The commit that needs the memory meets the same failure, or finds it gone.
+    ++failed_prefetches_;
+    may_prefetch_.store(false);
+  }
+}
+
+void slot_table::set_claims(std::size_t which, std::size_t claims) noexcept {
+  slot& one = slots_[which];
+  one.claims = claims;
+  const std::size_t capacity = geometry_.bytes_in(which, claims);
+  const bool is_full = capacity == geometry_.most;
+  const std::size_t behind = claims > prefetch_rows_ ? claims - prefetch_rows_ : 0;
+  one.enough.store(is_full || prefetch_rows_ == 0 ? std::numeric_limits<std::size_t>::max()
+                                                  : geometry_.bytes_in(which, behind),
+                   std::memory_order_relaxed);
+  one.capacity.store(capacity, std::memory_order_release);
+}
+
+void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
+                          stream_ref stream) {
+  const pause stopped{*this};
+  growth growing{*this, count};
+  for (std::size_t i = 0; i < count; ++i) growing.add(slots[i], lengths[i]);
+  try {
+    for (std::size_t i = 0; i < count; ++i) {
+      const slot& one = slots_[slots[i]];
+      if (lengths[i] > one.length.load(std::memory_order_relaxed))
+        wait_in("commit", slots[i], stream);
+      while (one.capacity.load(std::memory_order_relaxed) < lengths[i])
+        claim_next(slots[i], asker::owner);
+    }
+  } catch (const out_of_memory& error) {
+    throw out_of_memory{
+        error, "slot_arena::commit: a batch of " + std::to_string(count) +
+                   " slots needs more memory than there is: " + format_bytes(rows_.mapped_bytes()) +
+                   " are mapped, of which lengths need " +
+                   format_bytes(static_cast<std::size_t>(std::ranges::count(needed_rows(), true)) *
+                                geometry_.row_bytes()) +
+                   (budget_ == slot_arena_options::no_budget
+                        ? std::string{}
+                        : ", and the budget is " + format_bytes(budget_)) +
+                   ": release or truncate slots, give an eviction callback, or more memory"};
+  }
+  growing.keep();
+  for (std::size_t i = 0; i < count; ++i) {
+    slot& one = slots_[slots[i]];
+    if (lengths[i] > one.length.load(std::memory_order_relaxed))
+      one.length.store(lengths[i], std::memory_order_relaxed);
+    one.in_use.store(true, std::memory_order_release);
+  }
+  may_prefetch_ = true;
+  request_prefetch();
+}
+
+std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_t* lengths,
+                                      std::size_t count) const noexcept {
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t needed = geometry_.rows_for(slots[i], lengths[i]);
+    rows += needed - std::min(needed, slots_[slots[i]].claims);
+  }
+  return rows * geometry_.row_bytes();
+}
+
+bool slot_table::claim_next(std::size_t which, asker who) {
+  const std::size_t row = geometry_.first_row(which) + slots_[which].claims;
+  rows_.claim(row);
+  try {
+    if (!back(row, who)) {
+      rows_.unclaim(row);
+      return false;
+    }
+  } catch (...) {
+    rows_.unclaim(row);
+    throw;
+  }
+  set_claims(which, slots_[which].claims + 1);
+  return true;
+}
+
+bool slot_table::back(std::size_t row, asker who) {
+  bool was_backed = true;
+  while (!rows_.is_backed(row)) {
+    was_backed = false;
+    if (who == asker::background && stops_.load(std::memory_order_relaxed)) return false;
+    const bool has_kept = rows_.kept_bytes() >= geometry_.block;
+    if (!has_kept && take_spare(who, spare::idle)) continue;
+    if (has_kept || has_room()) {
+      try {
+        rows_.back_next(row);
+        peak_held_ = std::max(peak_held_, rows_.held_bytes());
+        continue;
+      } catch (const out_of_memory&) {
+        if (!take_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) throw;
+      }
+    } else if (!take_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) {
+      const std::size_t held = rows_.held_bytes();
+      throw out_of_memory{exhausted::limit, device_.ordinal(), geometry_.block,
+                          budget_ > held ? budget_ - held : 0, ""};
+    }
+  }
+  if (!was_backed && who == asker::owner) ++grown_rows_;
+  return true;
+}
+
+bool slot_table::unclaim_last(std::size_t which) noexcept {
+  const std::size_t row = last_row(which);
+  set_claims(which, slots_[which].claims - 1);
+  return rows_.unclaim(row);
+}
+
+std::size_t slot_table::keep_rows(std::size_t which, spare of) const noexcept {
+  const slot& one = slots_[which];
+  const bool in_use = one.in_use.load(std::memory_order_acquire);
+  const std::size_t rows =
+      geometry_.rows_for(which, std::max(one.length.load(std::memory_order_relaxed), one.wanted));
+  return rows + (in_use && of == spare::idle ? prefetch_rows_ : 0);
+}
+
+bool slot_table::take_spare(asker who, spare which) {
+  if (rows_.unclaimed() != 0) {
+    rows_.decommit(rows_.find_unclaimed());
+    ++moved_rows_;
+    return true;
+  }
+  for (std::size_t n = 0; n < slots_.size(); ++n) {
+    const std::size_t victim = (next_victim_ + n) % slots_.size();
+    const slot& one = slots_[victim];
+    if (who == asker::background && one.in_use.load(std::memory_order_acquire)) continue;
+    const std::size_t kept = keep_rows(victim, which);
+    if (one.claims <= kept || !has_passed(one)) continue;
+    while (one.claims > kept) {
+      const std::size_t row = last_row(victim);
+      if (!unclaim_last(victim)) continue;
+      next_victim_ = victim;
+      rows_.decommit(row);
+      ++moved_rows_;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool slot_table::wait_for_spare() {
+  for (std::size_t which = 0; which < slots_.size(); ++which) {
+    const slot& one = slots_[which];
+    if (one.claims <= keep_rows(which, spare::any) || has_passed(one)) continue;
+    one.passed->synchronize();
+    return true;
+  }
+  return false;
+}
+
+void slot_table::decommit_unclaimed() {
+  while (rows_.unclaimed() != 0) rows_.decommit(rows_.find_unclaimed());
+}
+
+void slot_table::release_down_to(std::size_t bytes) {
+  const auto trim_kept = [&] {
+    const std::size_t mapped = rows_.mapped_bytes();
+    rows_.trim_kept(bytes > mapped ? bytes - mapped : 0);
+  };
+  trim_kept();
+  while (rows_.held_bytes() > bytes && take_spare(asker::owner, spare::any)) trim_kept();
+}
+
+}  // namespace hipvmm::detail

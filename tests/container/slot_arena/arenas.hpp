@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <hipvmm/container/slot_arena.hpp>
+#include "support/device_bytes.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+
+using sizes = std::vector<std::size_t>;
+
+/// Slots of four blocks of one granule in two planes, and nothing prefetched.
+inline slot_arena_options small_slots(std::size_t slots = 4) {
+  slot_arena_options result;
+  result.slots = slots;
+  result.bytes_per_slot = 4 * granule();
+  result.planes = 2;
+  result.block_bytes = granule();
+  result.prefetch_blocks = 0;
+  return result;
+}
+
+/// Bytes of a block in both planes.
+inline std::size_t row() { return 2 * granule(); }
+
+/// Writes bytes of `seed` to the last `bytes` bytes of the slot, in each plane.
+inline void write_end(const slot_arena& arena, std::size_t slot, std::size_t bytes,
+                      std::uint32_t seed, stream_ref stream) {
+  for (std::size_t plane = 0; plane < arena.planes(); ++plane)
+    write_bytes(stream, advance(arena.pointer(slot, plane), arena.length(slot) - bytes),
+                pattern(bytes, seed + static_cast<std::uint32_t>(plane)));
+}
+
+/// Returns whether they are there.
+inline bool has_end(const slot_arena& arena, std::size_t slot, std::size_t bytes,
+                    std::uint32_t seed, stream_ref stream) {
+  for (std::size_t plane = 0; plane < arena.planes(); ++plane) {
+    const void* const from = advance(arena.pointer(slot, plane), arena.length(slot) - bytes);
+    if (read_bytes(stream, from, bytes) != pattern(bytes, seed + static_cast<std::uint32_t>(plane)))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace hipvmm::test

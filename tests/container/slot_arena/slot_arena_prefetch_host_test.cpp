@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/slot_arena.hpp>
+
+#include <doctest/doctest.h>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "container/slot_arena/arenas.hpp"
+#include "core/background_task.hpp"
+#include "support/held_worker.hpp"
+#include "support/host/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using detail::wait_for_background_tasks;
+
+slot_arena_options prefetched(std::size_t blocks = 1) {
+  slot_arena_options result = small_slots();
+  result.prefetch_blocks = blocks;
+  return result;
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("slot_arena: growth into a prefetched block makes no HIP call") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, prefetched()};
+  arena.commit(sizes{0, 1}, sizes{10, 10}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.statistics().spare_bytes == 2 * row());
+  CHECK(arena.statistics().prefetched_blocks == 4);
+  const held_worker held;
+  const std::uint64_t before = hipvmm_host_call_count(nullptr);
+  arena.commit(sizes{1, 0}, sizes{granule() + 1, 2 * granule()}, stream);
+  CHECK(hipvmm_host_call_count(nullptr) == before);
+  CHECK(arena.length(0) == 2 * granule());
+}
+
+TEST_CASE("slot_arena: so many blocks are prefetched, and not past the end") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, prefetched(2)};
+  arena.commit(sizes{0}, sizes{1}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == 3 * granule());
+  arena.commit(sizes{0}, sizes{3 * granule()}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == 4 * granule());
+  const std::size_t held = arena.statistics().held_bytes;
+  arena.commit(sizes{0}, sizes{4 * granule()}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.statistics().held_bytes == held);
+  // An acquired slot gets its first blocks.
+  const std::size_t fresh = arena.acquire(stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(fresh) == 2 * granule());
+}
+
+TEST_CASE("slot_arena: a commit takes what is prefetched for others before it fails") {
+  const stream stream{first_device};
+  slot_arena_options options = prefetched();
+  options.budget_bytes = 4 * row();
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0, 1}, sizes{granule(), granule()}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.statistics().spare_bytes == 2 * row());
+  arena.commit(sizes{2}, sizes{2 * granule()}, stream);
+  CHECK(arena.statistics().needed_bytes == 4 * row());
+  wait_for_background_tasks();
+  CHECK(arena.statistics().failed_prefetches > 0);
+  CHECK(arena.statistics().held_bytes == 4 * row());
+}
+
+TEST_CASE("slot_arena: a prefetch that fails is tried again once memory may be there") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, prefetched()};
+  {
+    const planned_fault fault{"hipMemCreate", 3, 2};
+    arena.commit(sizes{0}, sizes{1}, stream);
+    wait_for_background_tasks();
+  }
+  CHECK(arena.capacity(0) == granule());
+  CHECK(arena.statistics().failed_prefetches == 1);
+  arena.commit(sizes{0}, sizes{2}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == granule());
+  arena.commit(sizes{1}, sizes{2}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == 2 * granule());
+  CHECK(arena.capacity(1) == 2 * granule());
+}
+
+TEST_CASE("slot_arena: what released slots left is prefetched for others") {
+  const stream stream{first_device};
+  slot_arena_options options = prefetched();
+  options.budget_bytes = 3 * row();
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0, 1}, sizes{granule(), 1}, stream);
+  wait_for_background_tasks();
+  arena.release(0, stream);
+  stream.synchronize();
+  const call_counter creations{"hipMemCreate"};
+  arena.commit(sizes{1}, sizes{granule() + 1}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(1) == 3 * granule());
+  CHECK(creations.count() <= 2);
+  CHECK(arena.statistics().held_bytes == 3 * row());
+}
+
+TEST_CASE("slot_arena: chunks go from slot to slot without being created or released") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, small_slots()};
+  arena.commit(sizes{0}, sizes{4 * granule()}, stream);
+  const call_counter creations{"hipMemCreate"};
+  const call_counter releases{"hipMemRelease"};
+  for (std::size_t i = 0; i < 6; ++i) {
+    arena.release(i % 4, stream);
+    stream.synchronize();
+    arena.commit(sizes{(i + 1) % 4}, sizes{4 * granule()}, stream);
+  }
+  CHECK(creations.count() == 0);
+  CHECK(releases.count() == 0);
+  CHECK(arena.statistics().moved_blocks == 6 * 8);
+}
+
+TEST_CASE("slot_arena: a cache of the program serves several arenas") {
+  chunk_cache cache{GiB};
+  const stream stream{first_device};
+  slot_arena_options options = small_slots();
+  options.cache = &cache;
+  slot_arena first{first_device, options};
+  first.commit(sizes{0}, sizes{granule()}, stream);
+  first.release(0, stream);
+  stream.synchronize();
+  CHECK(first.trim() == row());
+  CHECK(cache.statistics().bytes == row());
+  slot_arena second{first_device, options};
+  const call_counter creations{"hipMemCreate"};
+  second.commit(sizes{0}, sizes{granule()}, stream);
+  CHECK(creations.count() == 0);
+}
+
+TEST_CASE("slot_arena: a full device evicts as a full budget does") {
+  const stream stream{first_device};
+  slot_arena_options options = small_slots();
+  slot_arena* self = nullptr;
+  options.evict = [&](std::size_t) { self->release(0, stream); };
+  slot_arena arena{first_device, options};
+  self = &arena;
+  arena.commit(sizes{0}, sizes{2 * granule()}, stream);
+  chunk_cache::shared().trim();
+  drain_retired_memory();
+  const physical_chunk rest{first_device, first_device.free_memory() - row()};
+  CHECK(arena.slots_that_fit(granule()) == 1);
+  arena.commit(sizes{1}, sizes{2 * granule()}, stream);
+  CHECK_FALSE(arena.in_use(0));
+  CHECK(arena.statistics().evictions == 1);
+  CHECK_THROWS_AS(arena.commit(sizes{1, 2}, sizes{4 * granule(), 1}, stream), std::exception);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
