@@ -45,6 +45,14 @@ void slot_arena::release(std::size_t slot, stream_ref stream) { live().release(s
 void slot_arena::truncate(std::size_t slot, std::size_t length, stream_ref stream) {
   live().truncate(slot, length, stream);
 }
+void slot_arena::share_prefix(std::size_t from, const std::size_t* to, std::size_t count,
+                              std::size_t length, stream_ref stream) {
+  live().share_prefix(from, to, count, length, stream);
+}
+void slot_arena::make_writable(std::size_t slot, std::size_t offset, std::size_t bytes,
+                               stream_ref stream) {
+  live().make_writable(slot, offset, bytes, stream);
+}
 void* slot_arena::pointer(std::size_t slot, std::size_t plane) const {
   return live().pointer(slot, plane);
 }

@@ -102,6 +102,7 @@ void slot_rows::decommit(std::size_t row) {
     --state.backed_planes;
     note_unclaimed(state, before);
   }
+  leave_group(state);
 }
 
 std::size_t slot_rows::find_unclaimed() const noexcept {

@@ -66,7 +66,35 @@ class slot_rows {
   /// Returns whether nobody claims the row now.
   bool unclaim(std::size_t row) noexcept;
 
-  [[nodiscard]] std::size_t mapped_bytes() const noexcept { return region_.committed_bytes(); }
+  /// Shows the memory of row `from` in row `to` as well, where every device may only read it.
+  /// Pre: `from` is backed, `to` is not, in no plane. Aliases are coherent.
+  /// Throws: as region::adopt and region::set_access; then `to` is not backed.
+  void share(std::size_t from, std::size_t to);
+  /// Gives each of `rows`, which are backed, memory of its own that can be written, with the same
+  /// bytes. Waits for `stream`, as copy_chunks().
+  /// Throws: as copy_chunks() and region::set_access; then the bytes are the same, and each row
+  /// is as it was or can be told by is_private().
+  void make_private(const std::vector<std::size_t>& rows, stream_ref stream);
+  /// Whether nothing else shows the row's memory, and it can be written.
+  [[nodiscard]] bool is_private(std::size_t row) const noexcept {
+    const row_state& state = rows_[row];
+    return !state.is_read_only && !is_shared(state);
+  }
+  /// How many of `rows` others show too.
+  [[nodiscard]] std::size_t count_shared(const std::vector<std::size_t>& rows) const noexcept;
+  /// Whether a row was ever shared that is still backed. Without one all are private.
+  [[nodiscard]] bool has_shared() const noexcept { return grouped_ != 0; }
+  /// Of the rows that `counts` says yes to, and that are counted by others: those beyond the first
+  /// of each memory.
+  [[nodiscard]] std::size_t count_aliases(const std::vector<bool>& counts) const;
+
+  /// Physical memory, which rows that share it have once.
+  [[nodiscard]] std::size_t mapped_bytes() const noexcept {
+    return region_.committed_bytes() - aliases_ * geometry_.row_bytes();
+  }
+  [[nodiscard]] std::size_t alias_bytes() const noexcept {
+    return aliases_ * geometry_.row_bytes();
+  }
   [[nodiscard]] std::size_t kept_bytes() const noexcept;
   [[nodiscard]] std::size_t held_bytes() const noexcept { return mapped_bytes() + kept_bytes(); }
   /// Releases chunks of the own cache to the device until at most `bytes` are kept.
@@ -79,7 +107,13 @@ class slot_rows {
   struct row_state {
     std::uint32_t claims = 0;
     std::uint32_t backed_planes = 0;
+    bool is_read_only = false;
+    std::shared_ptr<const int> group = nullptr;  // the rows with the same memory, if it was shared
   };
+  [[nodiscard]] static bool is_shared(const row_state& row) noexcept {
+    return row.group.use_count() > 1;
+  }
+  void leave_group(row_state& row) noexcept;
   void note_unclaimed(const row_state& row, std::size_t before) noexcept;
   [[nodiscard]] static std::size_t counts_as_unclaimed(const row_state& row) noexcept {
     return row.claims == 0 && row.backed_planes != 0 ? 1 : 0;
@@ -93,6 +127,8 @@ class slot_rows {
   region region_;
   std::vector<row_state> rows_;
   std::size_t unclaimed_ = 0;
+  std::size_t grouped_ = 0;  // rows with a group
+  std::size_t aliases_ = 0;  // of these, those beyond the first of each group
 };
 
 }  // namespace hipvmm::detail

@@ -90,7 +90,8 @@ std::size_t slot_table::acquire(stream_ref stream) {
   bool best_has_passed = false;
   for (const slot& each : slots_) {
     if (each.in_use.load(std::memory_order_relaxed)) continue;
-    const bool is_larger = best == nullptr || each.claims > best->claims;
+    const bool is_larger = best == nullptr || each.capacity.load(std::memory_order_relaxed) >
+                                                  best->capacity.load(std::memory_order_relaxed);
     if (!is_larger && best_has_passed) continue;
     const bool passed = has_passed(each);
     if (best != nullptr && passed == best_has_passed ? !is_larger : best_has_passed) continue;
@@ -145,8 +146,18 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
 void slot_table::release(std::size_t which, stream_ref stream) {
   slot& one = require_in_use("release", which, stream);
   mark("release", which, stream);
-  one.length.store(0, std::memory_order_relaxed);
-  one.in_use.store(false, std::memory_order_release);
+  const auto release_now = [&] {
+    one.length.store(0, std::memory_order_relaxed);
+    one.in_use.store(false, std::memory_order_release);
+  };
+  if (has_shared_) {
+    // What others see is not for the next sequence.
+    const pause stopped{*this};
+    release_now();
+    set_claims(which, one.claims);
+  } else {
+    release_now();
+  }
   if (!may_prefetch_.exchange(true)) request_prefetch();
 }
 
@@ -159,7 +170,13 @@ void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stre
                                 ": commit() makes it longer"};
   if (length == present) return;
   mark("truncate", which, stream);
-  one.length.store(length, std::memory_order_relaxed);
+  if (has_shared_) {
+    const pause stopped{*this};
+    one.length.store(length, std::memory_order_relaxed);
+    set_claims(which, one.claims);
+  } else {
+    one.length.store(length, std::memory_order_relaxed);
+  }
 }
 
 std::vector<bool> slot_table::needed_rows() const {
@@ -172,13 +189,18 @@ std::vector<bool> slot_table::needed_rows() const {
   return needed;
 }
 
+std::size_t slot_table::needed_bytes(const std::vector<bool>& needed) const {
+  const auto rows = static_cast<std::size_t>(std::count(needed.begin(), needed.end(), true));
+  return (rows - rows_.count_aliases(needed)) * geometry_.row_bytes();
+}
+
 std::size_t slot_table::slots_that_fit(std::size_t length) {
   if (length > geometry_.most)
     throw std::out_of_range{"slot_arena::slots_that_fit: " + std::to_string(length) +
                             " bytes: bytes_per_slot is " + std::to_string(geometry_.most)};
   const pause stopped{*this};
   std::vector<bool> needed = needed_rows();
-  const auto present = static_cast<std::size_t>(std::count(needed.begin(), needed.end(), true));
+  const std::size_t present = needed_bytes(needed) / geometry_.row_bytes();
   const std::size_t there = (rows_.held_bytes() + device_.free_memory()) / geometry_.row_bytes();
   const std::size_t limit = std::min(budget_ / geometry_.row_bytes(), there);
   std::size_t room = limit > present ? limit - present : 0;
@@ -220,9 +242,8 @@ slot_arena_statistics slot_table::statistics() {
     if (each.in_use.load(std::memory_order_relaxed)) ++result.slots_in_use;
     result.used_bytes += each.length.load(std::memory_order_relaxed) * geometry_.planes;
   }
-  const std::vector<bool> needed = needed_rows();
-  result.needed_bytes = static_cast<std::size_t>(std::count(needed.begin(), needed.end(), true)) *
-                        geometry_.row_bytes();
+  result.needed_bytes = needed_bytes(needed_rows());
+  result.shared_bytes = rows_.alias_bytes();
   result.spare_bytes = rows_.mapped_bytes() - result.needed_bytes;
   result.kept_bytes = rows_.kept_bytes();
   result.held_bytes = rows_.held_bytes();

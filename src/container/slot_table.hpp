@@ -36,6 +36,9 @@ class slot_table {
               stream_ref stream);
   void release(std::size_t slot, stream_ref stream);
   void truncate(std::size_t slot, std::size_t length, stream_ref stream);
+  void share_prefix(std::size_t from, const std::size_t* to, std::size_t count, std::size_t bytes,
+                    stream_ref stream);
+  void make_writable(std::size_t which, std::size_t offset, std::size_t bytes, stream_ref stream);
   [[nodiscard]] std::size_t slots_that_fit(std::size_t length);
   void set_budget(std::size_t bytes);
   std::size_t trim();
@@ -69,8 +72,27 @@ class slot_table {
     idle,  ///< those of free slots, and of slots in use what is beyond the prefetched blocks
     any,   ///< all that no length needs
   };
-  /// A commit under way: the slots' claims from before, restored unless kept.
-  class growth;
+  /// A commit under way: the slots' claims from before. Those beyond are given back unless kept.
+  class growth {
+   public:
+    growth(slot_table& owner, std::size_t count);
+    ~growth();
+    growth(const growth&) = delete;
+    growth& operator=(const growth&) = delete;
+    /// Makes the slot one that is to have `wanted` bytes. At most `count` times.
+    void add(std::size_t which, std::size_t wanted) noexcept;
+    void keep() noexcept { is_kept_ = true; }
+
+   private:
+    struct grown_slot {
+      std::size_t which;
+      std::size_t claims;
+    };
+    slot_table& owner_;
+    std::size_t kept_before_;
+    std::vector<grown_slot> grown_;
+    bool is_kept_ = false;
+  };
   /// While one lives, the background task does not run. They are not nested.
   class pause {
    public:
@@ -106,6 +128,15 @@ class slot_table {
     return geometry_.first_row(which) + slots_[which].claims - 1;
   }
   void set_claims(std::size_t which, std::size_t claims) noexcept;
+  /// The first of the slot's rows, as many as it claims at most, that are of its length or private.
+  [[nodiscard]] std::size_t usable_rows(std::size_t which) const noexcept;
+  /// Gives back the claims of the slot that are not usable, or all but `kept`. Waits for the slot's
+  /// event. Throws: hip_error; what is left is usable or not claimed.
+  void drop_claims(std::size_t which, std::size_t kept);
+  /// The part of share_prefix() for one slot, without the copy. Throws: as that.
+  void show_prefix(std::size_t from, std::size_t to, std::size_t bytes, stream_ref stream);
+  /// Throws: unsupported where no rows can be shared.
+  void require_sharing() const;
   /// Decommits what nobody claims. Throws: as slot_rows::decommit.
   void decommit_unclaimed();
   /// Takes memory that nothing needs out of its row: then a chunk is kept, or the device has more.
@@ -121,11 +152,14 @@ class slot_table {
     const std::size_t held = rows_.held_bytes();
     return held <= budget_ && budget_ - held >= geometry_.block;
   }
+  [[noreturn]] void throw_over_budget(std::size_t bytes) const;
   /// Releases what nothing needs while more than `bytes` are held.
   void release_down_to(std::size_t bytes);
   void note_held() noexcept;
   /// Which rows have bytes of a slot.
   [[nodiscard]] std::vector<bool> needed_rows() const;
+  /// Bytes of those, memory that several share once.
+  [[nodiscard]] std::size_t needed_bytes(const std::vector<bool>& needed) const;
 
   void request_prefetch() noexcept;
   void prefetch() noexcept;
@@ -147,6 +181,7 @@ class slot_table {
   std::uint64_t prefetched_rows_ = 0;
   std::uint64_t failed_prefetches_ = 0;
 
+  bool has_shared_ = false;  // since some rows were shared
   bool is_paused_ = false;
   std::atomic<bool> stops_{false};
   std::atomic<bool> is_requested_{false};

@@ -11,41 +11,26 @@
 
 namespace hipvmm::detail {
 
-class slot_table::growth {
- public:
-  growth(slot_table& owner, std::size_t count)
-      : owner_{owner}, kept_before_{owner.rows_.kept_bytes()} {
-    grown_.reserve(count);
-  }
-  ~growth() {
-    for (const grown_slot& each : grown_) owner_.slots_[each.which].wanted = 0;
-    if (is_kept_) return;
-    for (auto each = grown_.rbegin(); each != grown_.rend(); ++each)
-      while (owner_.slots_[each->which].claims > each->claims) owner_.unclaim_last(each->which);
-    // What cannot be unmapped stays, for whoever claims the row next.
-    report_exceptions([&] { owner_.decommit_unclaimed(); });
-    owner_.rows_.trim_kept(kept_before_);
-  }
-  growth(const growth&) = delete;
-  growth& operator=(const growth&) = delete;
+slot_table::growth::growth(slot_table& owner, std::size_t count)
+    : owner_{owner}, kept_before_{owner.rows_.kept_bytes()} {
+  grown_.reserve(count);
+}
 
-  void add(std::size_t which, std::size_t wanted) noexcept {
-    slot& one = owner_.slots_[which];
-    grown_.push_back({which, one.claims});
-    one.wanted = std::max(one.wanted, wanted);
-  }
-  void keep() noexcept { is_kept_ = true; }
+slot_table::growth::~growth() {
+  for (const grown_slot& each : grown_) owner_.slots_[each.which].wanted = 0;
+  if (is_kept_) return;
+  for (auto each = grown_.rbegin(); each != grown_.rend(); ++each)
+    while (owner_.slots_[each->which].claims > each->claims) owner_.unclaim_last(each->which);
+  // What cannot be unmapped stays, for whoever claims the row next.
+  report_exceptions([&] { owner_.decommit_unclaimed(); });
+  owner_.rows_.trim_kept(kept_before_);
+}
 
- private:
-  struct grown_slot {
-    std::size_t which;
-    std::size_t claims;
-  };
-  slot_table& owner_;
-  std::size_t kept_before_;
-  std::vector<grown_slot> grown_;
-  bool is_kept_ = false;
-};
+void slot_table::growth::add(std::size_t which, std::size_t wanted) noexcept {
+  slot& one = owner_.slots_[which];
+  grown_.push_back({which, one.claims});
+  one.wanted = std::max(one.wanted, wanted);
+}
 
 slot_table::pause::pause(slot_table& owner) noexcept : owner_{owner} {
   owner_.stops_.store(true);
@@ -92,7 +77,8 @@ void slot_table::prefetch() noexcept {
 void slot_table::set_claims(std::size_t which, std::size_t claims) noexcept {
   slot& one = slots_[which];
   one.claims = claims;
-  const std::size_t capacity = geometry_.bytes_in(which, claims);
+  const std::size_t capacity =
+      geometry_.bytes_in(which, rows_.has_shared() ? usable_rows(which) : claims);
   const bool is_full = capacity == geometry_.most;
   const std::size_t behind = claims > prefetch_rows_ ? claims - prefetch_rows_ : 0;
   one.enough.store(is_full || prefetch_rows_ == 0 ? std::numeric_limits<std::size_t>::max()
@@ -111,6 +97,8 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
       const slot& one = slots_[slots[i]];
       if (lengths[i] > one.length.load(std::memory_order_relaxed))
         wait_in("commit", slots[i], stream);
+      if (rows_.has_shared() && one.capacity.load(std::memory_order_relaxed) < lengths[i])
+        drop_claims(slots[i], one.claims);
       while (one.capacity.load(std::memory_order_relaxed) < lengths[i])
         claim_next(slots[i], asker::owner);
     }
@@ -119,8 +107,7 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
         error, "slot_arena::commit: a batch of " + std::to_string(count) +
                    " slots needs more memory than there is: " + format_bytes(rows_.mapped_bytes()) +
                    " are mapped, of which lengths need " +
-                   format_bytes(static_cast<std::size_t>(std::ranges::count(needed_rows(), true)) *
-                                geometry_.row_bytes()) +
+                   format_bytes(needed_bytes(needed_rows())) +
                    (budget_ == slot_arena_options::no_budget
                         ? std::string{}
                         : ", and the budget is " + format_bytes(budget_)) +
@@ -179,13 +166,17 @@ bool slot_table::back(std::size_t row, asker who) {
         if (!take_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) throw;
       }
     } else if (!take_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) {
-      const std::size_t held = rows_.held_bytes();
-      throw out_of_memory{exhausted::limit, device_.ordinal(), geometry_.block,
-                          budget_ > held ? budget_ - held : 0, ""};
+      throw_over_budget(geometry_.block);
     }
   }
   if (!was_backed && who == asker::owner) ++grown_rows_;
   return true;
+}
+
+void slot_table::throw_over_budget(std::size_t bytes) const {
+  const std::size_t held = rows_.held_bytes();
+  throw out_of_memory{exhausted::limit, device_.ordinal(), bytes,
+                      budget_ > held ? budget_ - held : 0, ""};
 }
 
 bool slot_table::unclaim_last(std::size_t which) noexcept {

@@ -36,14 +36,17 @@ hipMemAllocationProp properties(device_ref device, handle_type shareable) {
   return properties;
 }
 
-/// The references by an address that this process has, by the handle, which is that of the owner.
-/// Never destroyed: chunk caches may live as long as the process.
-class retained_handles {
+/// Counts by handle. Never destroyed: chunk caches may live as long as the process.
+class handle_counts {
  public:
-  static retained_handles& all() {
-    // Without an allocation: chunks are given back by who may be without memory.
-    alignas(retained_handles) static std::array<std::byte, sizeof(retained_handles)> place;
-    static auto& only = *new (place.data()) retained_handles;
+  /// The references by an address that this process has, by the handle, which is that of the owner.
+  static handle_counts& retained() {
+    static auto& only = in_place<0>();
+    return only;
+  }
+  /// Of chunks that several owners of this process have, how many more than one.
+  static handle_counts& further_owners() {
+    static auto& only = in_place<1>();
     return only;
   }
   void add(hipMemGenericAllocationHandle_t handle) {
@@ -51,13 +54,15 @@ class retained_handles {
     ++counts_[handle];
     has_some_ = true;
   }
-  /// Does nothing for one that was not added.
-  void remove(hipMemGenericAllocationHandle_t handle) noexcept {
-    if (!has_some_) return;
+  /// Returns false, nothing done, for one that was not added.
+  bool remove(hipMemGenericAllocationHandle_t handle) noexcept {
+    if (!has_some_) return false;
     const std::lock_guard lock{mutex_};
     const auto found = counts_.find(handle);
-    if (found != counts_.end() && --found->second == 0) counts_.erase(found);
+    if (found == counts_.end()) return false;
+    if (--found->second == 0) counts_.erase(found);
     has_some_ = !counts_.empty();
+    return true;
   }
   [[nodiscard]] bool has(hipMemGenericAllocationHandle_t handle) noexcept {
     if (!has_some_) return false;
@@ -66,6 +71,13 @@ class retained_handles {
   }
 
  private:
+  template <int Which>
+  static handle_counts& in_place() {
+    // Without an allocation: chunks are given back by who may be without memory.
+    alignas(handle_counts) static std::array<std::byte, sizeof(handle_counts)> place;
+    return *new (place.data()) handle_counts;
+  }
+
   std::mutex mutex_;
   std::unordered_map<hipMemGenericAllocationHandle_t, std::size_t> counts_;
   std::atomic<bool> has_some_{false};
@@ -164,7 +176,7 @@ physical_chunk detail::retain_at(const void* address, device_ref device, std::si
                   "the chunk at " + address_text(address) + " was to be retained");
   physical_chunk result{handle, device, bytes};
   result.shared_ = false;  // until it is noted
-  retained_handles::all().add(handle);
+  handle_counts::retained().add(handle);
   result.shared_ = true;
   hipMemAllocationProp made{};
   check(hipMemGetAllocationPropertiesFromHandle(&made, handle),
@@ -180,13 +192,24 @@ physical_chunk detail::retain_at(const void* address, device_ref device, std::si
   return result;
 }
 
+physical_chunk detail::reference_to(const physical_chunk& chunk) {
+  handle_counts::further_owners().add(chunk.get());
+  physical_chunk result{chunk.get(), chunk.device(), chunk.bytes()};
+  result.shareable_ = chunk.shareable();
+  result.memory_ = chunk.memory();
+  result.host_ = chunk.host_;
+  return result;
+}
+
 bool detail::is_retained(const physical_chunk& chunk) noexcept {
-  return retained_handles::all().has(chunk.get());
+  return handle_counts::retained().has(chunk.get()) ||
+         handle_counts::further_owners().has(chunk.get());
 }
 
 physical_chunk::~physical_chunk() {
   if (handle_ == nullptr) return;
-  if (shared_) retained_handles::all().remove(handle_);
+  if (handle_counts::further_owners().remove(handle_)) return;
+  if (shared_) handle_counts::retained().remove(handle_);
   detail::report(
       detail::timed(detail::memory_call::release, [&] { return hipMemRelease(handle_); }),
       "hipMemRelease");

@@ -73,6 +73,29 @@ class slot_arena {
   /// Pre, Throws: as release(); std::invalid_argument for more than the present length.
   void truncate(std::size_t slot, std::size_t length, stream_ref stream);
 
+  /// Gives each of `count` slots `to`, which have no bytes, the first `length` bytes of slot
+  /// `from`. They are in use then. Whole blocks are not copied: the same chunks are mapped in the
+  /// slots of `to`, where devices may only read them; the rest is copied in `stream`.
+  /// - Nobody writes to them in `from` either, without make_writable() first.
+  /// - The memory stays as long as one of the slots has it, in any order of releases.
+  /// - Waits for work before the release of a slot of `to` that has blocks mapped.
+  /// Pre: what wrote the bytes is ordered before this call in `stream`.
+  /// Throws (then no slot of `to` is in use): std::out_of_range; std::invalid_argument for a slot
+  /// with bytes, or as release(); unsupported where aliases are not coherent
+  /// (trait::coherent_aliases), and for packed slots; out_of_memory; hip_error.
+  void share_prefix(std::size_t from, const std::size_t* to, std::size_t count, std::size_t length,
+                    stream_ref stream);
+  template <class Slots>
+  void share_prefix(std::size_t from, const Slots& to, std::size_t length, stream_ref stream) {
+    share_prefix(from, to.data(), to.size(), length, stream);
+  }
+  /// Gives the slot memory of its own for the blocks that hold [offset, offset + bytes) in each
+  /// plane and are shared: copies them, and waits for `stream`. Others keep what they see.
+  /// Pre: all work of the slot is ordered before this call in `stream`, and none is submitted
+  /// before it returns. Throws (then the slot has the same bytes): std::out_of_range beyond its
+  /// length; out_of_memory; hip_error; as release().
+  void make_writable(std::size_t slot, std::size_t offset, std::size_t bytes, stream_ref stream);
+
   /// The first byte of the slot in the plane. Throws: std::out_of_range.
   [[nodiscard]] void* pointer(std::size_t slot, std::size_t plane = 0) const;
   /// Bytes of the slot in each plane, zero for a free one. Throws: std::out_of_range.

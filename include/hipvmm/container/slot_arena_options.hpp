@@ -57,6 +57,7 @@ struct slot_arena_statistics {
   std::size_t kept_bytes;    ///< of chunks in the arena's own cache, mapped nowhere
   std::size_t held_bytes;    ///< needed_bytes + spare_bytes + kept_bytes: what the budget limits
   std::size_t peak_held_bytes;
+  std::size_t shared_bytes;  ///< mapped once more, by share_prefix(): no memory of their own
   std::size_t budget_bytes;
   std::size_t reserved_bytes;       ///< addresses
   std::uint64_t prefetched_blocks;  ///< blocks that the background thread backed so far

@@ -24,6 +24,8 @@ detached_chunk detach_chunk(region& from, std::size_t offset);
 detached_chunk detach_left_behind(region& from, std::size_t offset);
 class refused_mappings;
 refused_mappings take_refused(region& from, std::size_t offset, std::size_t bytes) noexcept;
+physical_chunk reference_chunk(region& of, std::size_t offset);
+void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
 }  // namespace detail
 
 /// A range of reserved addresses, the chunks mapped in it and the devices that may use them.
@@ -273,6 +275,10 @@ class region {
   friend detail::detached_chunk detail::detach_left_behind(region& from, std::size_t offset);
   friend detail::refused_mappings detail::take_refused(region& from, std::size_t offset,
                                                        std::size_t bytes) noexcept;
+  // For a slot_arena: src/region/shared_chunks.hpp.
+  friend physical_chunk detail::reference_chunk(region& of, std::size_t offset);
+  friend void detail::copy_chunks(region& in, const std::vector<std::size_t>& offsets,
+                                  stream_ref stream);
   [[nodiscard]] detail::mapped_region& live() const;
 
   std::unique_ptr<detail::mapped_region> mapped_;

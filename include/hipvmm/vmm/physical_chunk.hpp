@@ -18,6 +18,7 @@ class physical_chunk;
 
 namespace detail {
 physical_chunk retain_at(const void* address, device_ref device, std::size_t bytes);
+physical_chunk reference_to(const physical_chunk& chunk);
 }  // namespace detail
 
 /// How a chunk may be exported to another process.
@@ -118,6 +119,7 @@ class physical_chunk {
   // Another reference to what somebody else owns: src/vmm/physical_chunk.hpp.
   friend physical_chunk detail::retain_at(const void* address, device_ref device,
                                           std::size_t bytes);
+  friend physical_chunk detail::reference_to(const physical_chunk& chunk);
 
   ihipMemGenericAllocationHandle* handle_ = nullptr;
   device_ref device_{0};

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// How slots of an arena share what they begin with.
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include "container/slot_table.hpp"
+
+namespace hipvmm::detail {
+
+std::size_t slot_table::usable_rows(std::size_t which) const noexcept {
+  const slot& one = slots_[which];
+  std::size_t rows =
+      std::min(one.claims, geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)));
+  while (rows < one.claims && rows_.is_private(geometry_.first_row(which) + rows)) ++rows;
+  return rows;
+}
+
+void slot_table::drop_claims(std::size_t which, std::size_t kept) {
+  const slot& one = slots_[which];
+  kept = std::min(kept, rows_.has_shared() ? usable_rows(which) : one.claims);
+  if (one.claims > kept && !has_passed(one)) one.passed->synchronize();
+  while (one.claims > kept) {
+    const std::size_t row = last_row(which);
+    if (unclaim_last(which)) rows_.decommit(row);
+  }
+  set_claims(which, one.claims);
+}
+
+void slot_table::require_sharing() const {
+  if (geometry_.stride % geometry_.block != 0)
+    throw unsupported{
+        "slot_arena::share_prefix: slots of slot_layout::packed have blocks in common with their "
+        "neighbours, which cannot be those of another slot too: choose slot_layout::separate"};
+  if (!rows_.memory().can_move_chunks())
+    throw unsupported{"slot_arena::share_prefix: device " + std::to_string(device_.ordinal()) +
+                      " does not show the same bytes at two addresses of one chunk: " +
+                      capability_of(device_).reason(trait::coherent_aliases) +
+                      "; copy the prefix instead"};
+}
+
+void slot_table::share_prefix(std::size_t from, const std::size_t* to, std::size_t count,
+                              std::size_t bytes, stream_ref stream) {
+  require_sharing();
+  const slot& source = require_in_use("share_prefix", from, stream);
+  const std::size_t present = source.length.load(std::memory_order_relaxed);
+  if (bytes > present)
+    throw std::invalid_argument{"slot_arena::share_prefix: slot " + std::to_string(from) + " has " +
+                                std::to_string(present) + " bytes, not " + std::to_string(bytes)};
+  for (std::size_t i = 0; i < count; ++i) {
+    require_slot("share_prefix", to[i]);
+    if (to[i] == from || slots_[to[i]].length.load(std::memory_order_relaxed) != 0 ||
+        std::find(to, to + i, to[i]) != to + i)
+      throw std::invalid_argument{"slot_arena::share_prefix: slot " + std::to_string(to[i]) +
+                                  " has bytes already, or is named twice: release() it first"};
+  }
+
+  const pause stopped{*this};
+  has_shared_ = true;
+  growth growing{*this, count};
+  for (std::size_t i = 0; i < count; ++i) growing.add(to[i], bytes);
+  for (std::size_t i = 0; i < count; ++i) show_prefix(from, to[i], bytes, stream);
+  const std::size_t at = align_down(bytes, geometry_.block);
+  try {
+    for (std::size_t i = 0; i < count && at != bytes; ++i)
+      for (std::size_t plane = 0; plane < geometry_.planes; ++plane)
+        copy_async(stream, static_cast<char*>(pointer(to[i], plane)) + at,
+                   static_cast<const char*>(pointer(from, plane)) + at, bytes - at);
+  } catch (...) {
+    // What was submitted must not outlive the mappings.
+    stream.synchronize_no_throw();
+    throw;
+  }
+  growing.keep();
+  for (std::size_t i = 0; i < count; ++i) {
+    slot& one = slots_[to[i]];
+    one.length.store(bytes, std::memory_order_relaxed);
+    set_claims(to[i], one.claims);
+    one.in_use.store(true, std::memory_order_release);
+  }
+  request_prefetch();
+}
+
+void slot_table::show_prefix(std::size_t from, std::size_t to, std::size_t bytes,
+                             stream_ref stream) {
+  drop_claims(to, 0);
+  wait_in("share_prefix", to, stream);
+  const std::size_t whole = bytes / geometry_.block;
+  for (std::size_t row = 0; row < whole; ++row) {
+    const std::size_t target = geometry_.first_row(to) + row;
+    rows_.claim(target);
+    try {
+      rows_.share(geometry_.first_row(from) + row, target);
+    } catch (...) {
+      rows_.unclaim(target);
+      throw;
+    }
+    set_claims(to, row + 1);
+  }
+  if (bytes % geometry_.block != 0) claim_next(to, asker::owner);
+}
+
+void slot_table::make_writable(std::size_t which, std::size_t offset, std::size_t bytes,
+                               stream_ref stream) {
+  const slot& one = require_in_use("make_writable", which, stream);
+  const std::size_t present = one.length.load(std::memory_order_relaxed);
+  if (offset > present || bytes > present - offset)
+    throw std::out_of_range{"slot_arena::make_writable: " + std::to_string(bytes) +
+                            " bytes at offset " + std::to_string(offset) + " of slot " +
+                            std::to_string(which) + ", which has " + std::to_string(present)};
+  if (bytes == 0 || !has_shared_) return;
+  const pause stopped{*this};
+  std::vector<std::size_t> rows;
+  const std::size_t first = geometry_.first_row(which);
+  for (std::size_t row = offset / geometry_.block; row * geometry_.block < offset + bytes; ++row)
+    if (!rows_.is_private(first + row)) rows.push_back(first + row);
+  if (rows.empty()) return;
+  const std::size_t copied = rows_.count_shared(rows) * geometry_.row_bytes();
+  const auto find_more = [&] { return take_spare(asker::owner, spare::any) || wait_for_spare(); };
+  for (;;) {
+    if (rows_.mapped_bytes() + std::max(rows_.kept_bytes(), copied) > budget_) {
+      if (!find_more()) throw_over_budget(copied);
+      continue;
+    }
+    try {
+      return rows_.make_private(rows, stream);
+    } catch (const out_of_memory&) {
+      if (!find_more()) throw;
+    }
+  }
+}
+
+}  // namespace hipvmm::detail

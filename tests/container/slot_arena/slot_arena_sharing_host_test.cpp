@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/slot_arena.hpp>
+
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <memory>
+#include <stdexcept>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include "container/slot_arena/arenas.hpp"
+#include "support/device_memory.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/assumed_capability.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t piece = 64;
+
+/// Slot 0 has two blocks and a half; 1 and 2 show them. Of each block the first bytes are known.
+struct shared_arena {
+  hipvmm::stream stream{first_device};
+  std::size_t bytes = 2 * granule() + granule() / 2;
+  slot_arena arena;
+
+  explicit shared_arena(const slot_arena_options& options = small_slots(), bool shares = true)
+      : arena{first_device, options} {
+    arena.commit(sizes{0}, sizes{bytes}, stream);
+    write(0, 1);
+    if (shares) arena.share_prefix(0, sizes{1, 2}, bytes, stream);
+  }
+  void write(std::size_t slot, std::uint32_t seed) {
+    for_each_piece(slot, [&](void* at, std::uint32_t number) {
+      write_bytes(stream, at, pattern(piece, seed + number));
+    });
+  }
+  [[nodiscard]] bool has(std::size_t slot, std::uint32_t seed = 1) const {
+    bool all = true;
+    for_each_piece(slot, [&](void* at, std::uint32_t number) {
+      all = all && read_bytes(stream, at, piece) == pattern(piece, seed + number);
+    });
+    return all;
+  }
+
+ private:
+  template <typename Visit>
+  void for_each_piece(std::size_t slot, Visit visit) const {
+    std::uint32_t number = 0;
+    for (std::size_t plane = 0; plane < arena.planes(); ++plane)
+      for (std::size_t at = 0; at < bytes; at += granule())
+        visit(advance(arena.pointer(slot, plane), at), number++);
+  }
+};
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("slot_arena: a prefix is shared, and its rest copied") {
+  shared_arena subject;
+  CHECK(subject.has(1));
+  CHECK(subject.has(2));
+  CHECK(subject.arena.length(1) == subject.bytes);
+  const slot_arena_statistics now = subject.arena.statistics();
+  CHECK(now.held_bytes == 5 * row());
+  CHECK(now.needed_bytes == 5 * row());
+  CHECK(now.shared_bytes == 4 * row());
+  CHECK(now.used_bytes == 6 * subject.bytes);
+  CHECK(get_access(subject.arena.pointer(1, 1), first_device) == access_right::read);
+  CHECK(get_access(subject.arena.pointer(0, 1), first_device) == access_right::read_write);
+  // Each goes on by itself.
+  subject.arena.commit(sizes{1}, sizes{3 * granule() + 5}, subject.stream);
+  write_end(subject.arena, 1, granule() / 2 + 5, 5, subject.stream);
+  CHECK(subject.has(2));
+  CHECK(subject.has(0));
+}
+
+TEST_CASE("slot_arena: a shared prefix outlives the slot that it came from") {
+  shared_arena subject;
+  subject.arena.release(0, subject.stream);
+  subject.stream.synchronize();
+  CHECK(subject.arena.capacity(0) == 0);
+  subject.arena.commit(sizes{0}, sizes{subject.bytes}, subject.stream);
+  subject.write(0, 9);
+  CHECK(subject.has(1));
+  subject.arena.release(1, subject.stream);
+  subject.arena.commit(sizes{1}, sizes{subject.bytes}, subject.stream);
+  subject.write(1, 20);
+  CHECK(subject.has(2));
+  CHECK(subject.has(0, 9));
+  subject.arena.release(2, subject.stream);
+  subject.stream.synchronize();
+  subject.arena.trim();
+  CHECK(subject.arena.statistics().shared_bytes == 0);
+  CHECK(subject.arena.statistics().held_bytes == 6 * row());
+}
+
+TEST_CASE("slot_arena: a slot writes to blocks of its own") {
+  shared_arena subject;
+  subject.arena.make_writable(1, granule() + 7, 1, subject.stream);
+  CHECK(subject.has(1));
+  CHECK(subject.arena.statistics().held_bytes == 6 * row());
+  CHECK(subject.arena.statistics().shared_bytes == 3 * row());
+  fill_async(subject.stream, advance(subject.arena.pointer(1), granule()), 0x33, granule());
+  subject.stream.synchronize();
+  CHECK(subject.has(0));
+  CHECK(subject.has(2));
+  CHECK(read_bytes(subject.stream, subject.arena.pointer(1), piece) == pattern(piece, 1));
+  // What is private already costs nothing.
+  const std::uint64_t creations = hipvmm_host_call_count("hipMemCreate");
+  subject.arena.make_writable(1, granule(), granule() + 1, subject.stream);
+  CHECK(hipvmm_host_call_count("hipMemCreate") == creations);
+  // The last one that shows a block gets it without a copy.
+  subject.arena.release(0, subject.stream);
+  subject.arena.release(2, subject.stream);
+  subject.stream.synchronize();
+  subject.arena.trim();
+  CHECK(subject.arena.statistics().shared_bytes == 0);
+  CHECK(get_access(subject.arena.pointer(1), first_device) == access_right::read);
+  const calls_of copies{copying_functions};
+  subject.arena.make_writable(1, 0, 1, subject.stream);
+  CHECK(copies.count() == 0);
+  CHECK(get_access(subject.arena.pointer(1), first_device) == access_right::read_write);
+}
+
+TEST_CASE("slot_arena: the source copies too before it writes") {
+  shared_arena subject;
+  subject.arena.make_writable(0, 0, granule(), subject.stream);
+  fill_async(subject.stream, subject.arena.pointer(0), 0x33, granule());
+  subject.stream.synchronize();
+  CHECK(subject.has(1));
+  CHECK(subject.has(2));
+}
+
+TEST_CASE("slot_arena: a truncated slot does not grow into what is shared") {
+  shared_arena subject;
+  subject.arena.truncate(1, granule(), subject.stream);
+  subject.arena.truncate(0, granule(), subject.stream);
+  CHECK(subject.arena.capacity(1) == granule());
+  subject.arena.commit(sizes{0, 1}, sizes{subject.bytes, subject.bytes}, subject.stream);
+  CHECK(get_access(advance(subject.arena.pointer(1), granule()), first_device) ==
+        access_right::read_write);
+  for (const std::size_t slot : {0, 1}) {
+    fill_async(subject.stream, advance(subject.arena.pointer(slot), granule()), 0x33, granule());
+    subject.stream.synchronize();
+  }
+  CHECK(subject.has(2));
+}
+
+TEST_CASE("slot_arena: copies for writing keep to the budget") {
+  slot_arena_options options = small_slots();
+  options.budget_bytes = 6 * row();
+  shared_arena subject{options};
+  CHECK_THROWS_AS(subject.arena.make_writable(1, 0, 2 * granule(), subject.stream), out_of_memory);
+  CHECK(subject.has(1));
+  CHECK(subject.arena.statistics().shared_bytes == 4 * row());
+  CHECK_NOTHROW(subject.arena.make_writable(1, 0, 1, subject.stream));
+  CHECK(subject.arena.statistics().held_bytes == 6 * row());
+}
+
+TEST_CASE("slot_arena: sharing is refused where it cannot be, and for slots with bytes") {
+  const stream stream{first_device};
+  slot_arena_options options = small_slots();
+  {
+    const assumed_capability without{"coherent_aliases=no"};
+    slot_arena arena{first_device, options};
+    arena.commit(sizes{0}, sizes{100}, stream);
+    CHECK_THROWS_WITH_AS(arena.share_prefix(0, sizes{1}, 100, stream),
+                         doctest::Contains("does not show the same bytes at two addresses"),
+                         unsupported);
+  }
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0, 1}, sizes{100, 1}, stream);
+  CHECK_THROWS_WITH_AS(arena.share_prefix(0, sizes{2, 1}, 100, stream),
+                       doctest::Contains("slot 1 has bytes already"), std::invalid_argument);
+  CHECK_THROWS_AS(arena.share_prefix(0, sizes{2, 2}, 100, stream), std::invalid_argument);
+  CHECK_THROWS_AS(arena.share_prefix(0, sizes{0}, 100, stream), std::invalid_argument);
+  CHECK_THROWS_AS(arena.share_prefix(0, sizes{2}, 101, stream), std::invalid_argument);
+  CHECK_THROWS_AS(arena.share_prefix(3, sizes{2}, 0, stream), std::invalid_argument);
+  CHECK_THROWS_AS(arena.make_writable(0, 0, 101, stream), std::out_of_range);
+  CHECK_FALSE(arena.in_use(2));
+  options.layout = slot_layout::packed;
+  slot_arena packed{first_device, options};
+  packed.commit(sizes{0}, sizes{100}, stream);
+  options.bytes_per_slot = granule() / 2;
+  slot_arena small{first_device, options};
+  small.commit(sizes{0}, sizes{100}, stream);
+  CHECK_THROWS_WITH_AS(small.share_prefix(0, sizes{1}, 100, stream),
+                       doctest::Contains("slot_layout::packed"), unsupported);
+}
+
+TEST_CASE("slot_arena: a prefix that cannot be shared leaves the slots free") {
+  const auto make = [] { return std::make_unique<shared_arena>(small_slots(), false); };
+  fault_sweep{"share_prefix"}.run(
+      make,
+      [](std::unique_ptr<shared_arena>& subject) {
+        subject->arena.share_prefix(0, sizes{1, 3}, subject->bytes, subject->stream);
+      },
+      [](const std::unique_ptr<shared_arena>& subject) {
+        CHECK_FALSE(subject->arena.in_use(1));
+        CHECK_FALSE(subject->arena.in_use(3));
+        CHECK(subject->has(0));
+        CHECK(subject->arena.statistics().held_bytes == 3 * row());
+      },
+      [](const std::unique_ptr<shared_arena>& subject) {
+        CHECK(subject->has(1));
+        CHECK(subject->has(3));
+      });
+}
+
+TEST_CASE("slot_arena: a copy for writing that fails leaves the bytes") {
+  fault_sweep{"make_writable", after_failure::capacity}.run(
+      [] {
+        slot_arena_options options = small_slots();
+        options.planes = 1;
+        return std::make_unique<shared_arena>(options);
+      },
+      [](std::unique_ptr<shared_arena>& subject) {
+        subject->arena.make_writable(1, 0, 1, subject->stream);
+      },
+      [](const std::unique_ptr<shared_arena>& subject) {
+        CHECK(subject->has(0));
+        CHECK(subject->has(1));
+        CHECK(subject->has(2));
+        const slot_arena_statistics now = subject->arena.statistics();
+        CHECK(now.held_bytes == now.needed_bytes + now.spare_bytes + now.kept_bytes);
+      },
+      [](const std::unique_ptr<shared_arena>& subject) {
+        CHECK(subject->has(1));
+        CHECK(subject->has(2));
+        CHECK(subject->arena.statistics().shared_bytes == 3 * granule());
+      });
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
