@@ -57,7 +57,10 @@ slot_table::slot& slot_table::require_in_use(const char* function, std::size_t w
   return one;
 }
 
-bool slot_table::has_passed(const slot& one) { return !one.passed || one.passed->is_done(); }
+bool slot_table::has_passed(slot& one) {
+  if (one.passed && one.passed->is_done()) one.passed.reset();
+  return !one.passed;
+}
 
 void slot_table::mark(const char* function, std::size_t which, stream_ref stream) {
   slot& one = slots_[which];
@@ -74,21 +77,17 @@ void slot_table::mark(const char* function, std::size_t which, stream_ref stream
 
 void slot_table::wait_in(const char* function, std::size_t which, stream_ref stream) {
   slot& one = slots_[which];
-  if (!one.passed) return;
-  if (!one.passed->is_done()) {
-    if (stream.is_capturing()) throw_captured(function);
-    stream.wait(*one.passed);
-    // Until it has passed, the rows behind the length are not for others.
-    return;
-  }
-  one.passed.reset();
+  if (has_passed(one)) return;
+  if (stream.is_capturing()) throw_captured(function);
+  // The event stays: until it has passed, the rows behind the length are not for others.
+  stream.wait(*one.passed);
 }
 
 std::size_t slot_table::acquire(stream_ref stream) {
   const pause stopped{*this};
-  const slot* best = nullptr;
+  slot* best = nullptr;
   bool best_has_passed = false;
-  for (const slot& each : slots_) {
+  for (slot& each : slots_) {
     if (each.in_use.load(std::memory_order_relaxed)) continue;
     const bool is_larger = best == nullptr || each.capacity.load(std::memory_order_relaxed) >
                                                   best->capacity.load(std::memory_order_relaxed);

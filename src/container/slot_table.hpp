@@ -146,8 +146,8 @@ class slot_table {
   /// none.
   bool wait_for_spare();
   [[nodiscard]] std::size_t keep_rows(std::size_t which, spare of) const noexcept;
-  /// Returns whether the slot's event has passed.
-  [[nodiscard]] static bool has_passed(const slot& one);
+  /// Returns whether the slot's event has passed, and drops it then.
+  [[nodiscard]] static bool has_passed(slot& one);
   [[nodiscard]] bool has_room() const noexcept {
     const std::size_t held = rows_.held_bytes();
     return held <= budget_ && budget_ - held >= geometry_.block;

@@ -201,7 +201,7 @@ bool slot_table::take_spare(asker who, spare which) {
   }
   for (std::size_t n = 0; n < slots_.size(); ++n) {
     const std::size_t victim = (next_victim_ + n) % slots_.size();
-    const slot& one = slots_[victim];
+    slot& one = slots_[victim];
     if (who == asker::background && one.in_use.load(std::memory_order_acquire)) continue;
     const std::size_t kept = keep_rows(victim, which);
     if (one.claims <= kept || !has_passed(one)) continue;
@@ -219,7 +219,7 @@ bool slot_table::take_spare(asker who, spare which) {
 
 bool slot_table::wait_for_spare() {
   for (std::size_t which = 0; which < slots_.size(); ++which) {
-    const slot& one = slots_[which];
+    slot& one = slots_[which];
     if (one.claims <= keep_rows(which, spare::any) || has_passed(one)) continue;
     one.passed->synchronize();
     return true;

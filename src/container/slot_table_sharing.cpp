@@ -21,7 +21,7 @@ std::size_t slot_table::usable_rows(std::size_t which) const noexcept {
 }
 
 void slot_table::drop_claims(std::size_t which, std::size_t kept) {
-  const slot& one = slots_[which];
+  slot& one = slots_[which];
   kept = std::min(kept, rows_.has_shared() ? usable_rows(which) : one.claims);
   if (one.claims > kept && !has_passed(one)) one.passed->synchronize();
   while (one.claims > kept) {
