@@ -3,6 +3,7 @@
 #include "container/slot_table.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -33,7 +34,9 @@ slot_table::slot_table(device_ref device, const slot_arena_options& options)
       budget_{options.budget_bytes},
       rows_{device, geometry_, options},
       devices_{devices_of(rows_.memory().rights())},
-      slots_(geometry_.slots) {}
+      slots_(geometry_.slots),
+      capacities_(geometry_.slots),
+      claims_(geometry_.slots) {}
 
 slot_table::~slot_table() {
   task_.cancel_or_wait();
@@ -57,14 +60,18 @@ slot_table::slot& slot_table::require_in_use(const char* function, std::size_t w
   return one;
 }
 
-bool slot_table::has_passed(slot& one) {
-  if (one.passed && one.passed->is_done()) one.passed.reset();
-  return !one.passed;
+bool slot_table::has_passed(std::size_t which) {
+  std::optional<event>& passed = claims_[which].passed;
+  if (passed && passed->is_done()) {
+    passed.reset();
+    slots_[which].is_marked = false;
+  }
+  return !passed;
 }
 
 void slot_table::mark(const char* function, std::size_t which, stream_ref stream) {
-  slot& one = slots_[which];
-  if (!has_passed(one)) stream.wait(*one.passed);
+  std::optional<event>& passed = claims_[which].passed;
+  if (!has_passed(which)) stream.wait(*passed);
   std::optional<event> fresh = mark_in(stream, devices_);
   if (!fresh)
     throw std::invalid_argument{slot_text(function, which) +
@@ -72,39 +79,38 @@ void slot_table::mark(const char* function, std::size_t which, stream_ref stream
                                 "device " +
                                 std::to_string(device_.ordinal()) +
                                 ": name it in slot_arena_options::access"};
-  one.passed = std::move(fresh);
+  passed = std::move(fresh);
+  slots_[which].is_marked = true;
 }
 
 void slot_table::wait_in(const char* function, std::size_t which, stream_ref stream) {
-  slot& one = slots_[which];
-  if (has_passed(one)) return;
+  if (has_passed(which)) return;
   if (stream.is_capturing()) throw_captured(function);
   // The event stays: until it has passed, the rows behind the length are not for others.
-  stream.wait(*one.passed);
+  stream.wait(*claims_[which].passed);
 }
 
 std::size_t slot_table::acquire(stream_ref stream) {
   const pause stopped{*this};
-  slot* best = nullptr;
+  constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+  std::size_t best = none;
   bool best_has_passed = false;
-  for (slot& each : slots_) {
-    if (each.in_use.load(std::memory_order_relaxed)) continue;
-    const bool is_larger = best == nullptr || each.capacity.load(std::memory_order_relaxed) >
-                                                  best->capacity.load(std::memory_order_relaxed);
+  for (std::size_t which = 0; which < slots_.size(); ++which) {
+    if (slots_[which].in_use.load(std::memory_order_relaxed)) continue;
+    const bool is_larger = best == none || capacity(which) > capacity(best);
     if (!is_larger && best_has_passed) continue;
-    const bool passed = has_passed(each);
-    if (best != nullptr && passed == best_has_passed ? !is_larger : best_has_passed) continue;
-    best = &each;
+    const bool passed = has_passed(which);
+    if (best != none && passed == best_has_passed ? !is_larger : best_has_passed) continue;
+    best = which;
     best_has_passed = passed;
   }
-  if (best == nullptr)
+  if (best == none)
     throw out_of_memory{"slot_arena::acquire: all " + std::to_string(slots_.size()) +
                         " slots are in use: release one first"};
-  const auto which = static_cast<std::size_t>(best - slots_.data());
-  wait_in("acquire", which, stream);
-  slots_[which].in_use.store(true, std::memory_order_release);
+  wait_in("acquire", best, stream);
+  slots_[best].in_use.store(true, std::memory_order_release);
   request_prefetch();
-  return which;
+  return best;
 }
 
 void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
@@ -118,8 +124,8 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
     }
     const slot& one = slots_[slots[i]];
     fits = fits && one.in_use.load(std::memory_order_relaxed) &&
-           lengths[i] <= one.capacity.load(std::memory_order_acquire) &&
-           (!one.passed || lengths[i] <= one.length.load(std::memory_order_relaxed));
+           lengths[i] <= capacities_[slots[i]].load(std::memory_order_acquire) &&
+           (!one.is_marked || lengths[i] <= one.length.load(std::memory_order_relaxed));
   }
   if (fits) {
     bool lacks = false;
@@ -127,7 +133,8 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
       slot& one = slots_[slots[i]];
       if (lengths[i] <= one.length.load(std::memory_order_relaxed)) continue;
       one.length.store(lengths[i], std::memory_order_relaxed);
-      lacks = lacks || lengths[i] > one.enough.load(std::memory_order_relaxed);
+      lacks = lacks ||
+              lacks_prefetch(lengths[i], capacities_[slots[i]].load(std::memory_order_relaxed));
     }
     if (lacks) request_prefetch();
     return;
@@ -153,7 +160,7 @@ void slot_table::release(std::size_t which, stream_ref stream) {
     // What others see is not for the next sequence.
     const pause stopped{*this};
     release_now();
-    set_claims(which, one.claims);
+    set_claims(which, claims_[which].count);
   } else {
     release_now();
   }
@@ -172,7 +179,7 @@ void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stre
   if (has_shared_) {
     const pause stopped{*this};
     one.length.store(length, std::memory_order_relaxed);
-    set_claims(which, one.claims);
+    set_claims(which, claims_[which].count);
   } else {
     one.length.store(length, std::memory_order_relaxed);
   }
@@ -272,7 +279,7 @@ std::size_t slot_table::length(std::size_t which) const {
 
 std::size_t slot_table::capacity(std::size_t which) const {
   require_slot("capacity", which);
-  return slots_[which].capacity.load(std::memory_order_acquire);
+  return capacities_[which].load(std::memory_order_acquire);
 }
 
 bool slot_table::in_use(std::size_t which) const {

@@ -54,16 +54,19 @@ class slot_table {
   [[nodiscard]] const process_mark& process() const noexcept { return process_; }
 
  private:
+  // A commit that needs nothing reads `slots_` and `capacities_`: few cache lines, of which the
+  // background thread writes the second only.
+  /// Written by the owner.
   struct slot {
-    // Written by the owner.
     std::atomic<std::size_t> length{0};
     std::atomic<bool> in_use{false};
-    std::size_t wanted = 0;       // during a commit: what it is to have then
+    bool is_marked = false;  // has an event; of a free slot also written by the background task
+  };
+  /// What a slot has of the rows.
+  struct claimed_rows {
+    std::size_t count = 0;        // the slot's first ones, all of them backed
+    std::size_t wanted = 0;       // during a commit: the bytes that it is to have then
     std::optional<event> passed;  // until which work may use what is behind the length
-    // Written by whoever changes rows.
-    std::size_t claims = 0;                // rows that it claims, all of them backed
-    std::atomic<std::size_t> capacity{0};  // bytes that they hold
-    std::atomic<std::size_t> enough{0};    // a greater length lacks prefetched rows
   };
   /// Who asks for memory.
   enum class asker { owner, background };
@@ -86,7 +89,7 @@ class slot_table {
    private:
     struct grown_slot {
       std::size_t which;
-      std::size_t claims;
+      std::size_t count;
     };
     slot_table& owner_;
     std::size_t kept_before_;
@@ -125,7 +128,7 @@ class slot_table {
   /// Gives back the slot's last claim. Returns whether nobody claims that row now.
   bool unclaim_last(std::size_t which) noexcept;
   [[nodiscard]] std::size_t last_row(std::size_t which) const noexcept {
-    return geometry_.first_row(which) + slots_[which].claims - 1;
+    return geometry_.first_row(which) + claims_[which].count - 1;
   }
   void set_claims(std::size_t which, std::size_t claims) noexcept;
   /// The first of the slot's rows, as many as it claims at most, that are of its length or private.
@@ -147,7 +150,7 @@ class slot_table {
   bool wait_for_spare();
   [[nodiscard]] std::size_t keep_rows(std::size_t which, spare of) const noexcept;
   /// Returns whether the slot's event has passed, and drops it then.
-  [[nodiscard]] static bool has_passed(slot& one);
+  [[nodiscard]] bool has_passed(std::size_t which);
   [[nodiscard]] bool has_room() const noexcept {
     const std::size_t held = rows_.held_bytes();
     return held <= budget_ && budget_ - held >= geometry_.block;
@@ -162,6 +165,10 @@ class slot_table {
   [[nodiscard]] std::size_t needed_bytes(const std::vector<bool>& needed) const;
 
   void request_prefetch() noexcept;
+  /// Whether a slot in use of that length is to have more rows.
+  [[nodiscard]] bool lacks_prefetch(std::size_t length, std::size_t capacity) const noexcept {
+    return capacity < geometry_.most && capacity - length < prefetch_rows_ * geometry_.block;
+  }
   void prefetch() noexcept;
 
   process_mark process_;
@@ -173,6 +180,8 @@ class slot_table {
   slot_rows rows_;
   device_list devices_;  // whose streams may use slots
   std::vector<slot> slots_;
+  std::vector<std::atomic<std::size_t>> capacities_;  // bytes in the usable rows of each slot
+  std::vector<claimed_rows> claims_;
   std::size_t next_victim_ = 0;
   std::size_t peak_held_ = 0;
   std::uint64_t grown_rows_ = 0;

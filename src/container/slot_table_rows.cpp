@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How the slots of an arena get their rows, and which they give to each other.
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
@@ -17,18 +16,18 @@ slot_table::growth::growth(slot_table& owner, std::size_t count)
 }
 
 slot_table::growth::~growth() {
-  for (const grown_slot& each : grown_) owner_.slots_[each.which].wanted = 0;
+  for (const grown_slot& each : grown_) owner_.claims_[each.which].wanted = 0;
   if (is_kept_) return;
   for (auto each = grown_.rbegin(); each != grown_.rend(); ++each)
-    while (owner_.slots_[each->which].claims > each->claims) owner_.unclaim_last(each->which);
+    while (owner_.claims_[each->which].count > each->count) owner_.unclaim_last(each->which);
   // What cannot be unmapped stays, for whoever claims the row next.
   report_exceptions([&] { owner_.decommit_unclaimed(); });
   owner_.rows_.trim_kept(kept_before_);
 }
 
 void slot_table::growth::add(std::size_t which, std::size_t wanted) noexcept {
-  slot& one = owner_.slots_[which];
-  grown_.push_back({which, one.claims});
+  claimed_rows& one = owner_.claims_[which];
+  grown_.push_back({which, one.count});
   one.wanted = std::max(one.wanted, wanted);
 }
 
@@ -56,10 +55,11 @@ void slot_table::prefetch() noexcept {
     const scoped_device scope{device_};
     for (std::size_t which = 0; which < slots_.size(); ++which) {
       const slot& one = slots_[which];
-      while (one.in_use.load(std::memory_order_acquire) && one.capacity.load() < geometry_.most) {
+      while (one.in_use.load(std::memory_order_acquire) &&
+             capacities_[which].load() < geometry_.most) {
         const std::size_t rows =
             geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
-        if (one.claims >= rows) break;
+        if (claims_[which].count >= rows) break;
         if (!claim_next(which, asker::background)) {
           is_requested_.store(true);
           return;
@@ -75,16 +75,10 @@ void slot_table::prefetch() noexcept {
 }
 
 void slot_table::set_claims(std::size_t which, std::size_t claims) noexcept {
-  slot& one = slots_[which];
-  one.claims = claims;
-  const std::size_t capacity =
-      geometry_.bytes_in(which, rows_.has_shared() ? usable_rows(which) : claims);
-  const bool is_full = capacity == geometry_.most;
-  const std::size_t behind = claims > prefetch_rows_ ? claims - prefetch_rows_ : 0;
-  one.enough.store(is_full || prefetch_rows_ == 0 ? std::numeric_limits<std::size_t>::max()
-                                                  : geometry_.bytes_in(which, behind),
-                   std::memory_order_relaxed);
-  one.capacity.store(capacity, std::memory_order_release);
+  claims_[which].count = claims;
+  capacities_[which].store(
+      geometry_.bytes_in(which, rows_.has_shared() ? usable_rows(which) : claims),
+      std::memory_order_release);
 }
 
 void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
@@ -97,10 +91,9 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
       const slot& one = slots_[slots[i]];
       if (lengths[i] > one.length.load(std::memory_order_relaxed))
         wait_in("commit", slots[i], stream);
-      if (rows_.has_shared() && one.capacity.load(std::memory_order_relaxed) < lengths[i])
-        drop_claims(slots[i], one.claims);
-      while (one.capacity.load(std::memory_order_relaxed) < lengths[i])
-        claim_next(slots[i], asker::owner);
+      if (rows_.has_shared() && capacity(slots[i]) < lengths[i])
+        drop_claims(slots[i], claims_[slots[i]].count);
+      while (capacity(slots[i]) < lengths[i]) claim_next(slots[i], asker::owner);
     }
   } catch (const out_of_memory& error) {
     throw out_of_memory{
@@ -129,13 +122,13 @@ std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_
   std::size_t rows = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t needed = geometry_.rows_for(slots[i], lengths[i]);
-    rows += needed - std::min(needed, slots_[slots[i]].claims);
+    rows += needed - std::min(needed, claims_[slots[i]].count);
   }
   return rows * geometry_.row_bytes();
 }
 
 bool slot_table::claim_next(std::size_t which, asker who) {
-  const std::size_t row = geometry_.first_row(which) + slots_[which].claims;
+  const std::size_t row = geometry_.first_row(which) + claims_[which].count;
   rows_.claim(row);
   try {
     if (!back(row, who)) {
@@ -146,7 +139,7 @@ bool slot_table::claim_next(std::size_t which, asker who) {
     rows_.unclaim(row);
     throw;
   }
-  set_claims(which, slots_[which].claims + 1);
+  set_claims(which, claims_[which].count + 1);
   return true;
 }
 
@@ -181,15 +174,15 @@ void slot_table::throw_over_budget(std::size_t bytes) const {
 
 bool slot_table::unclaim_last(std::size_t which) noexcept {
   const std::size_t row = last_row(which);
-  set_claims(which, slots_[which].claims - 1);
+  set_claims(which, claims_[which].count - 1);
   return rows_.unclaim(row);
 }
 
 std::size_t slot_table::keep_rows(std::size_t which, spare of) const noexcept {
   const slot& one = slots_[which];
   const bool in_use = one.in_use.load(std::memory_order_acquire);
-  const std::size_t rows =
-      geometry_.rows_for(which, std::max(one.length.load(std::memory_order_relaxed), one.wanted));
+  const std::size_t rows = geometry_.rows_for(
+      which, std::max(one.length.load(std::memory_order_relaxed), claims_[which].wanted));
   return rows + (in_use && of == spare::idle ? prefetch_rows_ : 0);
 }
 
@@ -201,11 +194,11 @@ bool slot_table::take_spare(asker who, spare which) {
   }
   for (std::size_t n = 0; n < slots_.size(); ++n) {
     const std::size_t victim = (next_victim_ + n) % slots_.size();
-    slot& one = slots_[victim];
-    if (who == asker::background && one.in_use.load(std::memory_order_acquire)) continue;
+    if (who == asker::background && slots_[victim].in_use.load(std::memory_order_acquire)) continue;
+    const claimed_rows& one = claims_[victim];
     const std::size_t kept = keep_rows(victim, which);
-    if (one.claims <= kept || !has_passed(one)) continue;
-    while (one.claims > kept) {
+    if (one.count <= kept || !has_passed(victim)) continue;
+    while (one.count > kept) {
       const std::size_t row = last_row(victim);
       if (!unclaim_last(victim)) continue;
       next_victim_ = victim;
@@ -219,8 +212,8 @@ bool slot_table::take_spare(asker who, spare which) {
 
 bool slot_table::wait_for_spare() {
   for (std::size_t which = 0; which < slots_.size(); ++which) {
-    slot& one = slots_[which];
-    if (one.claims <= keep_rows(which, spare::any) || has_passed(one)) continue;
+    const claimed_rows& one = claims_[which];
+    if (one.count <= keep_rows(which, spare::any) || has_passed(which)) continue;
     one.passed->synchronize();
     return true;
   }

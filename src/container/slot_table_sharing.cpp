@@ -13,22 +13,22 @@
 namespace hipvmm::detail {
 
 std::size_t slot_table::usable_rows(std::size_t which) const noexcept {
-  const slot& one = slots_[which];
-  std::size_t rows =
-      std::min(one.claims, geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)));
-  while (rows < one.claims && rows_.is_private(geometry_.first_row(which) + rows)) ++rows;
+  const std::size_t all = claims_[which].count;
+  std::size_t rows = std::min(
+      all, geometry_.rows_for(which, slots_[which].length.load(std::memory_order_relaxed)));
+  while (rows < all && rows_.is_private(geometry_.first_row(which) + rows)) ++rows;
   return rows;
 }
 
 void slot_table::drop_claims(std::size_t which, std::size_t kept) {
-  slot& one = slots_[which];
-  kept = std::min(kept, rows_.has_shared() ? usable_rows(which) : one.claims);
-  if (one.claims > kept && !has_passed(one)) one.passed->synchronize();
-  while (one.claims > kept) {
+  const claimed_rows& one = claims_[which];
+  kept = std::min(kept, rows_.has_shared() ? usable_rows(which) : one.count);
+  if (one.count > kept && !has_passed(which)) one.passed->synchronize();
+  while (one.count > kept) {
     const std::size_t row = last_row(which);
     if (unclaim_last(which)) rows_.decommit(row);
   }
-  set_claims(which, one.claims);
+  set_claims(which, one.count);
 }
 
 void slot_table::require_sharing() const {
@@ -79,7 +79,7 @@ void slot_table::share_prefix(std::size_t from, const std::size_t* to, std::size
   for (std::size_t i = 0; i < count; ++i) {
     slot& one = slots_[to[i]];
     one.length.store(bytes, std::memory_order_relaxed);
-    set_claims(to[i], one.claims);
+    set_claims(to[i], claims_[to[i]].count);
     one.in_use.store(true, std::memory_order_release);
   }
   request_prefetch();
