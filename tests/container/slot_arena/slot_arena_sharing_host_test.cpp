@@ -20,15 +20,18 @@ namespace hipvmm::test {
 namespace {
 
 constexpr std::size_t piece = 64;
+// What a failed release loses is lost to the process, and other tests fill the first device.
+constexpr device_ref losing_device{1};
 
 /// Slot 0 has two blocks and a half; 1 and 2 show them. Of each block the first bytes are known.
 struct shared_arena {
-  hipvmm::stream stream{first_device};
+  hipvmm::stream stream;
   std::size_t bytes = 2 * granule() + granule() / 2;
   slot_arena arena;
 
-  explicit shared_arena(const slot_arena_options& options = small_slots(), bool shares = true)
-      : arena{first_device, options} {
+  explicit shared_arena(const slot_arena_options& options = small_slots(), bool shares = true,
+                        device_ref device = first_device)
+      : stream{device}, arena{device, options} {
     arena.commit(sizes{0}, sizes{bytes}, stream);
     write(0, 1);
     if (shares) arena.share_prefix(0, sizes{1, 2}, bytes, stream);
@@ -195,7 +198,9 @@ TEST_CASE("slot_arena: sharing is refused where it cannot be, and for slots with
 }
 
 TEST_CASE("slot_arena: a prefix that cannot be shared leaves the slots free") {
-  const auto make = [] { return std::make_unique<shared_arena>(small_slots(), false); };
+  const auto make = [] {
+    return std::make_unique<shared_arena>(small_slots(), false, losing_device);
+  };
   fault_sweep{"share_prefix"}.run(
       make,
       [](std::unique_ptr<shared_arena>& subject) {
@@ -218,7 +223,7 @@ TEST_CASE("slot_arena: a copy for writing that fails leaves the bytes") {
       [] {
         slot_arena_options options = small_slots();
         options.planes = 1;
-        return std::make_unique<shared_arena>(options);
+        return std::make_unique<shared_arena>(options, true, losing_device);
       },
       [](std::unique_ptr<shared_arena>& subject) {
         subject->arena.make_writable(1, 0, 1, subject->stream);
