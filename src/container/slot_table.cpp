@@ -8,8 +8,6 @@
 #include <string>
 #include <utility>
 
-#include <hipvmm/core/bytes.hpp>
-
 namespace hipvmm::detail {
 namespace {
 
