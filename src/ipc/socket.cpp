@@ -70,8 +70,7 @@ void close_at_once(const std::vector<owned_descriptor>& descriptors) {
     // The system drops what the process has no numbers for.
     throw out_of_memory{exhausted::descriptors, -1, 0, 0,
                         "of " + std::to_string(promised) + " descriptors of a packet " +
-                            std::to_string(got) +
-                            " could be received, and this process may have " +
+                            std::to_string(got) + " could be received, and this process may have " +
                             std::to_string(descriptor_limit()) +
                             " (RLIMIT_NOFILE): raise ulimit -n, and let them be sent again"};
   throw ipc_error{ipc_failure::malformed,

@@ -264,7 +264,7 @@ bool has_context(device_ref device) noexcept {
   if (!asks) return true;
   unsigned flags = 0;
   int active = 0;
-  if (hipDevicePrimaryCtxGetState(device.ordinal(), &flags, &active) == hipSuccess)
+  if (hip_compat::primary_context_state(device.ordinal(), flags, active) == hipSuccess)
     return active != 0;
   clear_last_error();
   return true;
