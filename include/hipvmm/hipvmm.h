@@ -410,7 +410,8 @@ typedef struct hipvmm_pool_statistics {
   uint64_t callbacks;
 } hipvmm_pool_statistics;
 
-/** Deallocates by address alone, behind the work in the stream of the allocation. */
+/** Deallocates by address alone, behind the work in the stream of the allocation. On CUDA as safe
+ * as hipFree, and no less, unless the pool has forgets_streams. */
 hipvmm_status hipvmm_pool_deallocate(hipvmm_resource pool, void* pointer);
 /** Releases idle memory until `bytes_to_keep` are held; waits up to `milliseconds` for work that
  * uses free memory. `released` may be null. Arenas and fixed_size too. */

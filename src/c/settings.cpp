@@ -99,6 +99,7 @@ std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
       without_vmm_option(to.fallback),
       size_option("largest_chunk", to.largest_chunk, device),
       memory_option(to.memory),
+      flag_option("forgets_streams", to.forgets_streams),
   };
   add_reuse(table, to.reuse);
   return table;

@@ -99,6 +99,7 @@ replacement::served_device* replacement::serve_device(device_ref device) {
   if (entry.refused) return nullptr;
   try {
     mr::pool_options options = c::pool_settings(device, nullptr);
+    options.forgets_streams = true;  // end_stream()
     if (options.access.entries().empty()) options.access = all_reachable_peers(device);
     entry.made = std::make_unique<served_device>(device, options).release();
   } catch (const out_of_memory&) {

@@ -2,6 +2,7 @@
 #include <hipvmm/runtime/stream.hpp>
 
 #include <stdexcept>
+#include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include "core/check.hpp"
@@ -79,7 +80,14 @@ bool stream_ref::is_capturing() const { return detail::is_capturing(get()); }
 stream::stream(stream_kind kind) : stream{device_ref::current(), kind} {}
 
 stream::stream(device_ref device, stream_kind kind)
-    : value_{create(device, kind)}, device_{device} {}
+    : value_{create(device, kind)}, device_{device} {
+  try {
+    detail::note_stream_begin(value_);
+  } catch (...) {
+    detail::report(hipStreamDestroy(value_), "hipStreamDestroy");
+    throw;
+  }
+}
 
 stream::~stream() {
   if (value_ == nullptr) return;
@@ -91,6 +99,11 @@ stream::~stream() {
     return hipStreamDestroy(value_);
   }();
   detail::report(result, "hipStreamDestroy");
+}
+
+ihipStream_t* stream::release() noexcept {
+  if (value_ != nullptr) detail::note_stream_release(value_);
+  return std::exchange(value_, nullptr);
 }
 
 stream& stream::operator=(stream&& other) noexcept {

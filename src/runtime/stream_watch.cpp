@@ -3,11 +3,14 @@
 
 #include <atomic>
 #include <mutex>
+#include <unordered_set>
 
 #include <hipvmm/core/error.hpp>
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
+#include "core/hip_compat.hpp"
 #include "core/observers/memory_events.hpp"
+#include "runtime/device.hpp"
 
 namespace hipvmm::detail {
 
@@ -36,6 +39,23 @@ struct registry {
 /// Never destroyed: streams and events may end when the program does.
 registry& all() {
   static registry& made = *new registry;
+  return made;
+}
+
+/// The streams that report their ends.
+struct reporting_streams {
+  std::mutex mutex;
+  std::unordered_set<ihipStream_t*> handles;
+
+  void erase(ihipStream_t* stream) noexcept {
+    const std::lock_guard lock{mutex};
+    handles.erase(stream);
+  }
+};
+
+/// Never destroyed, as all().
+reporting_streams& reporting() {
+  static reporting_streams& made = *new reporting_streams;
   return made;
 }
 
@@ -148,7 +168,35 @@ void stream_use::note_passed() const noexcept {
   report_exceptions([this] { detail::note_passed(points_); });
 }
 
+bool dead_streams_are_refused() {
+  static const bool are_refused = !hip_compat::is_cuda_version(runtime_version());
+  return are_refused;
+}
+
+void note_stream_begin(ihipStream_t* stream) {
+  reporting_streams& known = reporting();
+  const std::lock_guard lock{known.mutex};
+  known.handles.insert(stream);
+}
+
+bool reports_its_end(ihipStream_t* stream) {
+  reporting_streams& known = reporting();
+  const std::lock_guard lock{known.mutex};
+  return known.handles.count(stream) != 0;
+}
+
+void note_stream_release(ihipStream_t* stream) noexcept {
+  bool is_end = true;
+  report_exceptions([&] { is_end = !dead_streams_are_refused(); });
+  if (is_end)
+    note_stream_end(stream);
+  else
+    reporting().erase(stream);
+}
+
 void note_stream_end(ihipStream_t* stream) noexcept {
+  // First: who has a state made for it meanwhile must not take it for one that reports its end.
+  reporting().erase(stream);
   if (!all().is_watched()) return;
   // Told behind the visits, for an error handler may end what watches.
   held_reports told;

@@ -75,6 +75,17 @@ class stream_use {
   watched_points points_;
 };
 
+/// Records that `stream` reports its end by one of the two calls below it. Throws: std::bad_alloc.
+void note_stream_begin(ihipStream_t* stream);
+/// `stream` will be destroyed: its watchers are called.
 void note_stream_end(ihipStream_t* stream) noexcept;
+/// `stream` goes to the program, and nobody will be told of its end. Its watchers are called as for
+/// the end where a handle cannot be used after that.
+void note_stream_release(ihipStream_t* stream) noexcept;
+/// Whether `stream` reports its end.
+[[nodiscard]] bool reports_its_end(ihipStream_t* stream);
+/// Whether the handle of a stream that was destroyed may be used: HIP on AMD refuses it. CUDA's
+/// driver does not always check its handles, which are addresses, and may crash.
+[[nodiscard]] bool dead_streams_are_refused();
 
 }  // namespace hipvmm::detail

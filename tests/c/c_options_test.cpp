@@ -126,7 +126,8 @@ TEST_CASE("options: those of a pool and of a buffer reach it") {
       first_device,
       "initial=2MiB,maximum=50%,release_threshold=4MiB,reuse_event_dependencies=off,"
       "reuse_opportunistic=no,reuse_internal_dependencies=0,shareable=posix_fd,access=1:read,"
-      "without_vmm=refuse,largest_chunk=8MiB,memory=uncached");
+      "without_vmm=refuse,largest_chunk=8MiB,memory=uncached,forgets_streams=on");
+  CHECK(pool.forgets_streams);
   CHECK(pool.memory == chunk_memory::uncached);
   CHECK(pool.largest_chunk == 8 * MiB);
   CHECK(pool.initial_bytes == 2 * MiB);

@@ -100,8 +100,8 @@ static_assert(!std::is_base_of_v<memory_resource, rmm::mr::device_memory_resourc
 /// - Made of a pointer, it does not own the resource; made of a std::shared_ptr, it shares it.
 /// - Memory is at a multiple of 256, as RMM requires.
 /// - Throws: rmm::out_of_memory in place of out_of_memory, rmm::bad_alloc in place of any other.
-/// - Deallocation never throws. The stream may be destroyed afterwards where the resource allows
-///   that, which RMM's do not.
+/// - Deallocation never throws. The stream may be destroyed afterwards; a pool told by
+///   pool_options::forgets_streams needs forget_stream() before.
 class rmm_resource final : public rmm::mr::device_memory_resource {
  public:
   /// Throws: std::invalid_argument when `resource` is nullptr or not for kernels.

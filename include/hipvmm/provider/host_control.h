@@ -68,6 +68,11 @@ void hipvmm_host_show_mappings(void);
 /** Calls of `function`, or of all HIP functions when NULL, since start. */
 uint64_t hipvmm_host_call_count(const char* function);
 
+/** Calls so far that named a stream that was destroyed, or never made. The provider refuses them
+ * all; a runtime whose handles are addresses may crash. A handle that names a new stream is not
+ * counted (HIPVMM_HOST_REUSE_HANDLES). */
+uint64_t hipvmm_host_stale_stream_calls(void);
+
 /** Holds back the workers of every stream before their next operation until released; nests.
  * Lets tests look at what has been submitted but not run, without sleeping. */
 void hipvmm_host_hold_streams(void);

@@ -84,8 +84,9 @@ class stream {
   stream& operator=(stream&& other) noexcept;
 
   [[nodiscard]] ihipStream_t* get() const noexcept { return value_; }
-  /// Releases ownership; the caller destroys the stream with hipStreamDestroy.
-  [[nodiscard]] ihipStream_t* release() noexcept { return std::exchange(value_, nullptr); }
+  /// Releases ownership; the caller destroys the stream with hipStreamDestroy. For pools it is a
+  /// stream of the program's from then on: mr::vmm_pool_resource::forget_stream.
+  [[nodiscard]] ihipStream_t* release() noexcept;
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] bool empty() const noexcept { return value_ == nullptr; }
 

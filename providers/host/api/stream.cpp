@@ -84,6 +84,7 @@ hipError_t hipStreamDestroy(hipStream_t stream) {
         !hipvmm::hip_compat::is_legacy_stream(stream) && stream != hipStreamPerThread;
     require(is_own, hipErrorInvalidHandle);
     const std::shared_ptr<stream_queue> leaving = machine.streams().find(from_handle(stream));
+    if (leaving == nullptr) machine.note_stale_stream();
     require(leaving != nullptr, machine.rules().destroyed_stream);
     destroy(machine, *leaving, stream);
     return hipSuccess;

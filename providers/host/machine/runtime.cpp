@@ -107,6 +107,7 @@ std::shared_ptr<stream_queue> runtime::stream(hipStream_t handle, hipError_t cod
   if (hip_compat::is_legacy_stream(handle)) return device(id).streams.null();
   if (handle == hipStreamPerThread) return per_thread_stream(device(id).streams);
   std::shared_ptr<stream_queue> found = streams_.find(from_handle(handle));
+  if (found == nullptr) note_stale_stream();
   require(found != nullptr, code);
   return found;
 }

@@ -4,6 +4,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <atomic>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -87,6 +88,11 @@ class runtime final : public stream_owner {
     return stream(handle, rules().destroyed_stream);
   }
   [[nodiscard]] bool has_stream(hipStream_t handle) const;
+  /// Counts a call that names a stream that is not there.
+  void note_stale_stream() noexcept { stale_stream_calls_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t stale_stream_calls() const noexcept {
+    return stale_stream_calls_.load(std::memory_order_relaxed);
+  }
   /// Throws: failure with hipErrorInvalidHandle for null, and for a stale or forged event; crash
   /// for the latter where the runtime follows it.
   std::shared_ptr<event_state> event(hipEvent_t handle);
@@ -121,6 +127,7 @@ class runtime final : public stream_owner {
   std::unique_ptr<graph_set> graphs_;
   std::unique_ptr<capture_set> captures_;
   std::unique_ptr<race_checker> checker_;
+  std::atomic<std::uint64_t> stale_stream_calls_{0};
 };
 
 }  // namespace hipvmm::host_provider

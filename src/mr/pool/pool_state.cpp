@@ -30,7 +30,7 @@ pool_state::pool_state(const pool_messages& names, device_ref owner,
       device{owner},
       memory{std::move(from)},
       maximum{maximum_bytes},
-      fences{owner},
+      fences{owner, options.forgets_streams},
       address_bytes{memory->address_bytes()},
       on_slabs{!memory->moves_chunks()},
       allocator{*memory, fences, memory->base()},
@@ -257,7 +257,7 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   bool taken = false;
   if (!is_possible) {
     // Refused below.
-  } else if (user.thread() == 0) {
+  } else if (user.thread() == 0 && !user.may_vanish()) {
     if (is_captured(user)) return refused(pool::captured_stream);
     taken = allocator.deallocate(user, *offset, held);
   } else {
@@ -305,7 +305,8 @@ void pool_state::deallocate(void* pointer) {
   if (!found)
     return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
   // Nobody says which streams have used it: all work comes first, as it does for hipFree.
-  if (found->user == nullptr || found->user->is_idle())
+  // Nor whether a stream is still there that may vanish.
+  if (found->user == nullptr || found->user->is_idle() || found->user->may_vanish())
     return deallocate_sync(pointer, found->bytes);
   // A per-thread stream is this thread's.
   deallocate(found->user->stream(), pointer, found->bytes);
@@ -333,7 +334,7 @@ bool pool_state::deallocate_cached(stream_ref stream, void* pointer, std::size_t
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (bytes == 0 || bytes > maximum || !offset || is_per_thread(stream)) return false;
   const pool::block_allocator::small_user user = allocator.small_user_of(stream);
-  if (user.state->may_be_captured()) return false;
+  if (user.state->free_asks_hip()) return false;
   if (bytes <= pool::largest_small_block)
     return allocator.deallocate_small_block(user, pool::classes.of(bytes), *offset);
   // What a cache keeps is not released: with a threshold large memory goes past it.

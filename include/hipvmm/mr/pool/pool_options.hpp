@@ -34,6 +34,12 @@ struct pool_options {
   /// larger all the same where there would be too many of them for the process's file descriptors.
   /// No effect where all chunks are of one size, or the memory is of hipMalloc.
   std::size_t largest_chunk = 0;
+  /// Whether the program calls forget_stream() before it destroys a stream that is no
+  /// hipvmm::stream. Matters on CUDA, where the handle of a stream that was destroyed must not be
+  /// used. Unless it is true, each deallocation in such a stream records an event there, some 1-2
+  /// us, because the stream may be gone afterwards. Where it is true and a stream is destroyed
+  /// without the call, CUDA's driver may crash. No effect on AMD, whose HIP refuses such handles.
+  bool forgets_streams = false;
   /// What chunks are made of, as region_options::memory. Uncached memory needs
   /// trait::uncached_chunks, and is for flags and counters that kernels running at the same time
   /// share: a pool of its own. Where there is neither the trait nor virtual memory, the pool is

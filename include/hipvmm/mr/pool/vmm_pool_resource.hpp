@@ -60,7 +60,9 @@ class vmm_pool_resource final : public memory_resource {
   /// The memory is reused only when all work that the devices with access have now is done, as
   /// after hipFree, in these cases:
   /// - allocate_sync() allocated it;
-  /// - its stream was forgotten, or is another thread's default stream.
+  /// - its stream was forgotten, or is another thread's default stream;
+  /// - on CUDA, its stream is neither a hipvmm::stream nor a default stream and may be gone,
+  ///   unless the pool has pool_options::forgets_streams.
   /// Memory passed to deallocate_sync() follows the same rule.
   void deallocate(void* pointer) noexcept;
 
@@ -73,9 +75,13 @@ class vmm_pool_resource final : public memory_resource {
   void note_stream_wait(stream_ref waiter, stream_ref other);
   /// Declares that `stream` will be destroyed: memory freed in it becomes free for all streams when
   /// its work up to this call is done.
-  /// - Call it before hipStreamDestroy.
+  /// - A hipvmm::stream reports its end itself. Another stream may also be destroyed without this
+  ///   call once deallocate() in it has returned, unless pool_options::forgets_streams: its memory
+  ///   then waits on CUDA for the event that each deallocation in it records, and on AMD for all
+  ///   devices that may use the memory.
+  /// - Call it before hipStreamDestroy, which also keeps what a stream that has the same handle
+  ///   later is given apart from the work of this one.
   /// - Call it in a thread that ends, for the thread's default stream.
-  /// - A hipvmm::stream reports its end itself.
   /// Throws: std::invalid_argument while it is being captured; hip_error.
   void forget_stream(stream_ref stream);
 

@@ -106,6 +106,19 @@ TEST_CASE("control: calls are counted by name, failed ones too, and in all") {
   CHECK(hipvmm_host_call_count("hipNoSuchFunction") == 0);
 }
 
+TEST_CASE("control: calls that name a stream that is gone are counted") {
+  const std::uint64_t before = hipvmm_host_stale_stream_calls();
+  hipStream_t gone = nullptr;
+  REQUIRE(hipStreamCreate(&gone) == hipSuccess);
+  CHECK(hipStreamQuery(gone) == hipSuccess);
+  REQUIRE(hipStreamDestroy(gone) == hipSuccess);
+  CHECK(hipvmm_host_stale_stream_calls() == before);
+  CHECK(hipStreamQuery(gone) != hipSuccess);
+  CHECK(hipStreamDestroy(gone) != hipSuccess);
+  CHECK(hipStreamQuery(nullptr) == hipSuccess);
+  CHECK(hipvmm_host_stale_stream_calls() == before + 2);
+}
+
 WORK_CASE("control: no stream starts an operation while streams are held, and holding nests") {
   const auto nothing = [](void*) {};
   REQUIRE(hipLaunchHostFunc(work.get(), nothing, nullptr) == hipSuccess);

@@ -40,6 +40,10 @@ bool block_allocator::deallocate(stream_state& user, std::size_t offset,
 
 bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offset,
                                             std::size_t bytes) {
+  if (user.may_vanish()) {
+    if (!all_.streams.renew_fence(user)) throw std::invalid_argument{captured_stream};
+    return deallocate(user, offset, bytes);
+  }
   const slow_path_turn turn{all_};
   // Before the memory is anybody's: without a fence it must not become free.
   const std::shared_ptr<const fence> recorded = all_.streams.source().fence_for(user.stream());
@@ -119,7 +123,7 @@ void block_allocator::forget(stream_ref stream) {
     lacks_fence = left->lacks_fence();
   }
   std::shared_ptr<const fence> recorded;
-  if (lacks_fence) recorded = all_.streams.source().fence_for(stream);
+  if (lacks_fence) recorded = all_.streams.make_fence(*left);
   if (lacks_fence && recorded == nullptr)
     throw std::invalid_argument{
         "forget_stream: the stream is being captured into a graph; end the capture before"};

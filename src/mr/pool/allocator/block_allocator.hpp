@@ -128,8 +128,8 @@ class block_allocator {
   /// Frees all memory in caches. Throws: std::bad_alloc.
   void empty_all_caches();
 
-  /// Deallocates and makes a fence at once, for a stream in which other threads cannot make one,
-  /// above all a per-thread stream. Throws: std::invalid_argument while it is captured.
+  /// Deallocates and makes a fence at once, for a stream in which later calls cannot make one: a
+  /// per-thread stream, or one that may vanish. Throws: std::invalid_argument while it is captured.
   bool deallocate_and_record(stream_state& user, std::size_t offset, std::size_t bytes);
   struct allocation {
     std::size_t bytes;

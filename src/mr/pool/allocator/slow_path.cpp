@@ -102,6 +102,8 @@ std::optional<std::size_t> slow_path::take_own(pool_source counted) {
 }
 
 std::optional<std::size_t> slow_path::take_followed() {
+  // What the request leaves of the block is freed in the user's stream, behind what it waits for.
+  if (!renew_user_fence()) return std::nullopt;
   // Newer blocks may be as small as older ones, which alone are ordered before the user's work.
   constexpr int patience = 16;
   const state_lock lock{all_.state_mutex};
@@ -238,7 +240,13 @@ bool slow_path::make_user_wait(const blocks& taken) {
     const state_lock lock{all_.state_mutex};
     user_.add_dependency(owner, known->epoch);
   }
-  return true;
+  return renew_user_fence();
+}
+
+bool slow_path::renew_user_fence() {
+  if (!user_.may_vanish() || all_.streams.renew_fence(user_)) return true;
+  without_fence_.push_back(&user_);
+  return false;
 }
 
 bool slow_path::is_usable(const block& one) const {

@@ -59,6 +59,9 @@ class slow_path final : block_filter {
   /// Makes the user's work from now on wait for the work on the memory in `taken`. Returns false as
   /// wait_for().
   [[nodiscard]] bool make_user_wait(const blocks& taken);
+  /// For a user's stream that may vanish: makes its newest fence cover what it waits for by now.
+  /// Returns false as wait_for().
+  [[nodiscard]] bool renew_user_fence();
 
   /// Claims the blocks of a growth, ordered before the user's work; returns false where there is no
   /// place.

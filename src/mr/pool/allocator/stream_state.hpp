@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -20,8 +21,12 @@ namespace hipvmm::mr::pool {
 /// The pool's state of one stream: the memory freed in it, and how far it has come.
 /// - Time in a stream is counted in epochs. Freed memory carries the current epoch, and each fence
 ///   ends one. A fence that is done covers all memory with its epoch or an older one.
-/// - No HIP call is made, and no event exists, before another stream needs the memory.
-/// - Guarded by the state lock, except the fences, which the slow-path lock guards.
+/// - No HIP call is made, and no event exists, before another stream needs the memory. Exception: a
+///   stream that may vanish (fence_source::may_vanish) is not named after a call of the pool in it.
+///   Each free makes a fence there, the newest fence, before the memory is free. It covers all that
+///   was freed in the stream, and later fences of the stream are this one.
+/// - Guarded by the state lock, except the fences, which the slow-path lock guards, and the newest
+///   fence, which has a lock of its own.
 class stream_state : public block_owner {
  public:
   enum class kind {
@@ -33,13 +38,15 @@ class stream_state : public block_owner {
   /// `thread` distinguishes the per-thread default streams, which share one handle; 0 for others.
   /// `id` distinguishes the streams that use this state one after the other.
   stream_state(kind what, stream_ref stream, std::size_t index, std::size_t id,
-               std::uint64_t thread = 0)
+               std::uint64_t thread = 0, bool may_vanish = false)
       : block_owner{what == kind::stream},
         kind_{what},
         stream_{stream},
         index_{index},
         id_{id},
-        thread_{thread} {}
+        thread_{thread},
+        may_vanish_{may_vanish},
+        free_asks_hip_{may_vanish} {}
   ~stream_state() {
     for_each_cache([](thread_cache& cache) { delete &cache; });
   }
@@ -112,6 +119,30 @@ class stream_state : public block_owner {
   }
   void set_may_be_captured(bool may_be) noexcept {
     may_be_captured_.store(may_be, std::memory_order_relaxed);
+    free_asks_hip_.store(may_be || may_vanish_, std::memory_order_relaxed);
+  }
+  /// Whether the stream may vanish. Constant while the state is in use.
+  [[nodiscard]] bool may_vanish() const noexcept { return may_vanish_; }
+  /// Whether a free calls HIP, for one of the two reasons above. Thread-safe.
+  [[nodiscard]] bool free_asks_hip() const noexcept {
+    return free_asks_hip_.load(std::memory_order_relaxed);
+  }
+  /// Of a stream that may vanish; nullptr before the first. Thread-safe.
+  [[nodiscard]] std::shared_ptr<const fence> newest_fence() {
+    const std::lock_guard lock{newest_fence_mutex_};
+    return newest_fence_;
+  }
+  /// Makes the newest fence by `make`, one thread at a time, so that the last one made is the
+  /// newest. Returns false, with the fence before kept, where it makes none. Thread-safe.
+  /// Throws: what `make` throws.
+  template <typename Make>
+  [[nodiscard]] bool renew_fence(Make make) {
+    std::shared_ptr<const fence> before;  // ends without the lock
+    const std::lock_guard lock{newest_fence_mutex_};
+    std::shared_ptr<const fence> made = make();
+    if (made == nullptr) return false;
+    before = std::exchange(newest_fence_, std::move(made));
+    return true;
   }
 
   // A state is in use, then forgotten, then vacant, then in use by another stream.
@@ -127,10 +158,12 @@ class stream_state : public block_owner {
   void vacate() noexcept { stage_ = stage::vacant; }
   /// Reinitialises the state for another stream. Epochs continue: dependencies on old epochs cover
   /// nothing of the new stream.
-  void begin_anew(stream_ref stream, std::size_t id, std::uint64_t thread) noexcept {
+  void begin_anew(stream_ref stream, std::size_t id, std::uint64_t thread,
+                  bool may_vanish) noexcept {
     stream_ = stream;
     id_ = id;
     thread_ = thread;
+    may_vanish_ = may_vanish;
     dependencies_.clear();
     set_may_be_captured(false);
     first_epoch_ = ++epoch_;
@@ -147,7 +180,11 @@ class stream_state : public block_owner {
   std::size_t index_;
   std::size_t id_;
   std::uint64_t thread_;
+  bool may_vanish_;
   std::atomic<bool> may_be_captured_{false};
+  std::atomic<bool> free_asks_hip_;
+  std::mutex newest_fence_mutex_;
+  std::shared_ptr<const fence> newest_fence_;
   std::uint64_t epoch_ = 1;
   std::uint64_t first_epoch_ = 0;
   std::uint64_t newest_ = 0;

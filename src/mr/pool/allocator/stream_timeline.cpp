@@ -44,6 +44,7 @@ std::size_t stream_timeline::next_id() noexcept {
 }
 
 stream_state& stream_timeline::state_of(stream_ref stream, std::uint64_t thread) {
+  const bool may_vanish = thread == 0 && source_.may_vanish(stream);
   const state_lock lock{state_mutex_};
   stream_state* vacant = nullptr;
   for (stream_state& each : states_) {
@@ -52,11 +53,11 @@ stream_state& stream_timeline::state_of(stream_ref stream, std::uint64_t thread)
       return each;
   }
   if (vacant != nullptr) {
-    vacant->begin_anew(stream, next_id(), thread);
+    vacant->begin_anew(stream, next_id(), thread, may_vanish);
     return *vacant;
   }
-  return states_.emplace_back(stream_state::kind::stream, stream, states_.size(), next_id(),
-                              thread);
+  return states_.emplace_back(stream_state::kind::stream, stream, states_.size(), next_id(), thread,
+                              may_vanish);
 }
 
 stream_state* stream_timeline::find(stream_ref stream) {
@@ -86,6 +87,18 @@ stream_state* stream_timeline::with_id(std::size_t id) noexcept {
   return found == states_.end() ? nullptr : &*found;
 }
 
+bool stream_timeline::renew_fence(stream_state& whose) {
+  return whose.renew_fence([&] { return source_.fence_for(whose.stream()); });
+}
+
+std::shared_ptr<const fence> stream_timeline::make_fence(stream_state& whose) {
+  if (whose.is_all_streams()) return source_.fence_for_all();
+  if (!whose.may_vanish()) return source_.fence_for(whose.stream());
+  std::shared_ptr<const fence> newest = whose.newest_fence();
+  // What has none was never used in the stream: the rest of memory that was idle before.
+  return newest != nullptr ? newest : std::make_shared<passed_fence>();
+}
+
 std::optional<stream_state::recorded_fence> stream_timeline::fence_for(stream_state& whose,
                                                                        std::uint64_t epoch) {
   auto& fences = whose.fences();
@@ -99,8 +112,7 @@ std::optional<stream_state::recorded_fence> stream_timeline::fence_for(stream_st
     if (whose.is_forgotten()) return std::nullopt;
     ended = whose.advance_epoch();
   }
-  std::shared_ptr<const fence> made =
-      whose.is_all_streams() ? source_.fence_for_all() : source_.fence_for(whose.stream());
+  std::shared_ptr<const fence> made = make_fence(whose);
   if (made == nullptr) return std::nullopt;
   fences.push_back({std::move(made), ended});
   return fences.back();

@@ -40,7 +40,14 @@ class stream_timeline {
   /// All states that are in use or forgotten. Throws: std::bad_alloc.
   [[nodiscard]] state_list all();
 
+  /// Makes the newest fence of a stream that may vanish, in a call that was given the stream.
+  /// Returns false while it is captured. Throws: as fence_source::fence_for.
+  [[nodiscard]] bool renew_fence(stream_state& whose);
+
   // Called with the slow-path lock and without the state lock.
+  /// Makes a fence that covers all memory freed in `whose` so far; nullptr while the stream is
+  /// captured. Throws: as fence_source::fence_for.
+  [[nodiscard]] std::shared_ptr<const fence> make_fence(stream_state& whose);
   /// Returns a fence that covers `epoch` of `whose`; nullopt while the stream is captured, or when
   /// it ended without a fence.
   [[nodiscard]] std::optional<stream_state::recorded_fence> fence_for(stream_state& whose,

@@ -118,10 +118,24 @@ class fence {
   [[nodiscard]] virtual bool make_stream_wait(stream_ref waiter) const = 0;
 };
 
+/// A point that has passed already.
+class passed_fence final : public fence {
+ public:
+  [[nodiscard]] bool is_done() const override { return true; }
+  void synchronize() const override {}
+  [[nodiscard]] bool make_stream_wait(stream_ref) const override { return true; }
+};
+
 /// Makes fences. Thread-safe.
 class fence_source {
  public:
   virtual ~fence_source() = default;
+  /// Whether `stream` may end without a report, and must not be named after that: then fence_for()
+  /// may be called for it only during a call of the pool that was given the stream.
+  [[nodiscard]] virtual bool may_vanish(stream_ref stream) const {
+    static_cast<void>(stream);
+    return false;
+  }
   /// Makes a fence that covers all work submitted to `stream` so far. Returns nullptr while the
   /// stream is being captured into a graph, whose work no fence can cover.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for(stream_ref stream) = 0;

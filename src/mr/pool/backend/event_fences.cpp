@@ -18,6 +18,7 @@
 #include "runtime/device_wait.hpp"
 #include "runtime/event.hpp"
 #include "runtime/stream.hpp"
+#include "runtime/stream_watch.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -87,12 +88,6 @@ class event_fences::event_fence final : public fence {
 
 namespace {
 
-struct passed_fence final : fence {
-  [[nodiscard]] bool is_done() const override { return true; }
-  void synchronize() const override {}
-  [[nodiscard]] bool make_stream_wait(stream_ref) const override { return true; }
-};
-
 /// Whether the stream is asked before an event is recorded in it. AMD's runtime crashes where an
 /// event is asked while its record completes (docs/guides/rocm.md), as that of an idle stream does
 /// at once. On NVIDIA's the question would cost a capture that another thread begins meanwhile.
@@ -136,8 +131,15 @@ class event_fences::device_fence final : public fence {
   std::optional<std::weak_ptr<char>> waited_for_;  // none: no thread waits
 };
 
-event_fences::event_fences(device_ref owner)
-    : devices_{owner}, spare_{std::make_shared<spare_events>(owner)} {}
+event_fences::event_fences(device_ref owner, bool streams_report_ends)
+    : devices_{owner},
+      spare_{std::make_shared<spare_events>(owner)},
+      streams_may_vanish_{!streams_report_ends && !detail::dead_streams_are_refused()} {}
+
+bool event_fences::may_vanish(stream_ref stream) const {
+  return streams_may_vanish_ && !stream.is_default() && !stream.is_per_thread_default() &&
+         !detail::reports_its_end(stream.get());
+}
 
 void event_fences::add(device_ref device) {
   const std::lock_guard lock{mutex_};
@@ -190,8 +192,9 @@ refusal meaning_of(const hip_error& error) {
     case hipErrorStreamCaptureUnsupported:
     case hipErrorStreamCaptureInvalidated:
       return refusal::captured;
-    // The stream is gone and nobody said so before: the host provider and CUDA say InvalidHandle,
-    // ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
+    // The stream is gone and nobody said so before: the host provider and ROCm from 7.1 say
+    // InvalidHandle, ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
+    // CUDA may crash: no stream that may_vanish() is named after its last call.
     case hipErrorInvalidHandle:
     case hipErrorContextIsDestroyed:
     case hipErrorInvalidValue:

@@ -14,7 +14,11 @@ namespace hipvmm::mr::pool {
 /// Makes fences from HIP events. Events are reused; fences may outlive this.
 class event_fences final : public fence_source {
  public:
-  explicit event_fences(device_ref owner);
+  /// `streams_report_ends`: all streams that the pool is given do, before they are destroyed.
+  event_fences(device_ref owner, bool streams_report_ends);
+
+  /// True on CUDA for streams that are no hipvmm::stream, unless all report their ends.
+  [[nodiscard]] bool may_vanish(stream_ref stream) const override;
 
   /// Makes a fence as fence_source::fence_for. The stream may belong to any device, because copies
   /// through the host need no access. For a stream that HIP does not know because it was destroyed,
@@ -41,6 +45,7 @@ class event_fences final : public fence_source {
   detail::device_list devices_;         // with access, the owner first
   detail::device_list without_access_;  // without
   std::shared_ptr<spare_events> spare_;
+  const bool streams_may_vanish_;
 };
 
 }  // namespace hipvmm::mr::pool
