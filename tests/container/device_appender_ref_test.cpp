@@ -47,22 +47,22 @@ void in_threads(std::uint32_t count, Work work) {
 }
 
 constexpr std::uint32_t threads = 8;
-constexpr std::uint32_t each = 2000;
+constexpr std::uint32_t per_thread = 2000;
 
 TEST_CASE("device_appender_ref: threads that append get a slot each") {
-  slots_on_host subject{threads * each};
+  slots_on_host subject{threads * per_thread};
   std::atomic<std::uint32_t> missed = 0;
   in_threads(threads, [&](std::uint32_t thread) {
-    for (std::uint32_t i = 0; i < each; ++i)
-      if (!subject.ref.push(thread * each + i)) ++missed;
+    for (std::uint32_t i = 0; i < per_thread; ++i)
+      if (!subject.ref.push(thread * per_thread + i)) ++missed;
   });
   CHECK(missed == 0);
   std::vector<std::uint32_t> found = subject.written();
   std::sort(found.begin(), found.end());
-  std::vector<std::uint32_t> expected(threads * each);
+  std::vector<std::uint32_t> expected(threads * per_thread);
   std::iota(expected.begin(), expected.end(), 0U);
   CHECK(found == expected);
-  CHECK(subject.counters.taken == threads * each);
+  CHECK(subject.counters.taken == threads * per_thread);
   CHECK(subject.counters.unused == 0);
 }
 
@@ -71,8 +71,8 @@ TEST_CASE("device_appender_ref: what does not fit is counted and told, and not w
   slots_on_host subject{capacity};
   std::vector<std::vector<std::uint32_t>> told(threads);
   in_threads(threads, [&](std::uint32_t thread) {
-    for (std::uint32_t i = 0; i < each; ++i) {
-      const std::uint32_t value = thread * each + i;
+    for (std::uint32_t i = 0; i < per_thread; ++i) {
+      const std::uint32_t value = thread * per_thread + i;
       if (subject.ref.push(value)) told[thread].push_back(value);
     }
   });
@@ -82,7 +82,7 @@ TEST_CASE("device_appender_ref: what does not fit is counted and told, and not w
   std::sort(found.begin(), found.end());
   CHECK(found == expected);
   CHECK(found.size() == capacity);
-  CHECK(subject.counters.taken == threads * each);
+  CHECK(subject.counters.taken == threads * per_thread);
 }
 
 TEST_CASE("device_appender_ref: blocks of several threads lie whole and without a gap") {

@@ -44,7 +44,7 @@ class arena_twin {
         return;
       }
       case 2: {
-        if (std::all_of(model_.begin(), model_.end(), [](auto& each) { return each.in_use; }))
+        if (std::all_of(model_.begin(), model_.end(), [](const auto& slot) { return slot.in_use; }))
           return;
         const std::size_t chosen = below(generator_, streams_.size());
         const std::size_t got = arena_.acquire(streams_.get_stream(chosen));
