@@ -220,13 +220,4 @@ inline constexpr int graph_node_type_mem_alloc =
     static_cast<int>(hipGraphNodeTypeKernel) == 0 ? 10 : static_cast<int>(hipGraphNodeTypeCount);
 inline constexpr int graph_node_type_mem_free = graph_node_type_mem_alloc + 1;
 
-// Deprecated on AMD, which has no such contexts. It is called on CUDA only, whose contexts take
-// hundreds of MiB; HIP has no other name for the question.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-inline hipError_t primary_context_state(int device, unsigned& flags, int& active) {
-  return hipDevicePrimaryCtxGetState(device, &flags, &active);
-}
-#pragma GCC diagnostic pop
-
 }  // namespace hipvmm::hip_compat

@@ -258,17 +258,21 @@ std::size_t most_memory(device_ref device) {
   return std::max(usable, pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
 }
 
+// Deprecated on AMD, which has no such contexts; HIP has no other name for the question.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 bool has_context(device_ref device) noexcept {
   // AMD has no such contexts and takes all work at once; there it says which device is current.
   static const bool asks = hip_compat::is_cuda_version(runtime_version());
   if (!asks) return true;
   unsigned flags = 0;
   int active = 0;
-  if (hip_compat::primary_context_state(device.ordinal(), flags, active) == hipSuccess)
+  if (hipDevicePrimaryCtxGetState(device.ordinal(), &flags, &active) == hipSuccess)
     return active != 0;
   clear_last_error();
   return true;
 }
+#pragma GCC diagnostic pop
 
 int warp_size_of(device_ref device) {
   require_device(device);

@@ -28,6 +28,7 @@
 #include "mr/pool/pool_limit.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_profile.hpp"
@@ -174,7 +175,8 @@ TEST_CASE("vmm_pool_resource: what a dead stream freed is trimmed, listed and gi
   CHECK(reported.count() == 0);
 }
 
-TEST_CASE("vmm_pool_resource: chunks that moved for a dead stream leave their old addresses") {
+TEST_CASE("vmm_pool_resource: chunks that moved for a dead stream leave their old addresses" *
+          needs_virtual_memory) {
   const error_recorder reported;
   mr::vmm_pool_resource pool{first_device, at_most(24 * MiB)};
   const stale_stream_calls stale;
@@ -351,6 +353,30 @@ TEST_CASE("vmm_pool_resource: calls that fail for a stream of the program's lose
         return used;
       },
       [](const std::unique_ptr<used_pool>& used) { used->use(); }, verify, verify);
+}
+
+TEST_CASE("vmm_pool_resource: chunks that moved stay at old addresses until their users are done" *
+          needs_virtual_memory) {
+  if (!is_cuda()) return;  // where a stream's newest fence could be too old
+  const error_recorder reported;
+  mr::vmm_pool_resource pool{first_device, at_most(24 * MiB)};
+  const stream first{first_device};
+  std::array<void*, 6> parts{};
+  for (void*& each : parts) each = pool.allocate(first, 4 * MiB);
+  const foreign_stream mover;
+  held_streams held;
+  for (const std::size_t i : {0, 2, 4}) {
+    fill_async(first, parts[i], 1, 4 * MiB);
+    pool.deallocate(first, parts[i], 4 * MiB);
+  }
+  void* const moved = pool.allocate(mover, 12 * MiB);
+  pool.deallocate(mover, moved, 12 * MiB);
+  pool.trim_to(0);
+  static_cast<void>(happens([] { return false; }));
+  held.release();
+  CHECK_NOTHROW(first.synchronize());
+  for (const std::size_t i : {1, 3, 5}) pool.deallocate(first, parts[i], 4 * MiB);
+  CHECK(reported.count() == 0);
 }
 
 }  // namespace
