@@ -100,6 +100,7 @@ void slot_rows::decommit(std::size_t row) {
     region_.decommit(offset(row, state.backed_planes - 1), geometry_.block);
     const std::size_t before = counts_as_unclaimed(state);
     --state.backed_planes;
+    note_hidden(state, state.backed_planes);
     note_unclaimed(state, before);
   }
   leave_group(state);

@@ -67,8 +67,9 @@ class slot_rows {
   bool unclaim(std::size_t row) noexcept;
 
   /// Shows the memory of row `from` in row `to` as well, where every device may only read it.
-  /// Pre: `from` is backed, `to` is not, in no plane. Aliases are coherent.
-  /// Throws: as region::adopt and region::set_access; then `to` is not backed.
+  /// Pre: `from` is backed, `to` is not, unless HIP refused to unmap it. Aliases are coherent.
+  /// Throws: as region::adopt and region::set_access; then `to` is not backed, or, where HIP
+  /// refuses to unmap it too, not private.
   void share(std::size_t from, std::size_t to);
   /// Gives each of `rows`, which are backed, memory of its own that can be written, with the same
   /// bytes. Waits for `stream`, as copy_chunks().
@@ -82,19 +83,15 @@ class slot_rows {
   }
   /// How many of `rows` others show too.
   [[nodiscard]] std::size_t count_shared(const std::vector<std::size_t>& rows) const noexcept;
-  /// Whether a row was ever shared that is still backed. Without one all are private.
-  [[nodiscard]] bool has_shared() const noexcept { return grouped_ != 0; }
   /// Of the rows that `counts` says yes to, and that are counted by others: those beyond the first
   /// of each memory.
   [[nodiscard]] std::size_t count_aliases(const std::vector<bool>& counts) const;
 
   /// Physical memory, which rows that share it have once.
   [[nodiscard]] std::size_t mapped_bytes() const noexcept {
-    return region_.committed_bytes() - aliases_ * geometry_.row_bytes();
+    return region_.committed_bytes() - alias_bytes();
   }
-  [[nodiscard]] std::size_t alias_bytes() const noexcept {
-    return aliases_ * geometry_.row_bytes();
-  }
+  [[nodiscard]] std::size_t alias_bytes() const noexcept { return aliases_ * geometry_.block; }
   [[nodiscard]] std::size_t kept_bytes() const noexcept;
   [[nodiscard]] std::size_t held_bytes() const noexcept { return mapped_bytes() + kept_bytes(); }
   /// Releases chunks of the own cache to the device until at most `bytes` are kept.
@@ -104,16 +101,22 @@ class slot_rows {
   [[nodiscard]] const region& memory() const noexcept { return region_; }
 
  private:
+  /// Rows that show the same memory: how many do, in each plane.
+  using group = std::vector<std::uint32_t>;
   struct row_state {
     std::uint32_t claims = 0;
     std::uint32_t backed_planes = 0;
     bool is_read_only = false;
-    std::shared_ptr<const int> group = nullptr;  // the rows with the same memory, if it was shared
+    std::shared_ptr<group> shown_by = nullptr;  // of what was shared
   };
   [[nodiscard]] static bool is_shared(const row_state& row) noexcept {
-    return row.group.use_count() > 1;
+    return row.shown_by.use_count() > 1;
   }
+  void join_group(row_state& row, const std::shared_ptr<group>& shown_by) noexcept;
   void leave_group(row_state& row) noexcept;
+  /// One plane of the row shows, or no longer shows, the group's memory.
+  void note_shown(row_state& row, std::size_t plane) noexcept;
+  void note_hidden(row_state& row, std::size_t plane) noexcept;
   void note_unclaimed(const row_state& row, std::size_t before) noexcept;
   [[nodiscard]] static std::size_t counts_as_unclaimed(const row_state& row) noexcept {
     return row.claims == 0 && row.backed_planes != 0 ? 1 : 0;
@@ -128,7 +131,7 @@ class slot_rows {
   std::vector<row_state> rows_;
   std::size_t unclaimed_ = 0;
   std::size_t grouped_ = 0;  // rows with a group
-  std::size_t aliases_ = 0;  // of these, those beyond the first of each group
+  std::size_t aliases_ = 0;  // mappings of chunks beyond the first of each
 };
 
 }  // namespace hipvmm::detail

@@ -20,38 +20,46 @@ access_list read_only(const access_map& rights) {
 
 }  // namespace
 
+void slot_rows::join_group(row_state& row, const std::shared_ptr<group>& shown_by) noexcept {
+  row.shown_by = shown_by;
+  ++grouped_;
+}
+
 void slot_rows::leave_group(row_state& row) noexcept {
   row.is_read_only = false;
-  if (!row.group) return;
-  if (is_shared(row)) --aliases_;
-  row.group.reset();
+  if (!row.shown_by) return;
+  for (std::size_t plane = 0; plane < row.backed_planes; ++plane) note_hidden(row, plane);
+  row.shown_by.reset();
   --grouped_;
+}
+
+void slot_rows::note_shown(row_state& row, std::size_t plane) noexcept {
+  if ((*row.shown_by)[plane]++ != 0) ++aliases_;
+}
+
+void slot_rows::note_hidden(row_state& row, std::size_t plane) noexcept {
+  if (row.shown_by && --(*row.shown_by)[plane] != 0) --aliases_;
 }
 
 void slot_rows::share(std::size_t from, std::size_t to) {
   row_state& source = rows_[from];
   row_state& target = rows_[to];
-  if (!source.group) {
-    source.group = std::make_shared<const int>();
-    ++grouped_;
-  }
-  // Left there where HIP refused to unmap it.
+  if (!source.shown_by) join_group(source, std::make_shared<group>(geometry_.planes, 1));
   decommit(to);
   const access_list rights = read_only(region_.rights());
+  join_group(target, source.shown_by);
+  target.is_read_only = true;
   try {
     for (std::size_t plane = 0; plane < geometry_.planes; ++plane) {
       region_.adopt(offset(to, plane), reference_chunk(region_, offset(from, plane)));
       ++target.backed_planes;
+      note_shown(target, plane);
       region_.set_access(offset(to, plane), geometry_.block, rights);
     }
   } catch (...) {
     report_exceptions([&] { decommit(to); });
     throw;
   }
-  target.group = source.group;
-  target.is_read_only = true;
-  ++grouped_;
-  ++aliases_;
 }
 
 void slot_rows::make_private(const std::vector<std::size_t>& rows, stream_ref stream) {
@@ -82,10 +90,11 @@ std::size_t slot_rows::count_shared(const std::vector<std::size_t>& rows) const 
 }
 
 std::size_t slot_rows::count_aliases(const std::vector<bool>& counts) const {
-  std::unordered_set<const int*> seen;
+  std::unordered_set<const group*> seen;
   std::size_t result = 0;
   for (std::size_t row = 0; grouped_ != 0 && row < rows_.size(); ++row)
-    if (counts[row] && rows_[row].group && !seen.insert(rows_[row].group.get()).second) ++result;
+    if (counts[row] && rows_[row].shown_by && !seen.insert(rows_[row].shown_by.get()).second)
+      ++result;
   return result;
 }
 

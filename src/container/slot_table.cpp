@@ -37,6 +37,7 @@ slot_table::slot_table(device_ref device, const slot_arena_options& options)
       claims_(geometry_.slots) {}
 
 slot_table::~slot_table() {
+  stops_ = true;
   task_.cancel_or_wait();
   rows_.retire();
 }

@@ -117,9 +117,9 @@ class slot_table {
 
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
-  /// Bytes of the rows that the slots need and do not claim.
+  /// Bytes of the rows that the slots would need, and neither have nor share with one that has.
   [[nodiscard]] std::size_t missing_bytes(const std::size_t* slots, const std::size_t* lengths,
-                                          std::size_t count) const noexcept;
+                                          std::size_t count) const;
   /// Claims the next row of the slot, backed. Returns false where the background task is to stop.
   /// Throws: out_of_memory, hip_error; then it is not claimed.
   bool claim_next(std::size_t which, asker who);
@@ -145,6 +145,8 @@ class slot_table {
   /// Takes memory that nothing needs out of its row: then a chunk is kept, or the device has more.
   /// Returns false where there is none.
   bool take_spare(asker who, spare which);
+  /// The same for another row that is to have it: counted.
+  bool move_spare(asker who, spare which);
   /// Waits until the work of one slot with spare rows has passed. Returns false where there is
   /// none.
   bool wait_for_spare();
@@ -190,7 +192,7 @@ class slot_table {
   std::uint64_t prefetched_rows_ = 0;
   std::uint64_t failed_prefetches_ = 0;
 
-  bool has_shared_ = false;  // since some rows were shared
+  bool has_shared_ = false;  // since some rows were shared: before that all are private
   bool is_paused_ = false;
   std::atomic<bool> stops_{false};
   std::atomic<bool> is_requested_{false};

@@ -59,12 +59,14 @@ void slot_table::prefetch() noexcept {
              capacities_[which].load() < geometry_.most) {
         const std::size_t rows =
             geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
-        if (claims_[which].count >= rows) break;
+        // What is behind a block that others see is for nobody: the next commit gives it back.
+        const bool has_stale =
+            geometry_.rows_for(which, capacities_[which].load()) < claims_[which].count;
+        if (has_stale || claims_[which].count >= rows) break;
         if (!claim_next(which, asker::background)) {
           is_requested_.store(true);
           return;
         }
-        ++prefetched_rows_;
       }
     }
   } catch (...) {
@@ -76,9 +78,8 @@ void slot_table::prefetch() noexcept {
 
 void slot_table::set_claims(std::size_t which, std::size_t claims) noexcept {
   claims_[which].count = claims;
-  capacities_[which].store(
-      geometry_.bytes_in(which, rows_.has_shared() ? usable_rows(which) : claims),
-      std::memory_order_release);
+  capacities_[which].store(geometry_.bytes_in(which, has_shared_ ? usable_rows(which) : claims),
+                           std::memory_order_release);
 }
 
 void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
@@ -91,7 +92,7 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
       const slot& one = slots_[slots[i]];
       if (lengths[i] > one.length.load(std::memory_order_relaxed))
         wait_in("commit", slots[i], stream);
-      if (rows_.has_shared() && capacity(slots[i]) < lengths[i])
+      if (has_shared_ && capacity(slots[i]) < lengths[i])
         drop_claims(slots[i], claims_[slots[i]].count);
       while (capacity(slots[i]) < lengths[i]) claim_next(slots[i], asker::owner);
     }
@@ -118,11 +119,17 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
 }
 
 std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_t* lengths,
-                                      std::size_t count) const noexcept {
+                                      std::size_t count) const {
+  std::vector<bool> present = needed_rows();
   std::size_t rows = 0;
   for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t first = geometry_.first_row(slots[i]);
     const std::size_t needed = geometry_.rows_for(slots[i], lengths[i]);
-    rows += needed - std::min(needed, claims_[slots[i]].count);
+    // The background task may be changing the claims by now.
+    for (std::size_t row = geometry_.rows_for(slots[i], capacity(slots[i])); row < needed; ++row) {
+      if (!present[first + row]) ++rows;
+      present[first + row] = true;
+    }
   }
   return rows * geometry_.row_bytes();
 }
@@ -131,6 +138,8 @@ bool slot_table::claim_next(std::size_t which, asker who) {
   const std::size_t row = geometry_.first_row(which) + claims_[which].count;
   rows_.claim(row);
   try {
+    // HIP refused to unmap what is shown there.
+    if (!rows_.is_private(row)) rows_.decommit(row);
     if (!back(row, who)) {
       rows_.unclaim(row);
       return false;
@@ -149,20 +158,20 @@ bool slot_table::back(std::size_t row, asker who) {
     was_backed = false;
     if (who == asker::background && stops_.load(std::memory_order_relaxed)) return false;
     const bool has_kept = rows_.kept_bytes() >= geometry_.block;
-    if (!has_kept && take_spare(who, spare::idle)) continue;
+    if (!has_kept && move_spare(who, spare::idle)) continue;
     if (has_kept || has_room()) {
       try {
         rows_.back_next(row);
-        peak_held_ = std::max(peak_held_, rows_.held_bytes());
+        note_held();
         continue;
       } catch (const out_of_memory&) {
-        if (!take_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) throw;
+        if (!move_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) throw;
       }
-    } else if (!take_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) {
+    } else if (!move_spare(who, spare::any) && (who == asker::background || !wait_for_spare())) {
       throw_over_budget(geometry_.block);
     }
   }
-  if (!was_backed && who == asker::owner) ++grown_rows_;
+  if (!was_backed) ++(who == asker::owner ? grown_rows_ : prefetched_rows_);
   return true;
 }
 
@@ -189,7 +198,6 @@ std::size_t slot_table::keep_rows(std::size_t which, spare of) const noexcept {
 bool slot_table::take_spare(asker who, spare which) {
   if (rows_.unclaimed() != 0) {
     rows_.decommit(rows_.find_unclaimed());
-    ++moved_rows_;
     return true;
   }
   for (std::size_t n = 0; n < slots_.size(); ++n) {
@@ -203,12 +211,19 @@ bool slot_table::take_spare(asker who, spare which) {
       if (!unclaim_last(victim)) continue;
       next_victim_ = victim;
       rows_.decommit(row);
-      ++moved_rows_;
       return true;
     }
   }
   return false;
 }
+
+bool slot_table::move_spare(asker who, spare which) {
+  if (!take_spare(who, which)) return false;
+  ++moved_rows_;
+  return true;
+}
+
+void slot_table::note_held() noexcept { peak_held_ = std::max(peak_held_, rows_.held_bytes()); }
 
 bool slot_table::wait_for_spare() {
   for (std::size_t which = 0; which < slots_.size(); ++which) {

@@ -22,7 +22,7 @@ std::size_t slot_table::usable_rows(std::size_t which) const noexcept {
 
 void slot_table::drop_claims(std::size_t which, std::size_t kept) {
   const claimed_rows& one = claims_[which];
-  kept = std::min(kept, rows_.has_shared() ? usable_rows(which) : one.count);
+  kept = std::min(kept, has_shared_ ? usable_rows(which) : one.count);
   if (one.count > kept && !has_passed(which)) one.passed->synchronize();
   while (one.count > kept) {
     const std::size_t row = last_row(which);
@@ -120,14 +120,15 @@ void slot_table::make_writable(std::size_t which, std::size_t offset, std::size_
     if (!rows_.is_private(first + row)) rows.push_back(first + row);
   if (rows.empty()) return;
   const std::size_t copied = rows_.count_shared(rows) * geometry_.row_bytes();
-  const auto find_more = [&] { return take_spare(asker::owner, spare::any) || wait_for_spare(); };
+  const auto find_more = [&] { return move_spare(asker::owner, spare::any) || wait_for_spare(); };
   for (;;) {
-    if (rows_.mapped_bytes() + std::max(rows_.kept_bytes(), copied) > budget_) {
+    if (copied != 0 && rows_.mapped_bytes() + std::max(rows_.kept_bytes(), copied) > budget_) {
       if (!find_more()) throw_over_budget(copied);
       continue;
     }
     try {
-      return rows_.make_private(rows, stream);
+      rows_.make_private(rows, stream);
+      return note_held();
     } catch (const out_of_memory&) {
       if (!find_more()) throw;
     }

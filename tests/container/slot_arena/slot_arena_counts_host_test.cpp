@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// What the statistics of an arena count, and how long its destruction takes.
+#include <hipvmm/container/slot_arena.hpp>
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include "container/slot_arena/arenas.hpp"
+#include "core/background_task.hpp"
+#include "support/held_worker.hpp"
+#include "support/host/host_provider.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("slot_arena: destruction waits for no more than a block of what is prefetched") {
+  const stream stream{first_device};
+  slot_arena_options options = small_slots(8);
+  options.prefetch_blocks = 3;
+  std::optional<slot_arena> arena{std::in_place, first_device, options};
+  arena->commit(sizes{0, 1, 2, 3, 4, 5, 6, 7}, sizes(8, 1), stream);
+  detail::wait_for_background_tasks();
+  CHECK(arena->statistics().prefetched_blocks == 8 * 3 * 2);
+  arena.emplace(first_device, options);
+  held_worker held;
+  arena->commit(sizes{0, 1, 2, 3, 4, 5, 6, 7}, sizes(8, 1), stream);
+  const call_counter mapped{"hipMemMap"};
+  const planned_faults slow{"hipMemCreate delay=10ms"};
+  held.release();
+  while (mapped.count() == 0) std::this_thread::yield();
+  arena.reset();
+  CHECK(mapped.count() < 8 * 3 * 2);
+}
+
+TEST_CASE("slot_arena: blocks that go back to the device were not moved") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, small_slots()};
+  arena.commit(sizes{0, 1}, sizes{granule(), granule()}, stream);
+  arena.release(0, stream);
+  stream.synchronize();
+  CHECK(arena.trim() == row());
+  arena.release(1, stream);
+  stream.synchronize();
+  arena.set_budget(0);
+  CHECK(arena.statistics().held_bytes == 0);
+  CHECK(arena.statistics().moved_blocks == 0);
+}
+
+TEST_CASE("slot_arena: a block that neighbours have already is not prefetched for another") {
+  const stream stream{first_device};
+  slot_arena_options options = small_slots();
+  options.layout = slot_layout::packed;
+  options.bytes_per_slot = granule() + granule() / 2;
+  options.prefetch_blocks = 1;
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0, 1}, sizes{1, 1}, stream);
+  detail::wait_for_background_tasks();
+  CHECK(arena.capacity(0) == options.bytes_per_slot);
+  CHECK(arena.statistics().grown_blocks == 4);
+  CHECK(arena.statistics().prefetched_blocks == 2);
+}
+
+TEST_CASE("slot_arena: an eviction is told what is missing, however slots are named") {
+  const stream stream{first_device};
+  slot_arena_options options = small_slots();
+  options.budget_bytes = row();
+  std::size_t missing = 0;
+  options.evict = [&](std::size_t bytes) { missing = bytes; };
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0}, sizes{1}, stream);
+  CHECK_THROWS_AS(arena.commit(sizes{1, 0, 1}, sizes{1, 1, 2 * granule()}, stream), out_of_memory);
+  CHECK(missing == 2 * row());
+}
+
+TEST_CASE("slot_arena: sizes that overflow are refused") {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  for (const slot_layout layout : {slot_layout::separate, slot_layout::packed}) {
+    slot_arena_options options = small_slots();
+    options.layout = layout;
+    for (const std::size_t huge : {most, most - granule() + 1, most / 2, most / 4 + 1}) {
+      CAPTURE(huge);
+      options.bytes_per_slot = huge;
+      CHECK_THROWS_AS(slot_arena(first_device, options), std::exception);
+      options.bytes_per_slot = granule();
+      options.slots = huge;
+      CHECK_THROWS_AS(slot_arena(first_device, options), std::exception);
+      options.slots = 1;
+      options.planes = huge;
+      CHECK_THROWS_AS(slot_arena(first_device, options), std::exception);
+      options.planes = 1;
+      options.block_bytes = huge - huge % granule();
+      CHECK_THROWS_AS(slot_arena(first_device, options), std::exception);
+      options = small_slots();
+      options.layout = layout;
+    }
+    options.prefetch_blocks = most;
+    const stream stream{first_device};
+    slot_arena arena{first_device, options};
+    CHECK_THROWS_AS(arena.commit(sizes{0}, sizes{most}, stream), std::out_of_range);
+    arena.commit(sizes{0, 0}, sizes{2 * granule(), 1}, stream);
+    CHECK(arena.length(0) == 2 * granule());
+    detail::wait_for_background_tasks();
+    CHECK(arena.statistics().held_bytes == 4 * row());
+    CHECK_THROWS_AS(arena.make_writable(0, 1, most, stream), std::out_of_range);
+    CHECK_THROWS_AS(static_cast<void>(arena.slots_that_fit(most)), std::out_of_range);
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
