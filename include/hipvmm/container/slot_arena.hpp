@@ -80,9 +80,10 @@ class slot_arena {
   /// - The memory stays as long as one of the slots has it, in any order of releases.
   /// - Waits for work before the release of a slot of `to` that has blocks mapped.
   /// Pre: what wrote the bytes is ordered before this call in `stream`.
-  /// Throws (then no slot of `to` is in use): std::out_of_range; std::invalid_argument for a slot
-  /// with bytes, or as release(); unsupported where aliases are not coherent
-  /// (trait::coherent_aliases), and for packed slots; out_of_memory; hip_error.
+  /// Throws (then the slots of `to` have no bytes, and what was free is free): std::out_of_range;
+  /// std::invalid_argument for a free `from`, a slot of `to` with bytes and a captured stream;
+  /// unsupported where aliases are not coherent (trait::coherent_aliases), and for packed slots;
+  /// out_of_memory; hip_error, also for a copy in a stream of a device without access.
   void share_prefix(std::size_t from, const std::size_t* to, std::size_t count, std::size_t length,
                     stream_ref stream);
   template <class Slots>
@@ -93,7 +94,8 @@ class slot_arena {
   /// plane and are shared: copies them, and waits for `stream`. Others keep what they see.
   /// Pre: all work of the slot is ordered before this call in `stream`, and none is submitted
   /// before it returns. Throws (then the slot has the same bytes): std::out_of_range beyond its
-  /// length; out_of_memory; hip_error; as release().
+  /// length; out_of_memory; std::invalid_argument for a free slot and a captured stream;
+  /// hip_error, as share_prefix().
   void make_writable(std::size_t slot, std::size_t offset, std::size_t bytes, stream_ref stream);
 
   /// The first byte of the slot in the plane. Throws: std::out_of_range.
