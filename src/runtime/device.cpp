@@ -263,8 +263,12 @@ std::size_t most_memory(device_ref device) {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 bool has_context(device_ref device) noexcept {
   // AMD has no such contexts and takes all work at once; there it says which device is current.
-  static const bool asks = hip_compat::is_cuda_version(runtime_version());
-  if (!asks) return true;
+  try {
+    static const bool asks = hip_compat::is_cuda_version(runtime_version());
+    if (!asks) return true;
+  } catch (const hip_error&) {
+    return true;  // asked again next time
+  }
   unsigned flags = 0;
   int active = 0;
   if (hipDevicePrimaryCtxGetState(device.ordinal(), &flags, &active) == hipSuccess)
