@@ -73,6 +73,7 @@
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>

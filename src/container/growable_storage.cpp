@@ -73,6 +73,13 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
         "growth_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
         " offers no virtual memory management that can be used: " + found.why_fallback() +
         "; set it to without_vmm::use_hip_malloc for a vector that copies when it grows"};
+  } else if (options.chunks.tag) {
+    throw unsupported{
+        "growth_options::chunks.tag: memory sleeps by its chunks, and the vector has none: " +
+        detail::why_no_chunks(device, from_resource
+                                          ? "growth_options::resource is set"
+                                          : "growth_options::fallback is without_vmm::always") +
+        "; leave the tag out"};
   } else if (is_pinned && options.max_bytes == 0) {
     throw unsupported{
         "growth_options::past_max is refuse, which promises an address for life; on device " +
@@ -216,6 +223,7 @@ void growable_storage::retire_memory() noexcept {
 }
 
 void growable_storage::grow(std::size_t bytes) {
+  require_awake("a growable vector");
   if (bytes > capacity_bytes()) add(add_bytes(lead(), bytes));
   prepare_ahead(bytes == 0 ? 0 : lead() + bytes);
 }
@@ -248,6 +256,7 @@ bool growable_storage::commit_more(std::size_t bytes, std::size_t share, std::si
 }
 
 void growable_storage::reserve(std::size_t bytes) {
+  require_awake("a growable vector");
   if (bytes <= capacity_bytes()) return;
   bytes = add_bytes(lead(), bytes);
   require_room(bytes);
@@ -357,6 +366,7 @@ std::size_t growable_storage::step_limit() const {
 // through other memory where that would be too many.
 void growable_storage::move_within(std::size_t to, std::size_t from, std::size_t bytes,
                                    stream_ref stream) {
+  require_awake("a growable vector");
   constexpr std::size_t most_steps = 16;
   constexpr std::size_t most_scratch = 32 * MiB;
   const std::size_t distance = to < from ? from - to : to - from;
@@ -391,6 +401,7 @@ void growable_storage::move_within(std::size_t to, std::size_t from, std::size_t
 }
 
 std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_chunk tail) {
+  require_awake("a growable vector");
   if (!memory_ || is_pinned()) return 0;
   const void* const before = data();
   const std::size_t held = held_bytes();
@@ -417,6 +428,7 @@ void growable_storage::erase_front(std::size_t bytes, stream_ref stream) {
     throw std::invalid_argument{
         "erase_front in a stream that is being captured into a graph, whose launches may use the "
         "elements later; name a stream that is not captured, or erase when the graph has run"};
+  require_awake("a growable vector");
   const std::size_t before = held_bytes();
   memory_->erase_front(bytes, stream);
   const std::size_t released = before - held_bytes();

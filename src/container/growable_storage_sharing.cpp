@@ -9,11 +9,20 @@
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/error.hpp>
 #include "container/storage_memory.hpp"
+#include "region/sleep/memory_tag.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
 #include "vmm/chunk_placement.hpp"
 
 namespace hipvmm {
+
+bool growable_storage::is_asleep() const noexcept {
+  return options_.chunks.tag && options_.chunks.tag->is_asleep();
+}
+
+void growable_storage::require_awake(const char* function) const {
+  if (is_asleep()) options_.chunks.tag->state()->require_awake(function);
+}
 
 void growable_storage::require_copies_from(const void* source) const {
   if (device_count() < 2) return;

@@ -174,6 +174,7 @@ mapped_region::mapped_region(device_ref owner, std::size_t max_bytes, const regi
 }
 
 mapped_region::~mapped_region() {
+  membership.end();
   preparation.cancel_or_wait();
   merge(prepared);
   backings.merge(left_behind);

@@ -5,6 +5,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "core/process_mark.hpp"
 #include "region/backing.hpp"
 #include "region/device_work.hpp"
+#include "region/sleep/memory_tag.hpp"
 #include "region/visibility.hpp"
 #include "vmm/address_range.hpp"
 #include "vmm/chunk_placement.hpp"
@@ -29,11 +31,11 @@ namespace hipvmm::detail {
 
 /// The implementation of a region: chunks mapped in reserved addresses, and the steps of its
 /// operations. Its functions take arguments that region has checked.
-class mapped_region {
+class mapped_region final : public sleeper {
  public:
   mapped_region(device_ref owner, std::size_t max_bytes, const region_options& chosen,
                 const capability& found);
-  ~mapped_region();
+  ~mapped_region() override;
   mapped_region(const mapped_region&) = delete;
   mapped_region& operator=(const mapped_region&) = delete;
 
@@ -278,6 +280,21 @@ class mapped_region {
   /// Replaces the chunk that begins before `end` and reaches beyond it by one that ends at `end`.
   void replace_tail(std::size_t end, stream_ref stream);
 
+  // For suspend() and resume(), with what they need.
+  void prepare_to_sleep(keep what) override;
+  void wait_for_work() override;
+  [[nodiscard]] std::vector<sleeping_range> ranges() const override;
+  void unmap_to_sleep() override;
+  void map_again() noexcept override;
+  void fall_asleep() noexcept override;
+  void take_addresses_back() override;
+  void begin_to_wake() override;
+  void sleep_on() noexcept override;
+  void finish_waking() noexcept override;
+  void require_can_sleep(std::size_t offset, const backing& held, keep what) const;
+  /// Frees and reserves the addresses where only that returns the memory.
+  void renew_for_sleep() noexcept;
+
   /// Throws: std::out_of_range unless [offset, offset + bytes) is in the region.
   void require_within(const char* function, std::size_t offset, std::size_t bytes) const;
 
@@ -311,6 +328,17 @@ class mapped_region {
   // any.
   backing_map left_behind;
 
+  // What sleeps, from prepare_to_sleep() on: to be made again at these offsets.
+  struct sleeping_chunk {
+    std::size_t bytes;
+    memory_location where;
+    device_ref device;
+    chunk_memory memory;
+    std::shared_ptr<const access_map> own_rights;
+  };
+  std::map<std::size_t, sleeping_chunk> asleep;
+  backing_map waking;  // made again and not yet in use
+
   /// Counts the offsets of all backings, and of the placement, from `from` on while the object
   /// lives, and permanently once kept.
   class shifted_offsets;
@@ -332,8 +360,10 @@ class mapped_region {
   backing_map prepared;
   bool may_prepare = true;  // not after a failure
   std::atomic<std::size_t> failures{0};
-  // Last member: it must be cancelled before anything it uses is destroyed.
+  // Last but one: it must be cancelled before anything it uses is destroyed.
   background_task preparation{[this] { make_prepared(); }};
+  // Not before all that suspend() of another thread may use is there; it ends first.
+  tag_membership membership{options.tag, *this};
 };
 
 class mapped_region::shifted_offsets {

@@ -115,6 +115,7 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
 }
 
 bool mapped_region::retire_all() noexcept {
+  membership.end();
   if (backings.empty() && !(holds_memory && frees_late_records())) return true;
   preparation.cancel_or_wait();
   merge(prepared);

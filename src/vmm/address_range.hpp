@@ -19,7 +19,7 @@ class address_range {
  public:
   explicit address_range(address_reservation first) { append(std::move(first)); }
 
-  [[nodiscard]] void* base() const noexcept { return parts_.front().addresses.get(); }
+  [[nodiscard]] void* base() const noexcept { return parts_.front().start; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] void* end() const noexcept { return static_cast<char*>(base()) + bytes_; }
 
@@ -30,7 +30,7 @@ class address_range {
     bytes_ += added;
   }
   void drop_last() noexcept {
-    bytes_ -= parts_.back().addresses.bytes();
+    bytes_ -= parts_.back().bytes;
     parts_.pop_back();
   }
   /// Work may still use the addresses when they are freed.
@@ -47,7 +47,7 @@ class address_range {
     has_two_sizes_ = has_two_sizes_ || chunk.bytes() != size_of_all_;
     std::size_t start = 0;
     auto part = parts_.begin();
-    while (offset >= start + part->addresses.bytes()) start += (part++)->addresses.bytes();
+    while (offset >= start + part->bytes) start += (part++)->bytes;
     mapping made{part->addresses, offset - start, chunk, map_answer::believed};
     if (answer == map_answer::verified) refused_.verify_or_keep(made, chunk);
     return made;
@@ -57,16 +57,37 @@ class address_range {
   /// Start of the reservation that contains `offset`.
   [[nodiscard]] std::size_t part_start(std::size_t offset) const noexcept {
     std::size_t start = 0;
-    for (auto part = parts_.begin(); offset - start >= part->addresses.bytes(); ++part)
-      start += part->addresses.bytes();
+    for (auto part = parts_.begin(); offset - start >= part->bytes; ++part) start += part->bytes;
     return start;
   }
   /// The most bytes from `offset` on that one chunk may cover: HIP maps within one reservation.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
     std::size_t end = 0;
     auto part = parts_.begin();
-    while (offset >= end) end += (part++)->addresses.bytes();
+    while (offset >= end) end += (part++)->bytes;
     return end - offset;
+  }
+
+  /// Frees and reserves all of them. Returns false where others took some in between: these are
+  /// only remembered then.
+  /// Pre: as detail::renew().
+  [[nodiscard]] bool renew() noexcept {
+    bool has_all = true;
+    for (reserved_part& each : parts_) {
+      if (!each.addresses.empty() && !detail::renew(each.addresses)) has_all = false;
+    }
+    return has_all;
+  }
+  /// Reserves what renew() lost. Returns false where others hold some of it still.
+  /// Throws: out_of_memory, hip_error.
+  [[nodiscard]] bool take_back() {
+    for (reserved_part& each : parts_) {
+      if (!each.addresses.empty()) continue;
+      address_reservation again{each.bytes, 0, each.start};
+      if (again.get() != each.start) return false;
+      each.addresses = std::move(again);
+    }
+    return true;
   }
 
   /// Mappings that still exist here though nobody uses them.
@@ -74,10 +95,13 @@ class address_range {
 
  private:
   struct reserved_part {
-    address_reservation addresses;
+    address_reservation addresses;  // empty after a renew() that lost them
+    void* start;
+    std::size_t bytes;
     bool is_waited_for = true;
 
-    reserved_part(address_reservation taken) noexcept : addresses{std::move(taken)} {}
+    reserved_part(address_reservation taken) noexcept
+        : addresses{std::move(taken)}, start{addresses.get()}, bytes{addresses.bytes()} {}
     reserved_part(reserved_part&&) noexcept = default;
     reserved_part& operator=(reserved_part&&) noexcept = default;
     ~reserved_part() {

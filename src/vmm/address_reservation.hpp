@@ -17,4 +17,10 @@ namespace hipvmm::detail {
 ///   the record what the stream's next command releases.
 void free_waited_for(address_reservation& addresses) noexcept;
 
+/// Frees the addresses, whose memory then returns where only that returns it, and reserves the same
+/// again. Returns false where others got them in between: `addresses` is then empty. What HIP
+/// refuses is reported; where it does not free, all stays.
+/// Pre: nothing is mapped in them, and all work that used them was waited for.
+[[nodiscard]] bool renew(address_reservation& addresses) noexcept;
+
 }  // namespace hipvmm::detail

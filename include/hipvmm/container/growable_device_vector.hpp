@@ -311,6 +311,7 @@ class growable_device_vector : public growable_sharing {
   /// Reads one element and waits for `stream`. Throws: std::out_of_range, hip_error.
   [[nodiscard]] T element(size_type index, stream_ref stream) const {
     require_index(index, "element");
+    storage_.require_awake("growable_device_vector::element");
     storage_for_one value;
     copy(stream, &value, data() + index, sizeof(T));
     return *reinterpret_cast<const T*>(&value);
@@ -324,6 +325,7 @@ class growable_device_vector : public growable_sharing {
   /// with device_uvector::set_element_async. Throws: std::out_of_range, hip_error.
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     require_index(index, "set_element");
+    storage_.require_awake("growable_device_vector::set_element_async");
     fill_pattern_async(stream, data() + index, &value, sizeof(T), 1);
   }
   /// Writes one element and waits for `stream`. Throws: as set_element_async().
@@ -343,6 +345,7 @@ class growable_device_vector : public growable_sharing {
   /// Throws: std::out_of_range when `count` exceeds size(), hip_error.
   void copy_to_host(T* destination, size_type count, stream_ref stream) const {
     if (count > size_) throw std::out_of_range{range_message("copy_to_host", count)};
+    storage_.require_awake("growable_device_vector::copy_to_host");
     if (count != 0) copy(stream, destination, data(), count * sizeof(T));
   }
   /// Makes a vector of the same device, options, rights and contents, copied in the order of

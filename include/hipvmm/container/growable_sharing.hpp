@@ -42,6 +42,9 @@ class growable_sharing {
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0) {
     return storage_.export_chunks(since);
   }
+  /// Whether suspend() of growth_options::chunks.tag gave the memory back: sizes and data() stay,
+  /// and what needs the memory throws std::logic_error.
+  [[nodiscard]] bool is_asleep() const noexcept { return storage_.is_asleep(); }
   /// Moves chunks to memory of another device, or of the host, behind the same addresses: as
   /// growable_storage. Offsets and sizes are bytes, as chunks() lists them.
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,

@@ -180,6 +180,12 @@ class growable_storage {
   /// As region::effective_access, of all chunks. Throws: as chunks(); hip_error.
   [[nodiscard]] std::vector<chunk_access> effective_access() const;
 
+  /// Whether suspend() of growth_options::chunks.tag gave the memory back. Sizes stay, and
+  /// everything that needs the memory throws.
+  [[nodiscard]] bool is_asleep() const noexcept;
+  /// Throws: std::logic_error, which names `function`, while the memory sleeps.
+  void require_awake(const char* function) const;
+
   [[nodiscard]] void* data() const noexcept;
   /// Backed bytes from data() on.
   [[nodiscard]] std::size_t capacity_bytes() const noexcept;

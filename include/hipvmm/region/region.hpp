@@ -34,6 +34,8 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
 /// - No two threads may use a region at the same time. Kernels and copies may use committed bytes
 ///   throughout.
 /// - It owns its addresses and chunks.
+/// - While its region_options::tag sleeps, functions that need or change its memory or rights throw
+///   std::logic_error; see suspend().
 /// - A moved-from region is empty: its sizes are zero, and functions that would change it throw
 ///   std::invalid_argument.
 class region {
@@ -266,6 +268,9 @@ class region {
   /// Unit of commit and decommit in bytes: the device's minimum granularity.
   [[nodiscard]] std::size_t granularity() const noexcept;
   [[nodiscard]] device_ref device() const;
+  /// Whether its memory was given back by suspend(): sizes say what resume() backs again, and
+  /// chunks() lists nothing.
+  [[nodiscard]] bool is_asleep() const noexcept;
   /// The number of this region in memory_event::object; 0 where it was moved from.
   [[nodiscard]] std::uint64_t event_id() const noexcept;
 
@@ -280,6 +285,7 @@ class region {
   friend void detail::copy_chunks(region& in, const std::vector<std::size_t>& offsets,
                                   stream_ref stream);
   [[nodiscard]] detail::mapped_region& live() const;
+  [[nodiscard]] detail::mapped_region& awake(const char* function) const;
 
   std::unique_ptr<detail::mapped_region> mapped_;
 };

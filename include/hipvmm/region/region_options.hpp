@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <optional>
+
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -58,6 +61,9 @@ struct region_options {
   /// new one is of the old one's memory. Uncached memory needs trait::uncached_chunks of each
   /// device, and is never memory of the host: else the region is unsupported.
   chunk_memory memory = chunk_memory::standard;
+  /// The tag by which suspend() gives the memory back while the addresses stay, and resume() makes
+  /// it again. Not with chunks that other processes are to use: what was exported never sleeps.
+  std::optional<memory_tag> tag = {};
 };
 
 /// What region::trim does with a chunk that begins before the new end and reaches beyond it. HIP

@@ -6,6 +6,12 @@
 
 namespace hipvmm {
 
+class address_reservation;
+
+namespace detail {
+bool renew(address_reservation& addresses) noexcept;
+}  // namespace detail
+
 /// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory.
 /// Pre of destruction: nothing is mapped in it any more.
 class address_reservation {
@@ -38,6 +44,9 @@ class address_reservation {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
+  // Frees and reserves at once: src/vmm/address_reservation.hpp.
+  friend bool detail::renew(address_reservation& addresses) noexcept;
+
   void* base_ = nullptr;
   std::size_t bytes_ = 0;
 };

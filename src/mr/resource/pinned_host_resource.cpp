@@ -6,6 +6,7 @@
 #include "core/check.hpp"
 #include "mr/resource/host_memory.hpp"
 #include "mr/resource/misaligned.hpp"
+#include "runtime/host/pinned_memory.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -18,8 +19,6 @@ unsigned flags_of(const pinned_options& options) {
   return flags;
 }
 
-void free_pinned(void* pointer) noexcept { detail::report(hipHostFree(pointer), "hipHostFree"); }
-
 }  // namespace
 
 void* pinned_host_resource::do_allocate(stream_ref, std::size_t bytes, std::size_t alignment) {
@@ -30,25 +29,23 @@ void pinned_host_resource::do_deallocate(stream_ref stream, void* pointer, std::
                                          std::size_t) noexcept {
   detail::report_exceptions([=] {
     detail::wait_before_free(stream, pointer);
-    free_pinned(pointer);
+    detail::free_pinned(pointer);
   });
 }
 
 void* pinned_host_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
   require_device(device_ref{0});
   detail::require_possible(bytes, "hipHostMalloc");
-  void* pointer = nullptr;
-  detail::check_host_memory(hipHostMalloc(&pointer, bytes, flags_of(options_)), "hipHostMalloc",
-                            bytes);
+  void* const pointer = detail::allocate_pinned(bytes, flags_of(options_));
   if (detail::is_aligned(pointer, alignment)) return pointer;
-  free_pinned(pointer);
+  detail::free_pinned(pointer);
   detail::throw_misaligned("pinned_host_resource", "hipHostMalloc", alignment);
 }
 
 void pinned_host_resource::do_deallocate_sync(void* pointer, std::size_t, std::size_t) noexcept {
   detail::report_exceptions([=] {
     detail::wait_before_hip_free(pointer);
-    free_pinned(pointer);
+    detail::free_pinned(pointer);
   });
 }
 

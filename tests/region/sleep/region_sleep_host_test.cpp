@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "region/sleep/sleeping_regions.hpp"
+#include "support/captures.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_profile.hpp"
+#include "support/region/assumed_capability.hpp"
+#include "support/region/held_memory.hpp"
+
+// Sleep that fails, and sleep where memory returns with its addresses only.
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+using sleeping_ptr = std::unique_ptr<sleeping_regions>;
+constexpr auto make_awake = [] { return std::make_unique<sleeping_regions>(); };
+constexpr auto make_asleep = [] {
+  auto result = make_awake();
+  suspend(result->tag, keep::contents);
+  return result;
+};
+
+/// Asleep, and whatever failed, the contents come back.
+void check_sleeps_whole(const sleeping_ptr& subject) {
+  subject->check_asleep();
+  CHECK(subject->tag.statistics().bytes_on_host == 4 * subject->unit);
+  resume(subject->tag);
+  subject->check_awake();
+}
+
+TEST_CASE("sleep: a suspend that fails leaves all awake") {
+  fault_sweep{"suspend"}.run(
+      make_awake, [](sleeping_ptr& subject) { suspend(subject->tag, keep::contents); },
+      [](const sleeping_ptr& subject) { subject->check_awake(); }, check_sleeps_whole);
+}
+
+TEST_CASE("sleep: a resume that fails leaves all asleep") {
+  fault_sweep{"resume", after_failure::capacity}.run(
+      make_asleep, [](sleeping_ptr& subject) { resume(subject->tag); }, check_sleeps_whole,
+      [](const sleeping_ptr& subject) { subject->check_awake(); });
+}
+
+TEST_CASE("sleep: failures where memory returns with the addresses only") {
+  const assumed_capability assumed{kept_memory};
+  fault_sweep{"suspend that re-reserves"}.run(
+      make_awake, [](sleeping_ptr& subject) { suspend(subject->tag, keep::contents); },
+      [](const sleeping_ptr& subject) { subject->check_awake(); }, check_sleeps_whole);
+  fault_sweep{"resume of what was re-reserved", after_failure::capacity}.run(
+      make_asleep, [](sleeping_ptr& subject) { resume(subject->tag); }, check_sleeps_whole,
+      [](const sleeping_ptr& subject) { subject->check_awake(); });
+}
+
+TEST_CASE("sleep: addresses that hold memory are freed and reserved at the same place") {
+  const assumed_capability assumed{kept_memory};
+  sleeping_regions subject;
+  const call_counter frees{"hipMemAddressFree"};
+  const std::size_t before = first_device.free_memory();
+  suspend(subject.tag, keep::contents);
+  CHECK(frees.count() == 2);
+  CHECK(first_device.free_memory() >= before + 4 * subject.unit);
+  // They stay ours.
+  const address_reservation taken{subject.unit, 0, subject.base};
+  CHECK(taken.get() != subject.base);
+  resume(subject.tag);
+  subject.check_awake();
+}
+
+TEST_CASE("sleep: a place that others took is named, and nothing is lost") {
+  const assumed_capability assumed{kept_memory};
+  error_recorder reported;
+  sleeping_regions subject;
+  {
+    const planned_fault fault{"hipMemAddressReserve", 1, hipErrorOutOfMemory};
+    suspend(subject.tag, keep::contents);
+  }
+  REQUIRE(reported.count() != 0);
+  subject.check_asleep();
+  {
+    const address_reservation others{16 * subject.unit, 0, subject.base};
+    REQUIRE(others.get() == subject.base);
+    std::string text;
+    try {
+      resume(subject.tag);
+    } catch (const out_of_memory& error) {
+      text = error.what();
+      CHECK(error.resource() == exhausted::addresses);
+    }
+    CHECK(text.find("others hold the addresses at 0x") != std::string::npos);
+    subject.check_asleep();
+  }
+  CHECK(resume(subject.tag) == 4 * subject.unit);
+  subject.check_awake();
+}
+
+TEST_CASE("sleep: a sleeper that lost its place may end") {
+  const assumed_capability assumed{kept_memory};
+  error_recorder reported;
+  const hipvmm_host_counters before = live_objects();
+  {
+    sleeping_regions subject;
+    const planned_fault fault{"hipMemAddressReserve", 1, hipErrorOutOfMemory};
+    suspend(subject.tag, keep::contents);
+  }
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("sleep: a device that never returns memory refuses") {
+  const assumed_capability assumed{"returns_memory=no,returns_with_addresses=no"};
+  sleeping_regions subject;
+  CHECK_THROWS_AS(suspend(subject.tag, keep::contents), unsupported);
+  subject.check_awake();
+}
+
+TEST_CASE("sleep: without room on the device all stays asleep") {
+  sleeping_regions subject;
+  suspend(subject.tag, keep::contents);
+  {
+    const std::size_t rest = first_device.free_memory() - 2 * subject.unit;
+    const physical_chunk others{first_device, align_down(rest, subject.unit)};
+    CHECK_THROWS_AS(resume(subject.tag), out_of_memory);
+    subject.check_asleep();
+  }
+  resume(subject.tag);
+  subject.check_awake();
+}
+
+TEST_CASE("sleep: stripes wake on their devices") {
+  const std::size_t unit = granule();
+  const memory_tag tag;
+  region_options options = tagged(tag);
+  options.placement = chunk_placement::striped({first_device, second_device}, unit);
+  region striped{first_device, 8 * unit, options};
+  stream stream{first_device};
+  striped.commit(0, 4 * unit);
+  write_tags(striped, 0, 4, 1, stream);
+  const std::size_t before = second_device.free_memory();
+  suspend(tag, keep::contents);
+  CHECK(second_device.free_memory() >= before + 2 * unit);
+  resume(tag);
+  check_tags(striped, 0, 4, 1, stream);
+  const auto chunks = striped.chunks();
+  REQUIRE(chunks.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(chunks[i].device == (i % 2 == 0 ? first_device : second_device));
+}
+
+TEST_CASE("sleep: a capture elsewhere goes on while a stream is waited for") {
+  sleeping_regions subject;
+  stream captured{first_device};
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  // To free pinned memory would end the capture on CUDA.
+  suspend(subject.tag, keep::contents, subject.stream, sleep_storage::pageable);
+  resume(subject.tag);
+  end_capture(captured.get());
+  subject.check_awake();
+}
+
+TEST_CASE("sleep: a capture that forbids to wait for the devices leaves all awake") {
+  HIPVMM_SKIP_UNDER(captures_allow_waits);
+  const assumed_capability assumed{"free_waits=no"};
+  sleeping_regions subject;
+  stream captured{first_device};
+  REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeGlobal) == hipSuccess);
+  CHECK_THROWS_AS(suspend(subject.tag, keep::contents), hip_error);
+  static_cast<void>(end_capture_if_kept(captured.get()));
+  subject.check_awake();
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
