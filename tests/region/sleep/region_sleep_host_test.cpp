@@ -23,42 +23,75 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-using sleeping_ptr = std::unique_ptr<sleeping_regions>;
-constexpr auto make_awake = [] { return std::make_unique<sleeping_regions>(); };
-constexpr auto make_asleep = [] {
-  auto result = make_awake();
-  suspend(result->tag, keep::contents);
-  return result;
+/// Two regions of one chunk each: a sweep repeats everything for every call of HIP.
+struct swept_regions {
+  const std::size_t unit = granule();
+  keep what;
+  memory_tag tag;
+  hipvmm::stream stream{first_device};
+  region first{first_device, 2 * unit, tagged(tag)};
+  region second{first_device, 2 * unit, tagged(tag)};
+  void* const base = first.base();
+
+  explicit swept_regions(keep chosen) : what{chosen} {
+    first.commit(0, unit);
+    second.commit(unit, unit);
+    if (what == keep::contents) write_tag(second, 1, 1, stream);
+  }
+  void sleep() const { suspend(tag, what); }
+  void check_awake() const {
+    CHECK_FALSE(tag.is_asleep());
+    CHECK(first.base() == base);
+    CHECK(first.committed_from(0) == unit);
+    CHECK(second.committed_from(unit) == unit);
+    CHECK(tag.statistics().bytes_on_host == 0);
+    if (what == keep::contents) CHECK(has_tag(second, 1, 1, stream));
+  }
+  /// Asleep, and whatever failed, all comes back.
+  void check_sleeps_whole() const {
+    CHECK(tag.is_asleep());
+    CHECK(first.chunk_count() == 0);
+    CHECK(second.chunk_count() == 0);
+    CHECK(tag.statistics().bytes_asleep == 2 * unit);
+    CHECK(tag.statistics().bytes_on_host == (what == keep::contents ? 2 * unit : 0));
+    resume(tag);
+    check_awake();
+  }
 };
 
-/// Asleep, and whatever failed, the contents come back.
-void check_sleeps_whole(const sleeping_ptr& subject) {
-  subject->check_asleep();
-  CHECK(subject->tag.statistics().bytes_on_host == 4 * subject->unit);
-  resume(subject->tag);
-  subject->check_awake();
+void sweep_suspend(keep what) {
+  using subject_ptr = std::unique_ptr<swept_regions>;
+  fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_regions>(what); },
+                             [](subject_ptr& subject) { subject->sleep(); },
+                             [](const subject_ptr& subject) { subject->check_awake(); },
+                             [](const subject_ptr& subject) { subject->check_sleeps_whole(); });
 }
 
-TEST_CASE("sleep: a suspend that fails leaves all awake") {
-  fault_sweep{"suspend"}.run(
-      make_awake, [](sleeping_ptr& subject) { suspend(subject->tag, keep::contents); },
-      [](const sleeping_ptr& subject) { subject->check_awake(); }, check_sleeps_whole);
-}
-
-TEST_CASE("sleep: a resume that fails leaves all asleep") {
+void sweep_resume(keep what) {
+  using subject_ptr = std::unique_ptr<swept_regions>;
   fault_sweep{"resume", after_failure::capacity}.run(
-      make_asleep, [](sleeping_ptr& subject) { resume(subject->tag); }, check_sleeps_whole,
-      [](const sleeping_ptr& subject) { subject->check_awake(); });
+      [&] {
+        auto result = std::make_unique<swept_regions>(what);
+        result->sleep();
+        return result;
+      },
+      [](subject_ptr& subject) { resume(subject->tag); },
+      [](const subject_ptr& subject) { subject->check_sleeps_whole(); },
+      [](const subject_ptr& subject) { subject->check_awake(); });
 }
 
-TEST_CASE("sleep: failures where memory returns with the addresses only") {
+TEST_CASE("sleep: a suspend that fails leaves all awake") { sweep_suspend(keep::contents); }
+
+TEST_CASE("sleep: a resume that fails leaves all asleep") { sweep_resume(keep::contents); }
+
+TEST_CASE("sleep: a suspend that fails where memory returns with the addresses only") {
   const assumed_capability assumed{kept_memory};
-  fault_sweep{"suspend that re-reserves"}.run(
-      make_awake, [](sleeping_ptr& subject) { suspend(subject->tag, keep::contents); },
-      [](const sleeping_ptr& subject) { subject->check_awake(); }, check_sleeps_whole);
-  fault_sweep{"resume of what was re-reserved", after_failure::capacity}.run(
-      make_asleep, [](sleeping_ptr& subject) { resume(subject->tag); }, check_sleeps_whole,
-      [](const sleeping_ptr& subject) { subject->check_awake(); });
+  sweep_suspend(keep::nothing);
+}
+
+TEST_CASE("sleep: a resume that fails where memory returns with the addresses only") {
+  const assumed_capability assumed{kept_memory};
+  sweep_resume(keep::nothing);
 }
 
 TEST_CASE("sleep: addresses that hold memory are freed and reserved at the same place") {
