@@ -7,7 +7,7 @@
 #include <hipvmm/vmm/access.hpp>
 #include "container/slot_rows.hpp"
 #include "core/check.hpp"
-#include "region/shared_chunks.hpp"
+#include "region/chunks/shared_chunks.hpp"
 
 namespace hipvmm::detail {
 namespace {

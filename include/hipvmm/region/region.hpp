@@ -275,12 +275,12 @@ class region {
   [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:
-  // For a pool, which unmaps without its locks: src/region/detached_chunk.hpp.
+  // For a pool, which unmaps without its locks: src/region/chunks/detached_chunk.hpp.
   friend detail::detached_chunk detail::detach_chunk(region& from, std::size_t offset);
   friend detail::detached_chunk detail::detach_left_behind(region& from, std::size_t offset);
   friend detail::refused_mappings detail::take_refused(region& from, std::size_t offset,
                                                        std::size_t bytes) noexcept;
-  // For a slot_arena: src/region/shared_chunks.hpp.
+  // For a slot_arena: src/region/chunks/shared_chunks.hpp.
   friend physical_chunk detail::reference_chunk(region& of, std::size_t offset);
   friend void detail::copy_chunks(region& in, const std::vector<std::size_t>& offsets,
                                   stream_ref stream);

@@ -79,7 +79,8 @@ class memory_tag {
 /// - Where memory returns only with its addresses (quirk::re_reserve), frees these and reserves the
 ///   same again. Where others took them in between, the error handler is told, and resume() throws
 ///   until they are free.
-/// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
+/// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call; an
+/// error handler that is called meanwhile makes and ends none of it.
 /// Throws (on any exception all is awake and as before):
 /// - std::invalid_argument where a region has a chunk that others may use (exported, imported,
 ///   retained), or that is mapped at two addresses; where the device of a chunk has no read_write

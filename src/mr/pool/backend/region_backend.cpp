@@ -11,7 +11,7 @@
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
 #include "core/hip_compat.hpp"
-#include "region/detached_chunk.hpp"
+#include "region/chunks/detached_chunk.hpp"
 #include "region/retirement.hpp"
 #include "runtime/device.hpp"
 

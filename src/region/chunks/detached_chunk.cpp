@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "region/detached_chunk.hpp"
+#include "region/chunks/detached_chunk.hpp"
 
 #include <stdexcept>
 #include <string>

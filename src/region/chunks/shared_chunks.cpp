@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "region/shared_chunks.hpp"
+#include "region/chunks/shared_chunks.hpp"
 
 #include <stdexcept>
 #include <string>
