@@ -156,7 +156,8 @@ class mapped_region final : public sleeper {
                                         const access_map* own = nullptr) const;
   /// The same in the region's addresses; on failure these may hold memory.
   [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk,
-                                 const access_map* own = nullptr);
+                                 const access_map* own = nullptr,
+                                 const backing_map* made = nullptr);
   /// The moment from which all work sees what is mapped now.
   [[nodiscard]] moment visible_if_mapped_now() const;
   /// Waits until all work sees what is mapped in [offset, offset + bytes).
@@ -292,6 +293,9 @@ class mapped_region final : public sleeper {
   void sleep_on() noexcept override;
   void finish_waking() noexcept override;
   void require_can_sleep(std::size_t offset, const backing& held, keep what) const;
+  /// Throws: unsupported where HIP would not grant all chunks, mapped anew by their offsets, what
+  /// they have.
+  void require_mappable_again() const;
   /// Frees and reserves the addresses where only that returns the memory.
   void renew_for_sleep() noexcept;
 

@@ -347,10 +347,24 @@ void mapped_region::require_grantable(std::size_t offset, const backing& held) c
       });
 }
 
+void mapped_region::require_mappable_again() const {
+  if (!needs(quirk::access_from_base)) return;
+  for (auto at = backings.begin(); at != backings.end(); ++at) {
+    const auto& [offset, held] = *at;
+    const auto next = std::next(at);
+    // The last one of a reservation is mapped beside all others of it.
+    if (next != backings.end() &&
+        addresses->part_start(next->first) == addresses->part_start(offset))
+      continue;
+    change_access(mapped_here(), offset, held.bytes(),
+                  held.own_rights ? rights_for::these : rights_for::all, [](void*, std::size_t) {});
+  }
+}
+
 mapping mapped_region::map_here(std::size_t offset, const physical_chunk& chunk,
-                                const access_map* own) {
+                                const access_map* own, const backing_map* made) {
   try {
-    return map_with_rights(mapped_here(), offset, chunk, own);
+    return map_with_rights(mapped_here(made), offset, chunk, own);
   } catch (...) {
     holds_memory = true;
     throw;

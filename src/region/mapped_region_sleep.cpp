@@ -2,6 +2,7 @@
 // The part of region that gives its memory back and keeps its addresses, for suspend() of its tag,
 // and makes the memory again.
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -49,6 +50,12 @@ void mapped_region::prepare_to_sleep(keep what) {
   drop_prepared();
   finish_retired(*addresses, 0, max_bytes());
   addresses->refused().retry(base(), max_bytes());
+  try {
+    require_mappable_again();
+  } catch (const unsupported& error) {
+    throw unsupported{"suspend: resume() could not map the region at " + address_text(base()) +
+                      " again: " + error.what()};
+  }
 }
 
 void mapped_region::wait_for_work() { wait_for_users(users); }
@@ -63,11 +70,14 @@ std::vector<sleeping_range> mapped_region::ranges() const {
 
 void mapped_region::unmap_to_sleep() {
   if (!backings.empty()) holds_memory = true;
-  for (auto at = backings.begin(); at != backings.end(); ++at) {
+  // From the end, so that what is mapped is never beside a hole that was not there: its rights
+  // might be refused when it is mapped again.
+  for (auto at = backings.end(); at != backings.begin();) {
+    --at;
     try {
       at->second.map.unmap();
     } catch (...) {
-      for (auto undone = backings.begin(); undone != at;) restore(undone++);
+      for (auto undone = std::next(at); undone != backings.end();) restore(undone++);
       throw;
     }
   }
@@ -121,8 +131,7 @@ void mapped_region::begin_to_wake() {
           make_with_reclaim([&, &one = one] { return acquire(one.where, one.bytes, one.memory); });
     }
     for (auto& [offset, one] : waking) {
-      one.map = map_with_rights({*addresses, addresses->bytes(), &waking}, offset, one.chunk,
-                                one.own_rights.get());
+      one.map = map_here(offset, one.chunk, one.own_rights.get(), &waking);
       one.visible = visible_if_mapped_now();
     }
   } catch (const out_of_memory& error) {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -166,6 +167,67 @@ TEST_CASE("sleep: without room on the device all stays asleep") {
   }
   resume(subject.tag);
   subject.check_awake();
+}
+
+TEST_CASE("sleep: a layout that could not be mapped again is refused while all is awake") {
+  const assumed_capability assumed{"tail_access=no"};
+  sleeping_regions subject;
+  const std::size_t unit = subject.unit;
+  const memory_tag& tag = subject.tag;
+  region mixed{first_device, 8 * unit, tagged(tag)};
+  mixed.commit(0, unit);
+  mixed.commit(unit, unit);
+  mixed.commit(2 * unit, 2 * unit);
+  suspend(tag, keep::nothing);
+  resume(tag);
+  // Beside a hole, what has another size gets no rights.
+  mixed.decommit(unit, unit);
+  write_tag(mixed, 2, 1, subject.stream);
+  std::string text;
+  try {
+    suspend(tag, keep::nothing);
+  } catch (const unsupported& error) {
+    text = error.what();
+  }
+  CHECK(text.find("beside a hole and chunks of other sizes") != std::string::npos);
+  CHECK_FALSE(tag.is_asleep());
+  CHECK(mixed.committed_bytes() == 3 * unit);
+  CHECK(has_tag(mixed, 2, 1, subject.stream));
+}
+
+TEST_CASE("sleep: chunks of several sizes are all mapped again where one is not unmapped") {
+  const assumed_capability assumed{"tail_access=no"};
+  const std::size_t unit = granule();
+  const memory_tag tag;
+  region mixed{first_device, 8 * unit, tagged(tag)};
+  stream stream{first_device};
+  mixed.commit(0, unit);
+  mixed.commit(unit, 2 * unit);
+  mixed.commit(3 * unit, 4 * unit);
+  for (const std::size_t each : {0U, 1U, 3U}) write_tag(mixed, each, 1, stream);
+  for (const std::uint64_t nth : {1U, 2U, 3U}) {
+    CAPTURE(nth);
+    {
+      const planned_fault fault{"hipMemUnmap", nth, hipErrorUnknown};
+      CHECK_THROWS_AS(suspend(tag, keep::nothing), hip_error);
+    }
+    REQUIRE(mixed.committed_from(0) == 7 * unit);
+    for (const std::size_t each : {0U, 1U, 3U}) CHECK(has_tag(mixed, each, 1, stream));
+  }
+}
+
+TEST_CASE("sleep: addresses keep no memory where resume maps a chunk and can set no rights") {
+  const assumed_capability assumed{kept_memory};
+  swept_regions subject{keep::nothing};
+  subject.sleep();
+  const std::size_t asleep = first_device.free_memory();
+  for (const std::uint64_t nth : {1U, 2U}) {
+    CAPTURE(nth);
+    const planned_fault fault{"hipMemSetAccess", nth, hipErrorUnknown};
+    CHECK_THROWS_AS(resume(subject.tag), hip_error);
+    CHECK(first_device.free_memory() == asleep);
+  }
+  subject.check_sleeps_whole();
 }
 
 TEST_CASE("sleep: stripes wake on their devices") {

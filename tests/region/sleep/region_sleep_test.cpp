@@ -237,6 +237,12 @@ TEST_CASE("sleep: a tag is one for all its copies") {
   CHECK_FALSE(other.is_asleep());
   CHECK(resume(same) == 0);
   CHECK_FALSE(one.is_asleep());
+  // A move leaves the tag where it was, so that options may be used again.
+  auto options = tagged(one);
+  const auto moved = std::move(options);
+  const auto& left = options;  // NOLINT(bugprone-use-after-move): what it promises
+  REQUIRE(left.tag.has_value());
+  CHECK(*left.tag == *moved.tag);
 }
 
 TEST_SUITE_END();

@@ -52,6 +52,10 @@ class memory_tag {
   /// Makes a tag that no memory carries yet. `name` is for messages.
   /// Throws: std::bad_alloc.
   explicit memory_tag(std::string name = {});
+  // A move copies too, so that no tag is without its state.
+  memory_tag(const memory_tag&) noexcept = default;
+  memory_tag& operator=(const memory_tag&) noexcept = default;
+  ~memory_tag() = default;
 
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] bool is_asleep() const noexcept;
@@ -80,12 +84,15 @@ class memory_tag {
 ///   same again. Where others took them in between, the error handler is told, and resume() throws
 ///   until they are free.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call; an
-/// error handler that is called meanwhile makes and ends none of it.
+/// error handler that is called meanwhile makes and ends none of it, and does not ask for the tag's
+/// statistics().
 /// Throws (on any exception all is awake and as before):
 /// - std::invalid_argument where a region has a chunk that others may use (exported, imported,
 ///   retained), or that is mapped at two addresses; where the device of a chunk has no read_write
 ///   and contents are kept; in a stream that is being captured.
-/// - unsupported where the device never returns memory (ROCm 6.4.0 and 6.4.1).
+/// - unsupported where the device never returns memory (ROCm 6.4.0 and 6.4.1); where
+///   quirk::access_from_base is in force and a region has chunks of several sizes beside a hole,
+///   which could not be mapped again.
 /// - out_of_memory where the host has no room for the contents.
 /// - hip_error, among others where a capture forbids to wait for a device: name a stream.
 std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
