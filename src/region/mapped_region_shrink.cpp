@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How a region gives memory back.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -30,13 +31,16 @@ std::size_t mapped_region::decommit(std::size_t offset, std::size_t bytes) {
   const auto last = require_whole_until(first, offset + bytes);
   drop_prepared_behind(last);
   if (first != last) holds_memory = true;
-  for (auto at = first; at != last; ++at) {
+  // From the end, so that what is mapped again after a failure is not beside a new hole, where its
+  // rights might be refused.
+  for (auto at = last; at != first;) {
+    --at;
     try {
       // One unmap for each mapping: ROCm before 7.0 keeps a reservation busy after an unmap that
       // spans several (ROCm/ROCR-Runtime#285).
       at->second.map.unmap();
     } catch (...) {
-      for (auto undone = first; undone != at;) restore(undone++);
+      for (auto undone = std::next(at); undone != last;) restore(undone++);
       throw;
     }
   }

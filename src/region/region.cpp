@@ -227,7 +227,9 @@ void region::set_access(std::size_t offset, std::size_t bytes, const access_list
                  {.address = self.address_of(offset), .bytes = bytes});
 }
 
-const access_map& region::rights_at(std::size_t offset) const { return live().rights_at(offset); }
+const access_map& region::rights_at(std::size_t offset) const {
+  return awake("region::rights_at").rights_at(offset);
+}
 
 std::vector<chunk_access> region::effective_access(std::size_t offset, std::size_t bytes) const {
   detail::mapped_region& self = awake("region::effective_access");

@@ -211,6 +211,10 @@ TEST_CASE("sleep: chunks of several sizes are all mapped again where one is not 
       const planned_fault fault{"hipMemUnmap", nth, hipErrorUnknown};
       CHECK_THROWS_AS(suspend(tag, keep::nothing), hip_error);
     }
+    {
+      const planned_fault fault{"hipMemUnmap", nth, hipErrorUnknown};
+      CHECK_THROWS_AS(mixed.decommit(0, 7 * unit), hip_error);
+    }
     REQUIRE(mixed.committed_from(0) == 7 * unit);
     for (const std::size_t each : {0U, 1U, 3U}) CHECK(has_tag(mixed, each, 1, stream));
   }

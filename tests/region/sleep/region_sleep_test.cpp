@@ -73,6 +73,14 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: what needs the memory is refused by 
   refused([&] { first.set_access({}); });
   refused([&] { first.set_access(0, unit, {}); });
   refused([&] { static_cast<void>(first.effective_access(0, unit)); });
+  refused([&] {
+    try {
+      static_cast<void>(first.rights_at(0));
+    } catch (const std::invalid_argument&) {
+      FAIL_CHECK("it says that nothing is backed");
+      throw;
+    }
+  });
   refused([&] { first.trim(0, stream); });
   refused([&] { first.extend(32 * unit, unit); });
   refused([&] { first.rebase(0, 32 * unit, unit); });
