@@ -75,7 +75,7 @@ class slot_table {
     idle,  ///< those of free slots, and of slots in use what is beyond the prefetched blocks
     any,   ///< all that no length needs
   };
-  /// A commit under way: the slots' claims from before. Those beyond are given back unless kept.
+  /// A commit under way: the slots' claims from before. Those beyond are dropped unless kept.
   class growth {
    public:
     growth(slot_table& owner, std::size_t count);
@@ -125,7 +125,7 @@ class slot_table {
   bool claim_next(std::size_t which, asker who);
   /// Backs the claimed `row`. Returns false, and throws, as claim_next().
   bool back(std::size_t row, asker who);
-  /// Gives back the slot's last claim. Returns whether nobody claims that row now.
+  /// Drops the slot's last claim. Returns whether nobody claims that row now.
   bool unclaim_last(std::size_t which) noexcept;
   [[nodiscard]] std::size_t last_row(std::size_t which) const noexcept {
     return geometry_.first_row(which) + claims_[which].count - 1;
@@ -133,7 +133,7 @@ class slot_table {
   void set_claims(std::size_t which, std::size_t claims) noexcept;
   /// The first of the slot's rows, as many as it claims at most, that are of its length or private.
   [[nodiscard]] std::size_t usable_rows(std::size_t which) const noexcept;
-  /// Gives back the claims of the slot that are not usable, or all but `kept`. Waits for the slot's
+  /// Drops the claims of the slot that are not usable, or all but `kept`. Waits for the slot's
   /// event. Throws: hip_error; what is left is usable or not claimed.
   void drop_claims(std::size_t which, std::size_t kept);
   /// The part of share_prefix() for one slot, without the copy. Throws: as that.

@@ -221,7 +221,7 @@ class mapped_region final : public sleeper {
   ///   wait.
   /// Pre: nothing is prepared.
   void re_reserve() noexcept;
-  /// Gives back what a failed growth left in addresses where nothing is mapped, nor refused to be
+  /// Releases what a failed growth left in addresses where nothing is mapped, nor refused to be
   /// unmapped.
   void renew_if_empty() noexcept {
     if (backings.empty() && left_behind.empty() && prepared.empty() &&

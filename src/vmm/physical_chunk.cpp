@@ -73,7 +73,7 @@ class handle_counts {
  private:
   template <int Which>
   static handle_counts& in_place() {
-    // Without an allocation: chunks are given back by who may be without memory.
+    // Without an allocation: chunks are released by who may be without memory.
     alignas(handle_counts) static std::array<std::byte, sizeof(handle_counts)> place;
     return *new (place.data()) handle_counts;
   }

@@ -268,7 +268,7 @@ class region {
   /// Unit of commit and decommit in bytes: the device's minimum granularity.
   [[nodiscard]] std::size_t granularity() const noexcept;
   [[nodiscard]] device_ref device() const;
-  /// Whether its memory was given back by suspend(): sizes say what resume() backs again, and
+  /// Whether its memory was released by suspend(): sizes say what resume() backs again, and
   /// chunks() lists nothing.
   [[nodiscard]] bool is_asleep() const noexcept;
   /// The number of this region in memory_event::object; 0 where it was moved from.

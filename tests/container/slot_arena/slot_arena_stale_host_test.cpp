@@ -122,7 +122,7 @@ TEST_CASE("slot_arena: a slot that was truncated in its prefix prefetches none o
   CHECK(subject.arena.capacity(3) == 4 * granule());
 }
 
-TEST_CASE("slot_arena: the last slot of a prefix whose rights were not given back is not reused") {
+TEST_CASE("slot_arena: the last slot of a prefix whose rights were not restored is not reused") {
   std::uint64_t refused = 0;
   for (bool has_struck = true; has_struck;) {
     ++refused;

@@ -14,7 +14,7 @@ namespace detail {
 class tag_state;
 }  // namespace detail
 
-/// What suspend() does with the bytes of the memory that it gives back.
+/// What suspend() does with the bytes of the memory that it releases.
 enum class keep {
   contents,  ///< copies them to the host; resume() copies them back
   nothing,   ///< drops them: after resume() the bytes are undefined
@@ -73,7 +73,7 @@ class memory_tag {
   std::shared_ptr<detail::tag_state> state_;
 };
 
-/// Gives all memory that carries the tag back to the devices and keeps its addresses. Returns the
+/// Releases all memory that carries the tag to the devices and keeps its addresses. Returns the
 /// bytes; 0 where the tag sleeps already.
 /// - Waits for work: see suspend_options::stream. Chunks made ahead, and those that the regions'
 ///   chunk caches keep of their devices, are released too.
