@@ -235,7 +235,8 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: a graph is valid again after it") {
 
 TEST_CASE("sleep: a tag is one for all its copies") {
   const memory_tag one{"cache"};
-  const memory_tag same = one;
+  memory_tag same{"overwritten"};
+  same = one;
   const memory_tag other{"cache"};
   CHECK(one == same);
   CHECK(one != other);
