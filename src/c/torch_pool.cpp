@@ -2,7 +2,6 @@
 #include "c/torch_pool.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <mutex>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>

@@ -42,7 +42,7 @@ struct row_of_three {
   hipvmm::region region;
   void* const base = region.base();
 
-  explicit row_of_three(region_options options = {})
+  explicit row_of_three(const region_options& options = {})
       : region{first_device, 16 * granule(), options} {
     region.grant(second_device, access_right::read);
     for (const std::size_t index : {0U, 1U, 2U}) region.commit(index * unit, unit);

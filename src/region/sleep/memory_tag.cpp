@@ -4,7 +4,6 @@
 #include <iterator>
 #include <stdexcept>
 
-#include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/observers/memory_events.hpp"
 #include "region/sleep/parallel_copies.hpp"

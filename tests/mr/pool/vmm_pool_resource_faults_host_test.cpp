@@ -23,7 +23,6 @@
 namespace hipvmm::mr {
 namespace {
 
-using test::at_most;
 using test::first_device;
 
 /// Memory that goes back whatever happens.
