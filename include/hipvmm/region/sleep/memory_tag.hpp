@@ -86,7 +86,7 @@ class memory_tag {
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call; an
 /// error handler that is called meanwhile makes and ends none of it, and does not ask for the tag's
 /// statistics().
-/// Throws (on any exception all is awake and as before):
+/// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone):
 /// - std::invalid_argument where a region has a chunk that others may use (exported, imported,
 ///   retained), or that is mapped at two addresses; where the device of a chunk has no read_write
 ///   and contents are kept; in a stream that is being captured.
