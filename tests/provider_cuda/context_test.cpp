@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <cstddef>
 #include <functional>
 #include <thread>
 
@@ -92,10 +93,44 @@ TEST_CASE("context: of the application's own is current again after every call")
   CHECK(device == 0);
 }
 
-TEST_CASE("context: a thread that has none still has none after a call") {
-  in_new_thread([] {
+TEST_CASE("context: a thread that has none has the device's behind a call that needs the device") {
+  const primary first{0};
+  in_new_thread([&] {
     use_hip();
-    CHECK(current() == nullptr);
+    CHECK(current() == first.get());
+  });
+  in_new_thread([&] {
+    hipStreamCaptureStatus status{};
+    REQUIRE(hipStreamIsCapturing(nullptr, &status) == hipSuccess);
+    CHECK(current() == first.get());
+  });
+}
+
+TEST_CASE("context: the memory that a thread allocates is known to the CUDA driver there") {
+  const primary first{0};
+  in_new_thread([] {
+    hipMemAllocationProp properties{};
+    properties.type = hipMemAllocationTypePinned;
+    properties.location.type = hipMemLocationTypeDevice;
+    std::size_t bytes = 0;
+    REQUIRE(hipMemGetAllocationGranularity(&bytes, &properties,
+                                           hipMemAllocationGranularityMinimum) == hipSuccess);
+    void* address = nullptr;
+    hipMemGenericAllocationHandle_t chunk{};
+    hipMemAccessDesc access{};
+    access.location = properties.location;
+    access.flags = hipMemAccessFlagsProtReadWrite;
+    REQUIRE(hipMemAddressReserve(&address, bytes, 0, nullptr, 0) == hipSuccess);
+    REQUIRE(hipMemCreate(&chunk, bytes, &properties, 0) == hipSuccess);
+    REQUIRE(hipMemMap(address, bytes, 0, chunk, 0) == hipSuccess);
+    REQUIRE(hipMemSetAccess(address, bytes, &access, 1) == hipSuccess);
+    CUdeviceptr found = 0;
+    CHECK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS);
+    CHECK(found == reinterpret_cast<CUdeviceptr>(address));
+    CHECK(hipMemUnmap(address, bytes) == hipSuccess);
+    CHECK(hipMemRelease(chunk) == hipSuccess);
+    CHECK(hipMemAddressFree(address, bytes) == hipSuccess);
   });
 }
 

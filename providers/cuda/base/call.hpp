@@ -34,12 +34,13 @@ hipError_t call_bare(Body&& body) noexcept {
   }
 }
 
-/// Runs `body(driver&)` with the primary context of HIP's current device as the current one.
+/// Runs `body(driver&)` with the primary context of HIP's current device as the current one, which
+/// stays current in a thread that had none.
 template <class Body>
 hipError_t call(Body&& body) noexcept {
   return call_bare([&] {
     driver& machine = driver_with_device();
-    const pushed_context scope{machine.primary(current_device())};
+    const pushed_context scope{bound_primary()};
     return body(machine);
   });
 }
@@ -50,7 +51,7 @@ template <class Body>
 hipError_t call_anywhere(Body&& body) noexcept {
   return call_bare([&] {
     driver& machine = driver_with_device();
-    const pushed_context scope{machine.any_primary(current_device())};
+    const pushed_context scope{any_bound_primary()};
     return body(machine);
   });
 }

@@ -16,13 +16,33 @@ thread_local int thread_device = 0;
 // device was 0, as the CUDA runtime's is in such a thread.
 thread_local bool had_no_context = false;
 
-}  // namespace
-
-int current_device() {
-  const CUcontext context = current_context();
+/// HIP's current device where `context` is the current one; null: none is.
+int device_beside(CUcontext context) {
   if (context == nullptr) return thread_device;
   const int owner = driver::get().owner_of(context);
   return owner < 0 ? thread_device : owner;
+}
+
+}  // namespace
+
+int current_device() { return device_beside(current_context()); }
+
+CUcontext bound_primary() {
+  driver& machine = driver::get();
+  const CUcontext context = current_context();
+  const CUcontext used = machine.primary(device_beside(context));
+  if (context == nullptr) check(cuCtxSetCurrent(used));
+  return used;
+}
+
+CUcontext any_bound_primary() {
+  driver& machine = driver::get();
+  const CUcontext context = current_context();
+  const int device = device_beside(context);
+  const bool is_used = machine.has_primary(device);
+  const CUcontext used = machine.any_primary(device);
+  if (context == nullptr && is_used) check(cuCtxSetCurrent(used));
+  return used;
 }
 
 void set_current_device(int device) {

@@ -11,6 +11,15 @@ namespace hipvmm::cuda_provider {
 /// there is none, or one of the application's own, it is what hipSetDevice named last, else 0.
 int current_device();
 
+/// The primary context of the current device. A thread that has no current context has this one
+/// from then on, as after a function of the CUDA runtime: without one the runtime and the driver do
+/// not know the memory that the thread asks about.
+CUcontext bound_primary();
+
+/// The same where the current device has a primary context already. Where it has none, one that
+/// this provider uses, which does not stay current.
+CUcontext any_bound_primary();
+
 /// Makes `device` the current one. Its primary context becomes current, unless a context of the
 /// application's own is: that one stays. Device 0 gets none where nobody has made one and the
 /// thread had none before it left device 0: then none is current again.

@@ -92,7 +92,7 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* recorded) {
 
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* status) {
   return call_bare([&] {
-    driver& machine = driver_with_device();
+    driver_with_device();
     require(status != nullptr);
     CUstreamCaptureStatus found = CU_STREAM_CAPTURE_STATUS_NONE;
     const auto ask = [&] { return cuStreamIsCapturing(to_cuda(stream), &found); };
@@ -100,7 +100,7 @@ hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* stat
     // default streams are named by the current one.
     CUresult result = is_special(stream) ? CUDA_ERROR_INVALID_CONTEXT : ask();
     if (result == CUDA_ERROR_INVALID_CONTEXT) {
-      const pushed_context scope{machine.primary(current_device())};
+      const pushed_context scope{bound_primary()};
       result = ask();
     }
     check(result);
