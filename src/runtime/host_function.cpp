@@ -30,9 +30,9 @@ void add_host_function(stream_ref stream, std::function<void()> function) {
 }
 
 bool outlast_handlers(device_ref device, std::chrono::milliseconds limit) {
-  const auto end = std::chrono::steady_clock::now() + limit;
   const relaxed_captures relaxed;
   stream own{device};
+  const auto end = std::chrono::steady_clock::now() + limit;
   for (int turn = 0; turn < 2; ++turn) {
     const auto ran = std::make_shared<std::promise<void>>();
     const std::future<void> has_run = ran->get_future();

@@ -19,7 +19,8 @@ void add_host_function(stream_ref stream, std::function<void()> function);
 /// - Two host functions run in a row: the first may overtake signals that finished before it; the
 ///   second begins after the thread has processed all of them.
 /// - Returns false when `limit` is over, as after another host function that takes long. The stream
-///   that was made for this is not destroyed then.
+///   that was made for this is not destroyed then. Its making is not counted: HIP takes long for
+///   the first stream of a process.
 /// Throws: hip_error.
 [[nodiscard]] bool outlast_handlers(device_ref device, std::chrono::milliseconds limit);
 
