@@ -168,6 +168,12 @@ TEST_CASE("C buffer: a null stream is that of the buffer's device, not of the cu
     MESSAGE("skipped: this machine has one device");
     return;
   }
+  int release = 0;
+  REQUIRE(hipRuntimeGetVersion(&release) == hipSuccess);
+  if (HIPVMM_TEST_ON_AMD != 0 && release / 10'000'000 == 6) {
+    MESSAGE("skipped: on AMD's runtime 6 a wait for a null stream is one for all host functions");
+    return;
+  }
   const owned_buffer buffer = make_buffer("max=64MiB", 1);
   const owned_resource pool = make_pool(nullptr, 1);
   require_ok(hipvmm_buffer_resize(buffer, 1000, nullptr));
