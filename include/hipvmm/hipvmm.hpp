@@ -29,6 +29,7 @@
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/ipc/attach_options.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/dma_buf.hpp>
 #include <hipvmm/ipc/export_kind.hpp>
 #include <hipvmm/ipc/fd_channel.hpp>
 #include <hipvmm/ipc/imported_blocks.hpp>

@@ -126,6 +126,15 @@ inline bool is_on_host(const hipMemLocation& place) noexcept {
   return type >= host_location && type <= nearest_host_node_location;
 }
 
+// The kind of handle that hipMemGetHandleForAddressRange gives. Headers before 7.0 have neither the
+// type nor the function; both are an int to the linker.
+#if HIP_VERSION_MAJOR >= 7
+using range_handle_type = hipMemRangeHandleType;
+#else
+enum range_handle_type : int {};
+#endif
+inline constexpr int dma_buf_of_range = 1;
+
 // The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId. It converts to what
 // the header declares: an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
 class advice_place {

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include "core/hip_compat.hpp"
 #include "fixtures.hpp"
 #include "rules.hpp"
 
 using namespace hipvmm::test;
+
+// Headers before 7.0 lack it, later ones declare the same.
+extern "C" hipError_t hipMemGetHandleForAddressRange(void* handle, hipDeviceptr_t start,
+                                                     std::size_t bytes,
+                                                     hipvmm::hip_compat::range_handle_type type,
+                                                     unsigned long long flags);
 
 namespace {
 
@@ -283,6 +292,46 @@ TEST_CASE("chunk: null handles are refused") {
       {"properties", [&] { return hipMemGetAllocationPropertiesFromHandle(&found, nullptr); }},
   });
 }
+
+// AMD's runtime has it in 7.0 and later, and below it a stand-in for ROCr that exports no part.
+#if HIPVMM_TEST_ON_AMD == 0
+TEST_CASE("dma-buf: of whole pages that are mapped") {
+  mapped two{2, 1, 0, posix};
+  two.open();
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto kind = [](int number) {
+    return no_such<hipvmm::hip_compat::range_handle_type>(number);
+  };
+  int made = -1;
+  const auto get = [&](std::byte* start, std::size_t bytes, int type = 1) {
+    return hipMemGetHandleForAddressRange(&made, start, bytes, kind(type), 0);
+  };
+  check_rules({
+      {"no result",
+       [&] { return hipMemGetHandleForAddressRange(nullptr, two.at(), page, kind(1), 0); }},
+      {"another kind", [&] { return get(two.at(), page, 7); }},
+      {"no address", [&] { return get(nullptr, page); }},
+      {"no bytes", [&] { return get(two.at(), 0); }},
+      {"part of a page", [&] { return get(two.at(), page / 2); }},
+      {"from the middle of a page", [&] { return get(two.at(0, page / 2), page); }},
+      {"a page that is not mapped", [&] { return get(two.at(2), page); }},
+      {"the end of what is mapped", [&] { return get(two.at(1), granule() + page); }},
+  });
+  CHECK(made == -1);
+  // A machine has dma-bufs or not: the host provider none, a GPU where its driver can make them.
+  const hipError_t code = get(two.at(0, granule() - page), 2 * page);
+  static_cast<void>(hipGetLastError());
+  MESSAGE("two pages of two chunks: ", std::string{hipGetErrorName(code)});
+  if (!on_cuda) CHECK(code == hipErrorNotSupported);
+  if (code != hipSuccess) {
+    CHECK(code == hipErrorNotSupported);
+    return;
+  }
+  CHECK((::fcntl(made, F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK(::lseek(made, 0, SEEK_END) == static_cast<off_t>(2 * page));
+  CHECK(::close(made) == 0);
+}
+#endif
 
 TEST_CASE("arrays: are not mapped") {
   hipArrayMapInfo map{};

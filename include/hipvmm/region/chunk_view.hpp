@@ -46,10 +46,9 @@ struct exported_chunk {
   shareable_handle handle;  ///< owns the descriptor; bytes() is the chunk's size
 };
 
-/// Consecutive bytes as another process, or a network card, gets them: the whole chunks that hold
-/// them. Byte `offset` is byte `offset - chunks[0].offset` of the first chunk, whose descriptor is
-/// a dma-buf on AMD. See region::export_range(), mr::vmm_pool_resource::export_block() and
-/// imported_blocks.
+/// Consecutive bytes as another process gets them: the whole chunks that hold them. Byte `offset`
+/// is byte `offset - chunks[0].offset` of the first chunk. See region::export_range(),
+/// mr::vmm_pool_resource::export_block() and imported_blocks; for network cards export_dma_bufs().
 struct exported_range {
   std::size_t offset = 0;              ///< of the first byte, counted as chunk_view::offset
   std::size_t bytes = 0;               ///< at least 1

@@ -8,6 +8,18 @@
 namespace hipvmm::cuda_provider {
 namespace {
 
+// Network cards may read and write what other processes may, where the device can do that: HIP's
+// older headers have no place for the wish.
+bool is_for_network_cards(const driver& machine, const hipMemAllocationProp& wanted) {
+  if (value_of(wanted.requestedHandleType) != hipMemHandleTypePosixFileDescriptor ||
+      value_of(wanted.location.type) != hipMemLocationTypeDevice)
+    return false;
+  int can = 0;
+  return cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                              machine.device(wanted.location.id)) == CUDA_SUCCESS &&
+         can != 0;
+}
+
 CUmemAllocationProp properties_of(const driver& machine, const hipMemAllocationProp& wanted,
                                   hipError_t missing_device) {
   require(value_of(wanted.type) == hipMemAllocationTypePinned);
@@ -24,6 +36,7 @@ CUmemAllocationProp properties_of(const driver& machine, const hipMemAllocationP
       handle_type_of(value_of(wanted.requestedHandleType), hipErrorNotSupported);
   properties.allocFlags.compressionType = wanted.compressionType;
   properties.allocFlags.usage = wanted.usage;
+  properties.allocFlags.gpuDirectRDMACapable = is_for_network_cards(machine, wanted) ? 1 : 0;
   return properties;
 }
 

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "base/call.hpp"
+#include "core/hip_compat.hpp"
+
+// Headers before 7.0 lack it, later ones declare the same.
+extern "C" [[gnu::visibility("default")]] hipError_t hipMemGetHandleForAddressRange(
+    void* handle, hipDeviceptr_t start, size_t bytes, hipvmm::hip_compat::range_handle_type type,
+    unsigned long long flags);
 
 using namespace hipvmm::cuda_provider;
 
@@ -27,6 +33,21 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     check(cuMemImportFromShareableHandle(&made, descriptor_from(os_handle),
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     *handle = chunk_to_hip(made);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemGetHandleForAddressRange(void* handle, hipDeviceptr_t start, size_t bytes,
+                                          hipvmm::hip_compat::range_handle_type type,
+                                          unsigned long long flags) {
+  return call_anywhere([&](driver&) {
+    require(handle != nullptr && start != nullptr && bytes != 0);
+    require(value_of(type) == hipvmm::hip_compat::dma_buf_of_range);
+    int descriptor = -1;
+    check(cuMemGetHandleForAddressRange(&descriptor, to_cuda(start), bytes,
+                                        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags));
+    close_on_exec(descriptor);
+    *static_cast<int*>(handle) = descriptor;
     return hipSuccess;
   });
 }

@@ -11,11 +11,17 @@
 
 #include "base/enum_value.hpp"
 #include "base/thread_state.hpp"
+#include "core/hip_compat.hpp"
 #include "graph/capture.hpp"
 #include "machine/call.hpp"
 #include "memory/shared_file.hpp"
 #include "memory/tracked_range.hpp"
 #include "stream/shared_event.hpp"
+
+// Headers before 7.0 lack it, later ones declare the same.
+extern "C" [[gnu::visibility("default")]] hipError_t hipMemGetHandleForAddressRange(
+    void* handle, hipDeviceptr_t start, size_t bytes, hipvmm::hip_compat::range_handle_type type,
+    unsigned long long flags);
 
 namespace hipvmm::host_provider {
 namespace {
@@ -188,5 +194,24 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     *handle = to_handle<hipMemGenericAllocationHandle_t>(machine.chunks().add(
         std::make_shared<chunk>(duplicate(given), properties, owner, found.bytes)));
     return hipSuccess;
+  });
+}
+
+// A memory file has no part that is a file: nothing here is a dma-buf.
+hipError_t hipMemGetHandleForAddressRange(void* handle, hipDeviceptr_t start, size_t bytes,
+                                          hipvmm::hip_compat::range_handle_type type,
+                                          unsigned long long flags) {
+  return call(__func__, [&](runtime& machine) {
+    require(handle != nullptr && start != nullptr && bytes != 0 && flags <= 1);
+    require(value_of(type) == hipvmm::hip_compat::dma_buf_of_range);
+    const auto page = static_cast<address>(::sysconf(_SC_PAGESIZE));
+    const address first = address_of(start);
+    require(first % page == 0 && bytes % page == 0);
+    for (address at = first; at < first + bytes;) {
+      const std::optional<tracked_range> found = machine.addresses().find(at);
+      require(found.has_value());
+      at = found->start + found->bytes;
+    }
+    return hipErrorNotSupported;
   });
 }

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/ipc/dma_buf.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <hipvmm/core/error.hpp>
+#include "core/check.hpp"
+#include "vmm/range_handle.hpp"
+
+namespace hipvmm {
+namespace detail {
+namespace {
+
+const char* at(const void* address) noexcept { return static_cast<const char*>(address); }
+
+/// The chunks that hold the bytes, which are without a gap.
+std::vector<chunk_view> chunks_of(const std::vector<chunk_view>& all, const void* start,
+                                  std::size_t bytes) {
+  std::vector<chunk_view> result;
+  const char* next = at(start);
+  const char* const end = next + bytes;
+  for (const chunk_view& each : all) {
+    if (next == end || at(each.address) > next) break;
+    if (at(each.address) + each.bytes <= next) continue;
+    result.push_back(each);
+    next = std::min(end, at(each.address) + each.bytes);
+  }
+  if (bytes != 0 && next == end) return result;
+  throw std::invalid_argument{"export_dma_bufs: of the " + std::to_string(bytes) + " bytes at " +
+                              address_text(start) + " only " + std::to_string(next - at(start)) +
+                              " are backed by chunks: commit them, and name at least one byte"};
+}
+
+/// The part of [start, start + bytes) that is in [first, end).
+dma_buf part_of(const void* start, std::size_t bytes, const char* first, const char* end,
+                std::size_t offset, shareable_handle handle) {
+  const char* const from = std::max(first, at(start));
+  const char* const to = std::min(end, at(start) + bytes);
+  return {from, static_cast<std::size_t>(to - from),
+          offset + static_cast<std::size_t>(from - first), std::move(handle)};
+}
+
+/// The chunks' own descriptors.
+std::vector<dma_buf> whole_chunks(const std::vector<chunk_view>& chunks, const void* start,
+                                  std::size_t bytes, const dma_buf_source& from) {
+  std::uint64_t oldest = chunks.front().serial;
+  for (const chunk_view& each : chunks) oldest = std::min(oldest, each.serial);
+  std::map<std::uint64_t, shareable_handle> exported;
+  for (exported_chunk& each : from.export_since(oldest - 1))
+    exported.emplace(each.serial, std::move(each.handle));
+  std::vector<dma_buf> result;
+  for (const chunk_view& each : chunks)
+    result.push_back(part_of(start, bytes, at(each.address), at(each.address) + each.bytes, 0,
+                             std::move(exported.at(each.serial))));
+  return result;
+}
+
+/// One dma-buf of the pages that hold what is wanted of chunks `first` to before `last`.
+dma_buf range_of(const std::vector<chunk_view>& chunks, std::size_t first, std::size_t last,
+                 const void* start, std::size_t bytes, const dma_buf_source& from) {
+  const char* const low = at(chunks[first].address);
+  const char* const high = at(chunks[last - 1].address) + chunks[last - 1].bytes;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  // Chunks are whole pages, and begin at one.
+  dma_buf result = part_of(start, bytes, low, high, 0, {});
+  const std::size_t before = result.offset % page;
+  const std::size_t pages = (before + result.bytes + page - 1) / page;
+  result.handle = from.range(at(result.address) - before, pages * page, chunks[first].device);
+  result.offset = before;
+  return result;
+}
+
+std::vector<dma_buf> ranges(const std::vector<chunk_view>& chunks, const void* start,
+                            std::size_t bytes, const dma_buf_source& from) {
+  std::vector<dma_buf> result;
+  for (std::size_t first = 0; first < chunks.size();) {
+    std::size_t last = first + 1;
+    while (last < chunks.size() && chunks[last].location == chunks[first].location) ++last;
+    const auto add = [&](std::size_t begin, std::size_t end) {
+      result.push_back(range_of(chunks, begin, end, start, bytes, from));
+    };
+    try {
+      add(first, last);
+    } catch (const hip_error&) {
+      // Chunks that were not made alike, such as adopted ones.
+      if (last - first == 1) throw;
+      for (std::size_t each = first; each < last; ++each) add(each, each + 1);
+    }
+    first = last;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<dma_buf> dma_bufs_of(const std::vector<chunk_view>& chunks, const void* start,
+                                 std::size_t bytes, const dma_buf_source& from) {
+  const std::vector<chunk_view> wanted = chunks_of(chunks, start, bytes);
+  switch (from.kind) {
+    case export_kind::dma_buf:
+      return whole_chunks(wanted, start, bytes, from);
+    case export_kind::driver_file:
+      return ranges(wanted, start, bytes, from);
+    case export_kind::memory_file:
+    case export_kind::unknown:
+      break;
+  }
+  throw unsupported{"export_dma_bufs: chunks of device " +
+                    std::to_string(wanted.front().device.ordinal()) + " are exported as " +
+                    (from.kind == export_kind::memory_file
+                         ? "memory files, not as dma-bufs: only GPUs have those"
+                         : "descriptors of which the system does not say what they are; is /proc "
+                           "there?")};
+}
+
+std::vector<dma_buf> export_dma_bufs(const std::vector<chunk_view>& chunks, const void* start,
+                                     std::size_t bytes, const chunk_exporter& export_since) {
+  const std::vector<chunk_view> wanted = chunks_of(chunks, start, bytes);
+  return dma_bufs_of(wanted, start, bytes,
+                     {export_kind_of(wanted.front().device), export_since, dma_buf_of_range});
+}
+
+}  // namespace detail
+
+std::vector<dma_buf> export_dma_bufs(region& memory, std::size_t offset, std::size_t bytes) {
+  if (offset > memory.max_bytes() || bytes > memory.max_bytes() - offset)
+    throw std::out_of_range{"export_dma_bufs: the " + std::to_string(bytes) + " bytes at offset " +
+                            std::to_string(offset) + " reach past the " +
+                            std::to_string(memory.max_bytes()) + " bytes of the region"};
+  return detail::export_dma_bufs(
+      memory.chunks(), detail::at(memory.base()) + offset, bytes,
+      [&memory](std::uint64_t since) { return memory.export_chunks(since); });
+}
+
+std::vector<dma_buf> export_dma_bufs(mr::vmm_pool_resource& pool, const void* pointer) {
+  const std::size_t bytes = pool.export_block(pointer).bytes;
+  return detail::export_dma_bufs(pool.chunks(), pointer, bytes, [&pool](std::uint64_t since) {
+    return pool.export_chunks(since);
+  });
+}
+
+}  // namespace hipvmm
