@@ -234,10 +234,16 @@ void publisher::answer(importer& one, const request_packet& request) {
     one.has_chunks = true;
     one.queue.push_back(std::exchange(next, outgoing{chunk_packet{}, {}}));
   };
-  for (const auto& [serial, each] : chunks_) {
-    if (each.epoch <= request.epoch) continue;
-    std::get<chunk_packet>(next.content).chunks.push_back(each.place);
-    next.handles.push_back(each.handle);
+  // By offset: ROCm 7.0 to 7.2 may refuse a chunk beside a hole.
+  std::vector<const published_chunk*> fresh;
+  for (const auto& [serial, each] : chunks_)
+    if (each.epoch > request.epoch) fresh.push_back(&each);
+  std::sort(fresh.begin(), fresh.end(), [](const published_chunk* a, const published_chunk* b) {
+    return a->place.offset < b->place.offset;
+  });
+  for (const published_chunk* const each : fresh) {
+    std::get<chunk_packet>(next.content).chunks.push_back(each->place);
+    next.handles.push_back(each->handle);
     if (next.handles.size() == max_packet_descriptors) send_chunks();
   }
   send_chunks();
