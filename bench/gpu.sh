@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Runs growth_bench and pool_bench at full size on a machine with NVIDIA GPUs, from build-gpu/ as
-# tests/gpu.sh makes it: bash bench/gpu.sh FOLDER [growth|pool|slots|transfer|trace TRACES] [OPTION...]. A
-# name runs that one alone; options without a name are growth's. trace runs trace_bench on the traces in the
-# folder TRACES, with idle streams and with busy ones; RMM_DIR, where it is set, names RMM's CMake
-# package; PyTorch is found by python3. FOLDER gets, under a name with the date, the benchmark
+# tests/gpu.sh makes it:
+#   bash bench/gpu.sh FOLDER [growth|pool|sharing|slots|transfer|trace TRACES] [OPTION...]
+# A name runs that one alone; options without a name are growth's. sharing needs two GPUs for all of
+# its figures. trace runs trace_bench on the traces in the folder TRACES, with idle streams and with
+# busy ones; RMM_DIR, where it is set, names RMM's CMake package; PyTorch is found by python3. FOLDER gets, under a name with the date, the benchmark
 # and the GPU, the figures (.csv), tables for docs/reference/benchmarks_*.md (.md) and what the
 # program said (.log), of growth also the figures of each step (-steps.csv). What
 # tests/support/packages.sh lists must be there, as for tests/gpu.sh. HIPVMM_COMMIT names the commit
@@ -13,13 +14,13 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
 (($# > 0)) ||
-  stop "name the folder for the results: bash bench/gpu.sh FOLDER [growth|pool|slots|transfer|trace TRACES] [OPTION...]"
+  stop "name the folder for the results: bash bench/gpu.sh FOLDER [growth|pool|sharing|slots|transfer|trace TRACES] [OPTION...]"
 mkdir -p "$1"
 results=$(cd "$1" && pwd)
 shift
 benches=(growth pool)
 case ${1:-} in
-  growth | pool | slots | transfer)
+  growth | pool | sharing | slots | transfer)
     benches=("$1")
     shift
     ;;
@@ -30,7 +31,7 @@ case ${1:-} in
     shift 2
     ;;
   -*) benches=(growth) ;;
-  ?*) stop "'$1' is no benchmark: growth, pool, slots, transfer or trace" ;;
+  ?*) stop "'$1' is no benchmark: growth, pool, sharing, slots, transfer or trace" ;;
 esac
 build=$root/build-gpu
 export HIPVMM_PROVIDER=cuda
@@ -62,7 +63,8 @@ run_bench() {
   shift
   local name
   name=$results/$(date -u +%F)-$bench${variant:-}-$gpu
-  [[ $bench == transfer || $bench == slots ]] || set -- --markdown "$name.md" "$@"
+  [[ $bench == transfer || $bench == slots || $bench == sharing ]] ||
+    set -- --markdown "$name.md" "$@"
   build-gpu/bin/"${bench}_bench" --csv "$name.csv" --machine "$machine" "$@" 2>&1 |
     tee "$name.log"
 }
@@ -76,6 +78,10 @@ for bench in "${benches[@]}"; do
     # Under a minute, and at most some 25 GiB.
     pool)
       run_bench pool --trim-bytes 8GiB --random-live 2GiB --loop-bytes 64MiB "$@" || status=$?
+      ;;
+    # A few seconds.
+    sharing)
+      run_bench sharing "$@" || status=$?
       ;;
     slots)
       run_bench slots "$@" || status=$?

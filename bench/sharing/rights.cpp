@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What does it cost to give a peer the right to many chunks, and to take it away?
 //
-// No bar: it is a part of what grows, and HIP's calls decide it. A region whose calls take longer
-// than one of HIP's for each chunk would have to join them.
+// No bar: it is a part of what grows, and HIP's calls decide it. The raw calls are one of HIP's for
+// each chunk; a region that took longer would have to join them better.
 #include <functional>
 
 #include <hipvmm/region/region.hpp>
@@ -62,7 +62,7 @@ std::vector<measurement> measure_rights(const settings& chosen) {
   };
   const auto grant_region = [=](hipvmm::region& memory) { memory.grant(peer); };
   measurement row;
-  row.steps = 1;
+  row.steps = sizes.size();  // so that a step is a chunk, and one device
   row.bytes = sizes.back();
   row.scenario = scenario::grant;
   std::vector<measurement> rows =

@@ -73,6 +73,16 @@ std::vector<double> paired(const std::vector<bench::measurement>& rows, const ch
   return a == nullptr || b == nullptr ? std::vector<double>{} : bench::paired_ratios(*a, *b);
 }
 
+/// The microseconds of each step: for rights, of a chunk.
+std::vector<double> us_a_step(const std::vector<bench::measurement>& rows, const char* scenario,
+                              const char* method) {
+  std::vector<double> result;
+  if (const bench::measurement* const row = bench::row_of(rows, scenario, method))
+    for (const double each : row->seconds)
+      result.push_back(each * 1e6 / static_cast<double>(row->steps));
+  return result;
+}
+
 std::vector<bench::bar> judge(const std::vector<bench::measurement>& rows) {
   using namespace bench;
   std::vector<bar> bars;
@@ -87,6 +97,16 @@ std::vector<bench::bar> judge(const std::vector<bench::measurement>& rows) {
   bars.push_back(at_least(std::string{scenario::striped} + ": faster than one device", 1.8,
                           " times",
                           paired(rows, scenario::striped, name::one_device, name::striped)));
+  bars.push_back(told(std::string{scenario::growth_visible} + ": a step by " + name::publication,
+                      " us", us_a_step(rows, scenario::growth_visible, name::publication)));
+  for (const char* each : {scenario::grant, scenario::revoke}) {
+    bars.push_back(told(std::string{each} + ": a chunk and device, by a region", " us",
+                        us_a_step(rows, each, name::region)));
+    bars.push_back(told(std::string{each} + ": region beside raw calls", " times",
+                        paired(rows, each, name::region, name::raw_calls)));
+  }
+  bars.push_back(told(std::string{scenario::migration} + ": region beside raw calls", " times",
+                      paired(rows, scenario::migration, name::region, name::raw_calls)));
   return bars;
 }
 

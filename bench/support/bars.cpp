@@ -61,6 +61,13 @@ bar at_least(std::string claim, double bound, const char* unit, const std::vecto
   });
 }
 
+bar told(std::string claim, const char* unit, const std::vector<double>& found) {
+  return judge_median(found, unit, [&](std::optional<double> median) {
+    return bar{
+        std::move(claim), "no bound", {}, median ? outcome::without_bound : outcome::not_measured};
+  });
+}
+
 void print_bars(const std::vector<bar>& bars) {
   std::printf("\n%-76s %-20s %-32s %s\n", "bar", "", "figure", "");
   for (const bar& each : bars)
@@ -80,9 +87,11 @@ const char* to_text(outcome result) {
     case outcome::missed:
       return "MISSED";
     case outcome::not_measured:
+      return "not measured";
+    case outcome::without_bound:
       break;
   }
-  return "not measured";
+  return "";
 }
 
 }  // namespace bench

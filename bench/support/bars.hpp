@@ -7,7 +7,7 @@
 
 namespace bench {
 
-enum class outcome { met, missed, not_measured };
+enum class outcome { met, missed, not_measured, without_bound };
 
 /// What was promised, and what was found.
 struct bar {
@@ -27,6 +27,9 @@ struct bar {
                           const std::vector<double>& found);
 [[nodiscard]] bar at_least(std::string claim, double bound, const char* unit,
                            const std::vector<double>& found);
+
+/// What was found, beside the bars; no bound was promised.
+[[nodiscard]] bar told(std::string claim, const char* unit, const std::vector<double>& found);
 
 void print_bars(const std::vector<bar>& bars);
 [[nodiscard]] bool any_missed(const std::vector<bar>& bars);

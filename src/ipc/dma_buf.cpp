@@ -85,13 +85,16 @@ std::vector<dma_buf> ranges(const std::vector<chunk_view>& chunks, const void* s
     const auto add = [&](std::size_t begin, std::size_t end) {
       result.push_back(range_of(chunks, begin, end, start, bytes, from));
     };
+    bool is_refused = false;
     try {
       add(first, last);
     } catch (const hip_error&) {
-      // Chunks that were not made alike, such as adopted ones.
-      if (last - first == 1) throw;
-      for (std::size_t each = first; each < last; ++each) add(each, each + 1);
+      is_refused = true;
+    } catch (const unsupported&) {
+      is_refused = true;
     }
+    // Where not all were made alike, such as adopted ones, each by itself; it says why it fails.
+    for (std::size_t each = first; is_refused && each < last; ++each) add(each, each + 1);
     first = last;
   }
   return result;

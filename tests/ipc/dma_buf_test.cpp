@@ -46,6 +46,7 @@ struct pretended {
   };
   std::vector<range> asked;
   std::size_t refused_above = SIZE_MAX;  // a range of more bytes fails
+  bool is_refused_as_unsupported = false;
   detail::dma_buf_source source{
       export_kind::driver_file,
       [this](std::uint64_t serial) {
@@ -59,6 +60,7 @@ struct pretended {
       [this](const void* address, std::size_t bytes, device_ref device) {
         const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - base);
         asked.push_back({offset, bytes, device.ordinal()});
+        if (bytes > refused_above && is_refused_as_unsupported) throw unsupported{"no dma-buf"};
         if (bytes > refused_above) throw hip_error{1, "hipMemGetHandleForAddressRange", "", 0};
         return file_of(bytes);
       }};
@@ -111,13 +113,19 @@ TEST_CASE_FIXTURE(pretended, "dma_bufs: a range of whole pages holds what is ask
 }
 
 TEST_CASE_FIXTURE(pretended, "dma_bufs: chunks that cannot be in one range are in one each") {
-  refused_above = 2 * unit;
-  const std::vector<dma_buf> found = parts(0, 4 * unit);
-  REQUIRE(found.size() == 3);
-  CHECK(found[1].bytes == 2 * unit);
-  CHECK(asked == std::vector<range>{
-                     {0, 3 * unit, 0}, {0, unit, 0}, {unit, 2 * unit, 0}, {3 * unit, unit, 1}});
+  for (const bool as_unsupported : {false, true}) {
+    is_refused_as_unsupported = as_unsupported;
+    refused_above = 2 * unit;
+    asked.clear();
+    const std::vector<dma_buf> found = parts(0, 4 * unit);
+    REQUIRE(found.size() == 3);
+    CHECK(found[1].bytes == 2 * unit);
+    CHECK(asked == std::vector<range>{
+                       {0, 3 * unit, 0}, {0, unit, 0}, {unit, 2 * unit, 0}, {3 * unit, unit, 1}});
+  }
   // The last has no smaller parts.
+  CHECK_THROWS_AS(parts(4 * unit, 4 * unit), unsupported);
+  is_refused_as_unsupported = false;
   CHECK_THROWS_AS(parts(4 * unit, 4 * unit), hip_error);
 }
 

@@ -32,6 +32,8 @@ class imported_block {
 
   /// The first byte; nullptr when empty.
   [[nodiscard]] void* data() const noexcept;
+  /// Its size in the exporter's pool: at least what was requested there, for pools round sizes up.
+  /// Say how much of it is used by a message of your own.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool empty() const noexcept { return mirror_ == nullptr; }
 
