@@ -18,17 +18,20 @@ std::string block_allocator::name() const { return name_of(all_); }
 std::optional<std::size_t> block_allocator::allocate(stream_state& user, const request& wanted) {
   {
     const state_lock lock{all_.state_mutex};
-    all_.index.prepare_for(2);
-    block* const found = all_.index.best_fit_or_idle(user, wanted.bytes, wanted.alignment);
-    if (found != nullptr) {
-      const std::size_t at = all_.index.aligned(found->offset, wanted.alignment);
-      block& taken = all_.index.make_used(all_.index.take(*found, at, wanted.bytes),
-                                          at + wanted.bytes, user, user.epoch());
-      all_.count_served(pool_source::own_stream);
-      return taken.offset;
-    }
+    if (const auto taken = take_free(user, wanted)) return taken;
   }
   return slow_path{all_, user, wanted}.serve();
+}
+
+std::optional<std::size_t> block_allocator::take_free(stream_state& user, const request& wanted) {
+  all_.index.prepare_for(2);
+  block* const found = all_.index.best_fit_or_idle(user, wanted.bytes, wanted.alignment);
+  if (found == nullptr) return std::nullopt;
+  const std::size_t at = all_.index.aligned(found->offset, wanted.alignment);
+  block& taken = all_.index.make_used(all_.index.take(*found, at, wanted.bytes), at + wanted.bytes,
+                                      user, user.epoch());
+  all_.count_served(pool_source::own_stream);
+  return taken.offset;
 }
 
 bool block_allocator::deallocate(stream_state& user, std::size_t offset,

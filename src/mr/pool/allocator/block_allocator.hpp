@@ -121,7 +121,8 @@ class block_allocator {
       empty_caches(all_, *user.state);
     return true;
   }
-  /// The same for larger blocks; a cache keeps the last few of them.
+  /// The same for larger blocks. A cache keeps the last one of those allocated there last;
+  /// deallocation frees the others.
   [[nodiscard]] std::optional<std::size_t> allocate_block(const small_user& user,
                                                           std::size_t bytes);
   bool deallocate_block(const small_user& user, std::size_t offset, std::size_t bytes) noexcept;
@@ -223,6 +224,9 @@ class block_allocator {
   void push_over_oldest(const small_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
+  /// Takes what the request's own stream has, or what is idle. Pre: the state lock is held.
+  /// Throws: std::bad_alloc.
+  [[nodiscard]] std::optional<std::size_t> take_free(stream_state& user, const request& wanted);
   /// Creates anew the memory that a pool which releases all or nothing should have kept.
   /// `returned`: the bytes that it released. Returns how many of them remain released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
@@ -231,6 +235,10 @@ class block_allocator {
                          std::size_t count);
   void add_small_block(stream_state& user, std::size_t offset, std::size_t class_index,
                        std::size_t bytes);
+  /// Frees a used block larger than small blocks. Returns false, with nothing done, where none of
+  /// that size begins.
+  [[nodiscard]] bool free_large_block(stream_state& user, std::size_t offset,
+                                      std::size_t bytes) noexcept;
   /// Turns the small block at `offset` into an ordinary block; `bytes` becomes its size. Returns
   /// false for a small block that is of another size, or in a cache.
   [[nodiscard]] bool remove_small_block(std::size_t offset, std::size_t& bytes) noexcept;

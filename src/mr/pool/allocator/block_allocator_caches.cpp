@@ -3,6 +3,8 @@
 #include <array>
 
 #include "mr/pool/allocator/block_allocator.hpp"
+#include "mr/pool/allocator/slow_path.hpp"
+#include "mr/pool/allocator/thread_caches.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -102,33 +104,51 @@ void block_allocator::push_over_oldest(const small_user& user, std::size_t class
 
 std::optional<std::size_t> block_allocator::allocate_block(const small_user& user,
                                                            std::size_t bytes) {
+  stream_state& state = *user.state;
+  std::optional<std::size_t> made;
   // The best fit is looked for among all that is free.
+  const thread_cache::block_at other = user.cache->take_block(&all_.carriers);
+  if (other.bytes != 0) all_.small_blocks.remove(other.offset);
   {
-    const block_carrier carrier{all_};
-    const thread_cache::block_at other = user.cache->take_block();
-    if (other.bytes != 0) free_cached_block(all_, *user.state, other);
+    const state_lock lock{all_.state_mutex};
+    if (other.bytes != 0) {
+      static_cast<void>(free_used(all_, state, other.offset, other.bytes));
+      --all_.carriers;
+    }
+    made = take_free(state, {bytes, unit});
   }
-  const auto made = allocate(*user.state, bytes, unit);
+  if (!made) made = slow_path{all_, state, {bytes, unit}}.serve();
   if (!made) return made;
-  add_small_block(*user.state, *made, block_class, bytes);
+  add_small_block(state, *made, block_class, bytes);
   user.cache->remember({*made, bytes});
   return made;
 }
 
 bool block_allocator::deallocate_block(const small_user& user, std::size_t offset,
                                        std::size_t bytes) noexcept {
-  const std::size_t before = all_.small_blocks.user_of(offset);
-  if (!all_.small_blocks.to_cache(offset, block_class, user.state->id())) return false;
+  block_map& known = all_.small_blocks;
+  const std::size_t before = known.user_of(offset);
+  if (!known.to_cache(offset, block_class, user.state->id())) return false;
   thread_cache::block_at evicted;
-  if (!user.cache->push_block({offset, bytes}, evicted, &all_.carriers)) {
-    static_cast<void>(all_.small_blocks.to_caller(offset, block_class, before));
-    return false;
-  }
-  if (evicted.bytes != 0) {
+  const bool is_cached = user.cache->push_block({offset, bytes}, evicted, &all_.carriers);
+  if (is_cached && evicted.bytes != 0) {
     free_cached_block(all_, *user.state, evicted);
     --all_.carriers;
   }
+  if (!is_cached && !free_large_block(*user.state, offset, bytes)) {
+    static_cast<void>(known.to_caller(offset, block_class, before));
+    return false;
+  }
   if (all_.last_resorts.load() != 0) empty_caches(all_, *user.state);
+  return true;
+}
+
+bool block_allocator::free_large_block(stream_state& user, std::size_t offset,
+                                       std::size_t bytes) noexcept {
+  const state_lock lock{all_.state_mutex};
+  if (!free_used(all_, user, offset, bytes)) return false;
+  // With the lock: another thread may allocate the block after it.
+  all_.small_blocks.remove(offset);
   return true;
 }
 

@@ -2,6 +2,8 @@
 #include "mr/pool/allocator/small_blocks.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 namespace hipvmm::mr::pool {
@@ -33,11 +35,16 @@ std::size_t thread_cache::take(std::size_t class_index, std::size_t* offsets,
 
 std::size_t thread_cache::take_next(std::size_t& class_index, std::size_t* offsets) noexcept {
   const std::lock_guard lock{lock_};
-  while (class_index < size_class_count && sizes_[class_index] == 0) ++class_index;
-  if (class_index == size_class_count) return 0;
-  const std::size_t taken = std::exchange(sizes_[class_index], 0);
-  std::copy_n(slots_.data() + places.first[class_index], taken, offsets);
-  return taken;
+  while (const std::uint64_t left = filled_ >> class_index) {
+    class_index += static_cast<std::size_t>(std::countr_zero(left));
+    filled_ &= ~(std::uint64_t{1} << class_index);
+    const std::size_t taken = std::exchange(sizes_[class_index], 0);
+    if (taken == 0) continue;
+    std::copy_n(slots_.data() + places.first[class_index], taken, offsets);
+    return taken;
+  }
+  class_index = size_class_count;
+  return 0;
 }
 
 std::size_t thread_cache::pop_block(std::size_t bytes) noexcept {
@@ -70,8 +77,9 @@ bool thread_cache::push_block(block_at one, block_at& evicted,
   return false;
 }
 
-thread_cache::block_at thread_cache::take_block() noexcept {
+thread_cache::block_at thread_cache::take_block(std::atomic<int>* carriers) noexcept {
   const std::lock_guard lock{lock_};
+  if (here_.bytes != 0 && carriers != nullptr) ++*carriers;
   return std::exchange(here_, {});
 }
 

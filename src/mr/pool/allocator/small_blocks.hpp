@@ -253,6 +253,7 @@ class thread_cache {
     std::uint32_t& size = sizes_[class_index];
     if (size == capacity(class_index)) return false;
     slots_[places.first[class_index] + size++] = offset;
+    filled_ |= std::uint64_t{1} << class_index;
     return true;
   }
   /// Removes up to `count` small blocks, the oldest first, and returns how many.
@@ -260,6 +261,12 @@ class thread_cache {
   /// Removes all small blocks, at most `most`, of the first class at or after `class_index` that
   /// has any. Sets `class_index` to that class and returns how many; 0 when there is none.
   std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept;
+  /// Whether it has nothing. Returns false also where small blocks were added since the last
+  /// take_next() of their class, and all were popped.
+  [[nodiscard]] bool is_empty() noexcept {
+    const std::lock_guard lock{lock_};
+    return filled_ == 0 && here_.bytes == 0;
+  }
 
   /// A larger block.
   struct block_at {
@@ -284,8 +291,9 @@ class thread_cache {
       for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[places.first[i] + at]);
     if (here_.bytes != 0) visit(here_.offset);
   }
-  /// Removes and returns the cached larger block; its offset is npos when there is none.
-  [[nodiscard]] block_at take_block() noexcept;
+  /// Removes and returns the cached larger block; its offset is npos when there is none. When there
+  /// is one, `carriers` is incremented.
+  [[nodiscard]] block_at take_block(std::atomic<int>* carriers = nullptr) noexcept;
   /// Maximum number of cached small blocks of a class: 64 KiB of them, but at least 4 and at most
   /// 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {
@@ -326,6 +334,9 @@ class thread_cache {
 
   spin_lock lock_;
   std::array<std::uint32_t, size_class_count> sizes_{};
+  // One bit for each class that may have blocks, so that a miss need not look at all classes of all
+  // caches.
+  std::uint64_t filled_ = 0;
   std::vector<std::size_t> slots_;
   std::array<block_at, 4> blocks_;  // allocated
   std::size_t oldest_block_ = 0;

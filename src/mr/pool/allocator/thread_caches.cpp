@@ -41,10 +41,11 @@ void free_cached_block(allocator_state& all, stream_state& user,
 }
 
 void empty_caches(allocator_state& all, stream_state& user) noexcept {
-  const block_carrier carrier{all};
   user.for_each_cache([&](thread_cache& cache) {
+    // A miss empties all caches, and next to all of them have nothing.
+    if (cache.is_empty()) return;
+    const block_carrier carrier{all};
     std::array<std::size_t, thread_cache::most> blocks{};
-    // A miss empties all caches, and next to all classes of next to all of them have nothing.
     for (std::size_t i = 0; const std::size_t count = cache.take_next(i, blocks.data()); ++i)
       free_small_blocks(all, user, i, blocks.data(), count);
     const thread_cache::block_at one = cache.take_block();

@@ -4,7 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
+
+#include <hipvmm/core/bytes.hpp>
+#include "mr/pool/allocator/pool_of.hpp"
 
 namespace hipvmm::mr::pool {
 
@@ -36,11 +40,13 @@ TEST_CASE("pool: a cache of pieces is emptied class by class") {
   thread_cache cache;
   std::size_t index = 0;
   std::array<std::size_t, thread_cache::most> taken{};
+  CHECK(cache.is_empty());
   CHECK(cache.take_next(index, taken.data()) == 0);
   const std::size_t small = classes.of(256);
   const std::size_t large = classes.of(largest_small_block);
   for (const std::size_t at : {256, 512}) REQUIRE(cache.push(small, at));
   REQUIRE(cache.push(large, 65536));
+  CHECK_FALSE(cache.is_empty());
   index = 0;
   CHECK(cache.take_next(index, taken.data()) == 2);
   CHECK(index == small);
@@ -50,8 +56,16 @@ TEST_CASE("pool: a cache of pieces is emptied class by class") {
   CHECK(index == large);
   CHECK(taken[0] == 65536);
   CHECK(cache.take_next(++index, taken.data()) == 0);
+  CHECK(cache.is_empty());
   index = 0;
   CHECK(cache.take_next(index, taken.data()) == 0);
+  // What was popped leaves a class that has nothing.
+  for (const std::size_t each : {small, large}) REQUIRE(cache.push(each, 0));
+  CHECK(cache.pop(small) == 0);
+  index = 0;
+  CHECK(cache.take_next(index, taken.data()) == 1);
+  CHECK(index == large);
+  CHECK(cache.is_empty());
 }
 
 TEST_CASE("pool: a cache keeps the last larger block that came back, for a request of its size") {
@@ -71,8 +85,36 @@ TEST_CASE("pool: a cache keeps the last larger block that came back, for a reque
   CHECK(cache.pop_block(131072) == 65536);
   CHECK(cache.pop_block(131072) == thread_cache::npos);
   CHECK(cache.push_block({65536, 131072}, evicted));
-  CHECK(cache.take_block().offset == 65536);
-  CHECK(cache.take_block().bytes == 0);
+  CHECK_FALSE(cache.is_empty());
+  std::atomic<int> carriers{0};
+  CHECK(cache.take_block(&carriers).offset == 65536);
+  CHECK(carriers == 1);
+  CHECK(cache.take_block(&carriers).bytes == 0);
+  CHECK(carriers == 1);
+  CHECK(cache.is_empty());
+}
+
+TEST_CASE("pool: a larger block that its cache does not keep is free at once") {
+  test::pool_of pool;
+  const auto user = pool.all.small_user_of(test::hand_driven_streams::name(0));
+  std::array<std::size_t, 6> blocks{};
+  for (std::size_t& each : blocks) {
+    const auto made = pool.all.allocate_block(user, 2 * MiB);
+    REQUIRE(made);
+    each = *made;
+  }
+  // The cache remembers fewer than six.
+  CHECK_FALSE(pool.all.deallocate_block(user, blocks[0], 4 * MiB));
+  REQUIRE(pool.all.find(blocks[0]));
+  CHECK(pool.all.find(blocks[0])->bytes == 2 * MiB);
+  CHECK(pool.all.deallocate_block(user, blocks[0], 2 * MiB));
+  CHECK(pool.all.counters().used_bytes == 10 * MiB);
+  CHECK_FALSE(pool.all.find(blocks[0]));
+  CHECK_FALSE(pool.all.deallocate_block(user, blocks[0], 2 * MiB));
+  CHECK_FALSE(pool.all.deallocate(pool.state(0), blocks[0], 2 * MiB));
+  // What begins there next has no mark of it.
+  pool.take(0, 2 * MiB - 256);
+  pool.give(0, blocks[0], 2 * MiB - 256);
 }
 
 TEST_CASE("pool: the map of pieces knows whose each one is, and its class") {
