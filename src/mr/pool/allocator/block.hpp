@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
+#include <bit>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 #include <boost/intrusive/unordered_set_hook.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 namespace hipvmm::mr::pool {
@@ -55,11 +58,118 @@ struct block_fit {
   type operator()(const block& one) const noexcept { return {one.bytes, one.offset}; }
 };
 
-using free_tree = boost::intrusive::set<block, boost::intrusive::key_of_value<block_fit>>;
+using block_tree = boost::intrusive::multiset<block, boost::intrusive::key_of_value<block_fit>,
+                                              boost::intrusive::constant_time_size<false>>;
 using block_list = boost::intrusive::list<block, boost::intrusive::constant_time_size<false>>;
 
-/// The owner of blocks: a stream, or none. It contains the tree of its free blocks but does not own
-/// the blocks. Guarded by the state lock.
+/// Free blocks by size, then by address: a tree for each range of sizes, eight ranges for each
+/// doubling. A search walks one tree, which has a fraction of the blocks. It does not own them.
+class free_blocks {
+ public:
+  class iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = block;
+    using difference_type = std::ptrdiff_t;
+    using pointer = block*;
+    using reference = block&;
+
+    iterator() = default;
+    iterator(const free_blocks& of, block* at) noexcept : of_{&of}, at_{at} {}
+    [[nodiscard]] block& operator*() const noexcept { return *at_; }
+    [[nodiscard]] block* operator->() const noexcept { return at_; }
+    iterator& operator++() noexcept {
+      at_ = of_->after(*at_);
+      return *this;
+    }
+    iterator operator++(int) noexcept {
+      const iterator before = *this;
+      ++*this;
+      return before;
+    }
+    friend bool operator==(const iterator& a, const iterator& b) noexcept { return a.at_ == b.at_; }
+
+   private:
+    const free_blocks* of_ = nullptr;
+    block* at_ = nullptr;
+  };
+
+  [[nodiscard]] bool empty() const noexcept {
+    for (const std::uint64_t word : filled_)
+      if (word != 0) return false;
+    return true;
+  }
+  [[nodiscard]] iterator begin() const noexcept { return {*this, first_from(0)}; }
+  [[nodiscard]] iterator end() const noexcept { return {*this, nullptr}; }
+  /// The largest block. Pre: not empty.
+  [[nodiscard]] block& back() const noexcept {
+    std::size_t word = filled_.size() - 1;
+    while (filled_[word] == 0) --word;
+    return *trees_[64 * word + static_cast<std::size_t>(std::bit_width(filled_[word])) - 1]
+                .rbegin();
+  }
+  /// The smallest block of at least `bytes` bytes; of several, the one at the lowest address.
+  [[nodiscard]] iterator at_least(std::size_t bytes) const noexcept {
+    const std::size_t range = range_of(bytes);
+    block_tree& tree = trees_[range];
+    const auto found = tree.lower_bound(fit_key{bytes, 0});
+    return {*this, found != tree.end() ? &*found : first_from(range + 1)};
+  }
+
+  void insert(block& one) noexcept {
+    const std::size_t range = range_of(one.bytes);
+    trees_[range].insert(one);
+    filled_[range / 64] |= std::uint64_t{1} << range % 64;
+  }
+  void erase(block& one) noexcept {
+    const std::size_t range = range_of(one.bytes);
+    block_tree& tree = trees_[range];
+    tree.erase(tree.iterator_to(one));
+    if (tree.empty()) filled_[range / 64] &= ~(std::uint64_t{1} << range % 64);
+  }
+  void clear() noexcept {
+    for (block_tree& tree : trees_) tree.clear();
+    filled_ = {};
+  }
+
+ private:
+  static constexpr std::size_t range_count = 192;
+
+  /// The last range has all that is larger.
+  [[nodiscard]] static std::size_t range_of(std::size_t bytes) noexcept {
+    constexpr std::size_t smallest = 256;
+    constexpr unsigned bits = 3;
+    const std::size_t units = bytes / smallest;
+    const auto width = static_cast<unsigned>(std::bit_width(units));
+    if (width <= bits) return units;
+    const unsigned doublings = width - bits;
+    const std::size_t range = (std::size_t{doublings - 1} << bits) + (units >> (doublings - 1));
+    return range < range_count ? range : range_count - 1;
+  }
+  /// The smallest block of that range and those above it; nullptr where there is none.
+  [[nodiscard]] block* first_from(std::size_t range) const noexcept {
+    if (range >= range_count) return nullptr;
+    std::size_t word = range / 64;
+    std::uint64_t left = filled_[word] >> range % 64 << range % 64;
+    while (left == 0) {
+      if (++word == filled_.size()) return nullptr;
+      left = filled_[word];
+    }
+    return &*trees_[64 * word + static_cast<std::size_t>(std::countr_zero(left))].begin();
+  }
+  [[nodiscard]] block* after(block& one) const noexcept {
+    const std::size_t range = range_of(one.bytes);
+    block_tree& tree = trees_[range];
+    const auto next = std::next(tree.iterator_to(one));
+    return next != tree.end() ? &*next : first_from(range + 1);
+  }
+
+  mutable std::array<block_tree, range_count> trees_;
+  std::array<std::uint64_t, range_count / 64> filled_{};
+};
+
+/// The owner of blocks: a stream, or none. It knows its free blocks but does not own them. Guarded
+/// by the state lock.
 class block_owner : public block_list_hook {
  public:
   /// `is_ordered`: whether memory freed later stays in use at least as long as memory freed before,
@@ -70,14 +180,14 @@ class block_owner : public block_list_hook {
   block_owner(const block_owner&) = delete;
   block_owner& operator=(const block_owner&) = delete;
 
-  [[nodiscard]] free_tree& free() noexcept { return free_; }
+  [[nodiscard]] free_blocks& free() noexcept { return free_; }
   /// Bytes of the free blocks.
   [[nodiscard]] std::size_t free_bytes() const noexcept { return free_bytes_; }
   [[nodiscard]] bool is_ordered() const noexcept { return is_ordered_; }
 
  private:
   friend class block_index;
-  free_tree free_;
+  free_blocks free_;
   std::size_t free_bytes_ = 0;
   bool is_ordered_;
 };

@@ -21,7 +21,7 @@ void block_index::enter_tree(block& one) noexcept {
 
 void block_index::leave_tree(block& one) noexcept {
   block_owner& owner = *one.owner;
-  owner.free_.erase(owner.free_.iterator_to(one));
+  owner.free_.erase(one);
   owner.free_bytes_ -= one.bytes;
   one.block_list_hook::unlink();
 }
@@ -40,16 +40,16 @@ block* block_index::best_fit(block_owner& from, std::size_t bytes,
                              std::size_t alignment) const noexcept {
   // Where hardly any block has the alignment, one that is large enough anyway is as good.
   constexpr int patience = 16;
-  free_tree& tree = from.free();
+  free_blocks& all = from.free();
   const auto fits = [&](const block& one) {
     return aligned(one.offset, alignment) + bytes <= one.end();
   };
-  auto at = tree.lower_bound(fit_key{bytes, 0});
-  for (int looked = 0; at != tree.end() && looked < patience; ++at, ++looked) {
+  auto at = all.at_least(bytes);
+  for (int looked = 0; at != all.end() && looked < patience; ++at, ++looked) {
     if (fits(*at)) return &*at;
   }
-  if (at != tree.end()) at = tree.lower_bound(fit_key{bytes + alignment - unit, 0});
-  return at == tree.end() ? nullptr : &*at;
+  if (at != all.end()) at = all.at_least(bytes + alignment - unit);
+  return at == all.end() ? nullptr : &*at;
 }
 
 block* block_index::best_fit_or_idle(block_owner& from, std::size_t bytes,

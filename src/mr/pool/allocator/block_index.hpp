@@ -79,8 +79,8 @@ class block_index {
   template <typename Visit>
   void for_each_stretch(std::size_t bytes, Visit visit) const;
   /// By size, then by address.
-  [[nodiscard]] free_tree& unmapped() const noexcept { return unmapped_; }
-  [[nodiscard]] free_tree& leaving() const noexcept { return leaving_; }
+  [[nodiscard]] block_tree& unmapped() const noexcept { return unmapped_; }
+  [[nodiscard]] block_tree& leaving() const noexcept { return leaving_; }
   [[nodiscard]] std::size_t unmapped_bytes() const noexcept { return unmapped_bytes_; }
   /// Calls visit for each owner that has or had free blocks.
   template <typename Visit>
@@ -139,8 +139,8 @@ class block_index {
   std::size_t address_bytes_;
   block_owner& idle_;
   address_space space_;
-  mutable free_tree unmapped_;
-  mutable free_tree leaving_;
+  mutable block_tree unmapped_;
+  mutable block_tree leaving_;
   std::size_t unmapped_bytes_ = 0;
   mutable owner_list owners_;
   // Free blocks that had a free neighbour when they became free: the later one of each two.
@@ -177,8 +177,8 @@ void block_index::for_each_stretch(std::size_t bytes, Visit visit) const {
     visit(*first, *last);
   }
   for (block_owner& owner : owners_) {
-    free_tree& tree = owner.free();
-    for (auto at = tree.lower_bound(fit_key{bytes, 0}); at != tree.end(); ++at)
+    free_blocks& all = owner.free();
+    for (auto at = all.at_least(bytes); at != all.end(); ++at)
       if (is_alone(*at)) visit(*at, *at);
   }
 }

@@ -84,7 +84,7 @@ class scanner {
   }
 
   placement_scan run_gaps() {
-    for (free_tree* const tree : {&index_.unmapped(), &index_.leaving()}) {
+    for (block_tree* const tree : {&index_.unmapped(), &index_.leaving()}) {
       for (block& each : *tree) {
         if (!is_gap(each) || (each.previous != nullptr && is_gap(*each.previous))) continue;
         const gap here = gap_from(each);

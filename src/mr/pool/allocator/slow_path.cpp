@@ -113,9 +113,9 @@ std::optional<std::size_t> slow_path::take_followed() {
   block* best = nullptr;
   for (stream_state* const other : states_) {
     if (other == &user_ || other->is_idle() || !user_.depends_on(*other, 1)) continue;
-    free_tree& tree = other->free();
-    auto at = tree.lower_bound(fit_key{request_.bytes, 0});
-    for (int looked = 0; at != tree.end() && looked < patience; ++at, ++looked) {
+    free_blocks& all = other->free();
+    auto at = all.at_least(request_.bytes);
+    for (int looked = 0; at != all.end() && looked < patience; ++at, ++looked) {
       if (best != nullptr && at->bytes >= best->bytes) break;
       if (!user_.depends_on(*other, at->epoch)) continue;
       if (all_.index.aligned(at->offset, request_.alignment) + request_.bytes > at->end()) continue;

@@ -20,7 +20,7 @@ class idle_memory final : block_filter {
     std::vector<std::size_t> shares(all.streams.states().size());  // by the states' index
     for (stream_state& each : all.streams.states()) {
       shares[each.index()] += each.free_bytes();
-      if (!each.free().empty()) add(*each.free().rbegin());
+      if (!each.free().empty()) add(each.free().back());
       each.for_each_cache([&](thread_cache& cache) {
         cache.for_each([&](std::size_t offset) {
           block* const found = all.index.find(offset);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/allocator/block.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+
+namespace hipvmm::mr::pool {
+namespace {
+
+/// Blocks of the sizes at which ranges begin and end, and of random ones, in random order.
+std::deque<block> blocks_of_all_sizes(std::mt19937_64& random) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t power = 256; power <= 64 * GiB; power *= 2)
+    for (const std::size_t eighth : {0, 1, 7})
+      for (const std::size_t more : {0, 256}) {
+        const std::size_t bytes = power + power / 8 / 256 * 256 * eighth + more;
+        sizes.insert(sizes.end(), {bytes, bytes});
+      }
+  for (int i = 0; i < 200; ++i) sizes.push_back(256 + 256 * (random() % 4096));
+  std::shuffle(sizes.begin(), sizes.end(), random);
+  std::deque<block> made;
+  std::size_t offset = 0;
+  for (const std::size_t bytes : sizes) {
+    block& one = made.emplace_back();
+    one.offset = std::exchange(offset, offset + bytes);
+    one.bytes = bytes;
+  }
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("pool: free blocks are found as in one sorted list") {
+  std::mt19937_64 random{7};
+  std::deque<block> made = blocks_of_all_sizes(random);
+  free_blocks all;
+  std::vector<block*> expected;  // sorted
+  const auto comes_before = [](const block* a, const block* b) {
+    return std::pair{a->bytes, a->offset} < std::pair{b->bytes, b->offset};
+  };
+  const auto check = [&] {
+    REQUIRE(all.empty() == expected.empty());
+    auto at = all.begin();
+    for (const block* const each : expected) {
+      REQUIRE(at != all.end());
+      REQUIRE(&*at++ == each);
+    }
+    REQUIRE(at == all.end());
+    if (!expected.empty()) REQUIRE(&all.back() == expected.back());
+    for (const block& each : made)
+      for (const std::size_t bytes : {each.bytes - 256, each.bytes, each.bytes + 256}) {
+        block wanted;
+        wanted.bytes = bytes;
+        const auto found =
+            std::lower_bound(expected.begin(), expected.end(), &wanted, comes_before);
+        const auto here = all.at_least(bytes);
+        REQUIRE((here == all.end() ? nullptr : &*here) ==
+                (found == expected.end() ? nullptr : *found));
+      }
+  };
+  check();
+  std::size_t count = 0;
+  for (block& each : made) {
+    all.insert(each);
+    expected.insert(std::upper_bound(expected.begin(), expected.end(), &each, comes_before), &each);
+    if (++count % 100 == 0) check();
+  }
+  std::vector<block*> order = expected;
+  std::shuffle(order.begin(), order.end(), random);
+  for (block* const each : order) {
+    all.erase(*each);
+    std::erase(expected, each);
+    if (--count % 100 == 0) check();
+  }
+  CHECK(all.empty());
+  all.insert(made.front());
+  all.clear();
+  CHECK(all.empty());
+}
+
+}  // namespace hipvmm::mr::pool
