@@ -6,12 +6,22 @@
 
 namespace hipvmm::detail {
 
+namespace {
+
+/// Objects of this thread that live.
+constinit thread_local int relaxed_now = 0;
+
+}  // namespace
+
 relaxed_captures::relaxed_captures() {
-  check(hipThreadExchangeStreamCaptureMode(&mode_), "hipThreadExchangeStreamCaptureMode");
+  if (relaxed_now == 0)
+    check(hipThreadExchangeStreamCaptureMode(&mode_), "hipThreadExchangeStreamCaptureMode");
+  ++relaxed_now;
 }
 
 relaxed_captures::~relaxed_captures() {
-  report(hipThreadExchangeStreamCaptureMode(&mode_), "hipThreadExchangeStreamCaptureMode");
+  if (--relaxed_now == 0)
+    report(hipThreadExchangeStreamCaptureMode(&mode_), "hipThreadExchangeStreamCaptureMode");
 }
 
 bool is_capturing(hipStream_t stream) {

@@ -66,6 +66,38 @@ HIPVMM_TEST_CASE_IN("wait_for_device: by hipFree on NVIDIA's runtime before the 
   end_capture(captured.get());
 }
 
+TEST_CASE("relaxed_captures: a thread changes its mode once for objects inside each other") {
+  const auto mode_now = [] {
+    hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
+    CHECK(hipThreadExchangeStreamCaptureMode(&mode) == hipSuccess);
+    const hipStreamCaptureMode found = mode;
+    CHECK(hipThreadExchangeStreamCaptureMode(&mode) == hipSuccess);
+    return found;
+  };
+  // Cases before may have left another one.
+  hipStreamCaptureMode own = hipStreamCaptureModeGlobal;
+  REQUIRE(hipThreadExchangeStreamCaptureMode(&own) == hipSuccess);
+  REQUIRE(hipvmm_host_set_faults(
+              "hipThreadExchangeStreamCaptureMode nth=1 error=hipErrorUnknown") == nullptr);
+  CHECK_THROWS_AS(detail::relaxed_captures{}, hip_error);
+  REQUIRE(hipvmm_host_set_faults("") == nullptr);
+  const call_counter changes{"hipThreadExchangeStreamCaptureMode"};
+  {
+    const detail::relaxed_captures outer;
+    { const detail::relaxed_captures inner; }
+    CHECK(changes.count() == 1);
+    CHECK(mode_now() == hipStreamCaptureModeRelaxed);
+    // Each thread has its own.
+    std::thread{[&] {
+      const detail::relaxed_captures other;
+      CHECK(mode_now() == hipStreamCaptureModeRelaxed);
+    }}.join();
+  }
+  CHECK(changes.count() == 8);
+  CHECK(mode_now() == hipStreamCaptureModeGlobal);
+  REQUIRE(hipThreadExchangeStreamCaptureMode(&own) == hipSuccess);
+}
+
 TEST_CASE("stream: its end waits for its work where waits for the device would overlook it") {
   const calls_of waits{std::array{"hipStreamSynchronize"}};
   {

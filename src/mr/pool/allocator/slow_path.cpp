@@ -37,6 +37,7 @@ std::optional<std::size_t> slow_path::serve() {
     if (const auto found = take_own(pool_source::own_stream)) return found;
     for (stream_state* const each : states_) empty_caches(all_, *each);
     if (const auto found = take_followed()) return found;
+    if (!relaxed_) relaxed_.emplace();
     all_.streams.record_missing_fences(states_, without_fence_);
     maintenance_.poll_fences(states_);
     if (maintenance_.collect_reusable(states_, waited_)) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/capture_mode.hpp"
 #include "mr/pool/allocator/allocator_state.hpp"
 #include "mr/pool/allocator/maintenance.hpp"
 #include "mr/pool/allocator/placement.hpp"
@@ -114,6 +115,8 @@ class slow_path final : block_filter {
   bool missed_a_run_ = false;  // others freed memory between two scans
   bool may_unmap_ = true;      // false after HIP has refused
   slow_path_turn turn_;
+  // From the first fence on: the calls of one request change the thread's mode once.
+  std::optional<detail::relaxed_captures> relaxed_;
   maintenance maintenance_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -97,18 +98,22 @@ class stream_state : public block_owner {
   /// Thread-safe.
   /// Throws: std::bad_alloc.
   [[nodiscard]] thread_cache& cache_of(std::uint64_t thread) {
-    std::atomic<thread_cache*>& place = caches_[thread % caches_.size()];
+    const std::size_t index = thread % caches_.size();
+    std::atomic<thread_cache*>& place = caches_[index];
     thread_cache* present = place.load(std::memory_order_acquire);
     if (present != nullptr) return *present;
     auto made = std::make_unique<thread_cache>();
+    // Before anybody has the cache: who empties caches then finds it.
+    with_cache_ |= std::uint32_t{1} << index;
     if (!place.compare_exchange_strong(present, made.get())) return *present;
     return *made.release();
   }
   /// Thread-safe.
   template <typename Visit>
   void for_each_cache(Visit visit) {
-    for (const auto& place : caches_) {
-      if (thread_cache* const cache = place.load(std::memory_order_acquire)) visit(*cache);
+    for (std::uint32_t left = with_cache_; left != 0; left &= left - 1) {
+      const auto index = static_cast<std::size_t>(std::countr_zero(left));
+      if (thread_cache* const cache = caches_[index].load(std::memory_order_acquire)) visit(*cache);
     }
   }
 
@@ -194,6 +199,7 @@ class stream_state : public block_owner {
   std::deque<recorded_fence> fences_;
   stage stage_ = stage::in_use;
   std::array<std::atomic<thread_cache*>, 16> caches_{};
+  std::atomic<std::uint32_t> with_cache_{0};  // a bit for each place that may have one
 };
 
 /// The stream state that owns a block. Pre: it has an owner, as all free and used blocks have.

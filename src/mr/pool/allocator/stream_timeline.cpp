@@ -73,6 +73,7 @@ stream_state* stream_timeline::find(stream_ref stream) {
 stream_timeline::state_list stream_timeline::all() {
   const state_lock lock{state_mutex_};
   state_list found;
+  found.reserve(states_.size());
   for (stream_state& each : states_) {
     if (!each.is_vacant()) found.push_back(&each);
   }
@@ -104,7 +105,11 @@ std::optional<stream_state::recorded_fence> stream_timeline::fence_for(stream_st
   auto& fences = whose.fences();
   const auto covers = std::find_if(fences.begin(), fences.end(),
                                    [epoch](const auto& one) { return one.epoch >= epoch; });
-  if (covers != fences.end()) return *covers;
+  return covers != fences.end() ? *covers : end_epoch(whose);
+}
+
+std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_state& whose) {
+  auto& fences = whose.fences();
   std::uint64_t ended = 0;
   {
     const state_lock lock{state_mutex_};
@@ -122,15 +127,14 @@ void stream_timeline::record_missing_fences(const state_list& states,
                                             std::vector<const stream_state*>& without) {
   // More of them tell more exactly how far a stream has come; each costs an event.
   constexpr std::size_t most_fences = 16;
-  for (stream_state* const each : states) {
-    std::uint64_t newest = 0;
-    {
-      const state_lock lock{state_mutex_};
-      if (!each->lacks_fence()) continue;
-      newest = each->epoch();
-    }
-    if (each->fences().size() < most_fences && !fence_for(*each, newest)) without.push_back(each);
+  state_list lacking;
+  {
+    const state_lock lock{state_mutex_};
+    for (stream_state* const each : states)
+      if (each->lacks_fence() && each->fences().size() < most_fences) lacking.push_back(each);
   }
+  for (stream_state* const each : lacking)
+    if (!end_epoch(*each)) without.push_back(each);
 }
 
 void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence> made,

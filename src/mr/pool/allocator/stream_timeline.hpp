@@ -75,6 +75,8 @@ class stream_timeline {
 
  private:
   [[nodiscard]] std::size_t next_id() noexcept;
+  /// Ends the current epoch of `whose` with a new fence; nullopt as for fence_for().
+  [[nodiscard]] std::optional<stream_state::recorded_fence> end_epoch(stream_state& whose);
 
   fence_source& source_;
   detail::ranked_mutex& state_mutex_;

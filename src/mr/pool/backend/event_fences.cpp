@@ -156,7 +156,9 @@ void event_fences::note_user(device_ref device) {
 
 detail::device_list event_fences::devices() {
   const std::lock_guard lock{mutex_};
-  detail::device_list all = devices_;
+  detail::device_list all;
+  all.reserve(static_cast<std::size_t>(device_count()));
+  all = devices_;
   all.insert(all.end(), without_access_.begin(), without_access_.end());
   return all;
 }
@@ -209,20 +211,19 @@ refusal meaning_of(const hip_error& error) {
 std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   const detail::relaxed_captures relaxed;
   detail::device_list tried = devices();
-  {
-    // A default stream is that of the device that is current.
-    const scoped_device scope{tried.front()};
-    bool is_captured = true;
-    try {
-      is_captured = detail::is_captured(stream);
-      if (is_captured) return nullptr;
-      if (is_stream_asked_first() && detail::is_done_without_notify(stream))
-        return std::make_shared<passed_fence>();
-    } catch (const hip_error& error) {
-      if (meaning_of(error) != refusal::captured) return fence_for_all();
-      if (is_captured) return nullptr;
-      // ROCm 5.7 refuses the query beside another stream's global capture, and takes the record.
-    }
+  const device_ref first = tried.front();
+  // A default stream is that of the device that is current.
+  const scoped_device on_first{first};
+  bool is_captured = true;
+  try {
+    is_captured = detail::is_captured(stream);
+    if (is_captured) return nullptr;
+    if (is_stream_asked_first() && detail::is_done_without_notify(stream))
+      return std::make_shared<passed_fence>();
+  } catch (const hip_error& error) {
+    if (meaning_of(error) != refusal::captured) return fence_for_all();
+    if (is_captured) return nullptr;
+    // ROCm 5.7 refuses the query beside another stream's global capture, and takes the record.
   }
   const int count = device_count();
   for (int ordinal = 0; ordinal < count; ++ordinal) {
@@ -232,8 +233,9 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   // HIP before 6 does not tell whose a stream is, but refuses other devices' events.
   for (const device_ref device : tried) {
     // A stream's device has a context.
-    if (device != tried.front() && !detail::has_context(device)) continue;
-    const scoped_device scope{device};
+    if (device != first && !detail::has_context(device)) continue;
+    std::optional<scoped_device> on_other;
+    if (device != first) on_other.emplace(device);
     std::optional<event> one = spare_->take(device);
     if (!one) one = make_event(device);
     try {
