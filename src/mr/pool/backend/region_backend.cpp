@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,21 +38,26 @@ std::size_t chunks_for_descriptors(device_ref device) {
   return std::max<std::size_t>(1, detail::descriptor_limit() / 2 / static_cast<std::size_t>(each));
 }
 
-class detached_mapping final : public detached {
- public:
-  explicit detached_mapping(detail::detached_chunk one) : one_{std::move(one)} {}
+struct detached_mapping final : detached {
   [[nodiscard]] bool release() noexcept override {
     bool released = false;
     detail::report_exceptions([&] {
-      one_.release();
+      if (one) one->release();
       released = true;
     });
     return released;
   }
-
- private:
-  detail::detached_chunk one_;
+  std::optional<detail::detached_chunk> one;
 };
+
+/// Detaches by `detach`. Memory for what it returns is had before: a chunk that was detached and
+/// has no owner would be unmapped.
+template <typename Detach>
+std::unique_ptr<detached> detach_by(Detach detach) {
+  auto made = std::make_unique<detached_mapping>();
+  made->one.emplace(detach());
+  return made;
+}
 
 class detached_refused final : public detached {
  public:
@@ -135,7 +142,7 @@ void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
 }
 
 std::unique_ptr<detached> region_backend::detach(std::size_t offset, std::size_t) {
-  return std::make_unique<detached_mapping>(detail::detach_chunk(held_->addresses, offset));
+  return detach_by([&] { return detail::detach_chunk(held_->addresses, offset); });
 }
 
 memory_backend::left_mapped region_backend::detach_refused(std::size_t offset, std::size_t bytes) {
@@ -150,7 +157,7 @@ void region_backend::alias(std::size_t from, std::size_t to, std::size_t) {
 }
 
 std::unique_ptr<detached> region_backend::detach_old_address(std::size_t from) {
-  return std::make_unique<detached_mapping>(detail::detach_left_behind(held_->addresses, from));
+  return detach_by([&] { return detail::detach_left_behind(held_->addresses, from); });
 }
 
 std::unique_ptr<detached> region_backend::re_reserve() {
