@@ -178,6 +178,14 @@ TEST_CASE("retain_chunk: what a region here is done with goes to nobody else mea
   CHECK(cache.statistics().dropped == 2);
   source.decommit(0, granule());
   CHECK(cache.statistics().bytes == granule());
+  // So is what was retained, and is no longer.
+  source.commit(0, granule());
+  {
+    const retained_chunk ended = retain_chunk(source.base());
+    CHECK(cache.statistics().bytes == 0);
+  }
+  source.decommit(0, granule());
+  CHECK(cache.statistics().bytes == granule());
 }
 
 TEST_CASE("retain_chunk: what no chunk is mapped at is refused by its address") {
