@@ -178,6 +178,8 @@ mapped_region::~mapped_region() {
   preparation.cancel_or_wait();
   merge(prepared);
   backings.merge(left_behind);
+  if (!waking.empty()) static_cast<void>(outlast_refusals(users));
+  backings.merge(waking);
   const bool was_used = holds_memory || !backings.empty();
   if (addresses) recycle_all(backings, *addresses, cache());
   if (addresses && was_used && !await_records()) addresses->note_no_wait();

@@ -284,13 +284,14 @@ class mapped_region final : public sleeper {
   // For suspend() and resume(), with what they need.
   void prepare_to_sleep(keep what) override;
   void wait_for_work() override;
-  [[nodiscard]] std::vector<sleeping_range> ranges() const override;
+  [[nodiscard]] std::size_t sleeping_bytes() const override;
+  [[nodiscard]] std::vector<sleeping_range> contents() const override;
   void unmap_to_sleep() override;
   void map_again() noexcept override;
   void fall_asleep() noexcept override;
   void take_addresses_back() override;
-  void begin_to_wake() override;
-  void sleep_on() noexcept override;
+  void begin_to_wake(const mapped_again& each) override;
+  void sleep_on(bool may_be_in_use) noexcept override;
   void finish_waking() noexcept override;
   void require_can_sleep(std::size_t offset, const backing& held, keep what) const;
   /// Throws: unsupported where HIP would not grant all chunks, mapped anew by their offsets, what
@@ -298,6 +299,8 @@ class mapped_region final : public sleeper {
   void require_mappable_again() const;
   /// Frees and reserves the addresses where only that returns the memory.
   void renew_for_sleep() noexcept;
+  /// Takes out what is made again and may be in use, to be released when that has passed.
+  void retire_waking() noexcept;
 
   /// Throws: std::out_of_range unless [offset, offset + bytes) is in the region.
   void require_within(const char* function, std::size_t offset, std::size_t bytes) const;
@@ -341,7 +344,8 @@ class mapped_region final : public sleeper {
     std::shared_ptr<const access_map> own_rights;
   };
   std::map<std::size_t, sleeping_chunk> asleep;
-  backing_map waking;  // made again and not yet in use
+  // Made again and not yet part of the region; or what sleep_on() had to leave mapped.
+  backing_map waking;
 
   /// Counts the offsets of all backings, and of the placement, from `from` on while the object
   /// lives, and permanently once kept.

@@ -120,10 +120,11 @@ bool mapped_region::retire_chunks(backing_map::iterator first, backing_map::iter
 
 bool mapped_region::retire_all() noexcept {
   membership.end();
-  if (backings.empty() && !(holds_memory && frees_late_records())) return true;
+  if (backings.empty() && waking.empty() && !(holds_memory && frees_late_records())) return true;
   preparation.cancel_or_wait();
   merge(prepared);
   backings.merge(left_behind);
+  backings.merge(waking);
   bool retired = false;
   // Without memory for this the caller waits, and frees some.
   try {

@@ -2,7 +2,10 @@
 // The part of region that gives its memory back and keeps its addresses, for suspend() of its tag,
 // and makes the memory again.
 #include <algorithm>
+#include <chrono>
 #include <iterator>
+#include <list>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -60,7 +63,13 @@ void mapped_region::prepare_to_sleep(keep what) {
 
 void mapped_region::wait_for_work() { wait_for_users(users); }
 
-std::vector<sleeping_range> mapped_region::ranges() const {
+std::size_t mapped_region::sleeping_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& [offset, one] : asleep) sum += one.bytes;
+  return sum;
+}
+
+std::vector<sleeping_range> mapped_region::contents() const {
   std::vector<sleeping_range> result;
   result.reserve(asleep.size());
   for (const auto& [offset, one] : asleep)
@@ -93,16 +102,24 @@ void mapped_region::fall_asleep() noexcept {
   // What it has released before, and what was made ahead.
   for (const auto& [each, its] : known)
     report_exceptions([&, device = each] { cache().trim(device); });
-  report(memory_event_kind::trim, {.address = address_of(0), .bytes = committed});
+  if (committed != 0)
+    report(memory_event_kind::trim, {.address = address_of(0), .bytes = committed});
 }
 
 void mapped_region::renew_for_sleep() noexcept {
   if (!holds_memory || !needs(quirk::re_reserve)) return;
   // Where something is still mapped, the addresses cannot be freed.
   if (!addresses->refused().empty() || addresses.use_count() > 1) return;
-  static_cast<void>(await_records());
-  holds_memory = false;
-  if (addresses->renew()) return;
+  switch (addresses->renew()) {
+    case renewal::done:
+      holds_memory = false;
+      return;
+    case renewal::refused:  // and reported; a later one may return the memory
+      return;
+    case renewal::lost:
+      holds_memory = false;
+      break;
+  }
   report_exceptions([this] {
     warn("suspend", "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
                         ", were freed so that their memory returns, and others took them before "
@@ -122,44 +139,80 @@ void mapped_region::take_addresses_back() {
   throw out_of_memory{exhausted::addresses, device.ordinal(), max_bytes(), 0, advice};
 }
 
-void mapped_region::begin_to_wake() {
+void mapped_region::begin_to_wake(const mapped_again& each) {
+  // What an earlier call could not undo.
+  if (!waking.empty()) {
+    wait_for_users(users);
+    release_all(waking, *addresses);
+  }
+  if (addresses.use_count() > 1) finish_retired(*addresses, 0, max_bytes());
+  const auto make = [this](std::size_t offset, const sleeping_chunk& one) {
+    backing& fresh = waking.try_emplace(offset).first->second;
+    fresh.own_rights = one.own_rights;
+    fresh.chunk = make_with_reclaim([&] { return acquire(one.where, one.bytes, one.memory); });
+  };
+  // Where rights go by what is around, and where addresses keep the memory of a failure, all chunks
+  // come first. Elsewhere one is filled while the next ones are made.
+  const bool makes_all_first = needs(quirk::access_from_base) || needs(quirk::re_reserve);
   try {
+    for (auto next = asleep.begin(); makes_all_first && next != asleep.end(); ++next)
+      make(next->first, next->second);
+    auto hidden = asleep.begin();  // the first that work may not see yet
+    const auto show_until = [&](moment now) {
+      for (; hidden != asleep.end(); ++hidden) {
+        const auto at = waking.find(hidden->first);
+        if (at == waking.end() || at->second.map.empty() || at->second.visible > now) return;
+        each(static_cast<char*>(base()) + at->first, at->second.bytes());
+      }
+    };
     for (const auto& [offset, one] : asleep) {
-      backing& fresh = waking.try_emplace(offset).first->second;
-      fresh.own_rights = one.own_rights;
-      fresh.chunk =
-          make_with_reclaim([&, &one = one] { return acquire(one.where, one.bytes, one.memory); });
+      if (!makes_all_first) make(offset, one);
+      backing& fresh = waking.at(offset);
+      fresh.map = map_here(offset, fresh.chunk, fresh.own_rights.get(), &waking);
+      fresh.visible = visible_if_mapped_now();
+      show_until(std::chrono::steady_clock::now());
     }
-    for (auto& [offset, one] : waking) {
-      one.map = map_here(offset, one.chunk, one.own_rights.get(), &waking);
-      one.visible = visible_if_mapped_now();
+    if (!waking.empty()) {
+      const moment last = waking.rbegin()->second.visible;
+      wait_until(last);
+      show_until(last);
     }
   } catch (const out_of_memory& error) {
-    sleep_on();
     throw out_of_memory{error, "resume: the region needs " + format_bytes(committed) +
                                    "; all of the tag stays asleep: free memory, and resume again"};
-  } catch (...) {
-    sleep_on();
-    throw;
   }
-  if (!waking.empty()) wait_until(waking.rbegin()->second.visible);
 }
 
-void mapped_region::sleep_on() noexcept {
+void mapped_region::sleep_on(bool may_be_in_use) noexcept {
   if (waking.empty()) return;
-  static_cast<void>(outlast_refusals(users));
-  const bool was_mapped = std::any_of(waking.begin(), waking.end(),
-                                      [](const auto& each) { return !each.second.map.empty(); });
+  if (std::any_of(waking.begin(), waking.end(),
+                  [](const auto& each) { return !each.second.map.empty(); }))
+    holds_memory = true;
+  if (may_be_in_use && !outlast_refusals(users)) {
+    retire_waking();
+    return;
+  }
   release_all(waking, *addresses);
-  holds_memory = holds_memory || was_mapped;
   renew_for_sleep();
+}
+
+void mapped_region::retire_waking() noexcept {
+  // Where that cannot be, they stay mapped until the next resume(), or the end of the region.
+  report_exceptions([this] {
+    std::list<retired_chunks> one;
+    retired_chunks& item = one.emplace_back(addresses, cache(), std::nullopt, devices_of(users));
+    item.owner = device;
+    item.backings.swap(waking);
+    if (!retire(one)) item.backings.swap(waking);
+  });
 }
 
 void mapped_region::finish_waking() noexcept {
   committed = 0;
   merge(waking);
   asleep.clear();
-  report(memory_event_kind::grow, {.address = address_of(0), .bytes = committed});
+  if (committed != 0)
+    report(memory_event_kind::grow, {.address = address_of(0), .bytes = committed});
 }
 
 }  // namespace hipvmm::detail

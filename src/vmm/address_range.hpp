@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <utility>
@@ -68,15 +69,15 @@ class address_range {
     return end - offset;
   }
 
-  /// Frees and reserves all of them. Returns false where others took some in between: these are
-  /// only remembered then.
-  /// Pre: as detail::renew().
-  [[nodiscard]] bool renew() noexcept {
-    bool has_all = true;
+  /// Frees and reserves all of them. Lost where others took some in between: these are only
+  /// remembered then. Pre: as detail::renew().
+  [[nodiscard]] detail::renewal renew() noexcept {
+    detail::renewal result = detail::renewal::done;
     for (reserved_part& each : parts_) {
-      if (!each.addresses.empty() && !detail::renew(each.addresses)) has_all = false;
+      if (each.addresses.empty()) continue;
+      result = std::max(result, detail::renew(each.addresses));
     }
-    return has_all;
+    return result;
   }
   /// Reserves what renew() lost. Returns false where others hold some of it still.
   /// Throws: out_of_memory, hip_error.

@@ -153,17 +153,19 @@ void detail::free_waited_for(address_reservation& addresses) noexcept {
   });
 }
 
-bool detail::renew(address_reservation& addresses) noexcept {
+detail::renewal detail::renew(address_reservation& addresses) noexcept {
   static_cast<void>(await_late_records());
   void* const base = addresses.base_;
   const std::size_t bytes = addresses.bytes_;
   hipError_t result = hipSuccess;
   const char* call = "hipMemAddressFree";
+  bool freed = false;
   {
     // No other thread of the library can take them meanwhile.
     const std::lock_guard lock{address_calls_mutex()};
     result = free_locked(base, bytes);
-    if (result == hipSuccess) {
+    freed = result == hipSuccess;
+    if (freed) {
       call = "hipMemAddressReserve";
       addresses.base_ = nullptr;
       result = timed(memory_call::address_reserve,
@@ -171,12 +173,12 @@ bool detail::renew(address_reservation& addresses) noexcept {
     }
   }
   report(result, call);
-  if (addresses.base_ == base) return true;
+  if (addresses.base_ == base) return freed ? renewal::done : renewal::refused;
   if (addresses.base_ != nullptr)
     report(free_addresses(addresses.base_, bytes), "hipMemAddressFree");
   addresses.base_ = nullptr;
   addresses.bytes_ = 0;
-  return false;
+  return renewal::lost;
 }
 
 }  // namespace hipvmm

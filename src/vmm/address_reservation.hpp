@@ -17,10 +17,15 @@ namespace hipvmm::detail {
 ///   the record what the stream's next command releases.
 void free_waited_for(address_reservation& addresses) noexcept;
 
+enum class renewal : unsigned char {
+  done,     ///< freed, and reserved again
+  refused,  ///< HIP did not free them: all stays
+  lost,     ///< freed, and others got them before they were reserved again
+};
+
 /// Frees the addresses, whose memory then returns where only that returns it, and reserves the same
-/// again. Returns false where others got them in between: `addresses` is then empty. What HIP
-/// refuses is reported; where it does not free, all stays.
+/// again. `addresses` is empty where they are lost. What HIP refuses is reported.
 /// Pre: nothing is mapped in them, and all work that used them was waited for.
-[[nodiscard]] bool renew(address_reservation& addresses) noexcept;
+[[nodiscard]] renewal renew(address_reservation& addresses) noexcept;
 
 }  // namespace hipvmm::detail

@@ -9,7 +9,8 @@ namespace hipvmm {
 class address_reservation;
 
 namespace detail {
-bool renew(address_reservation& addresses) noexcept;
+enum class renewal : unsigned char;
+renewal renew(address_reservation& addresses) noexcept;
 }  // namespace detail
 
 /// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory.
@@ -45,7 +46,7 @@ class address_reservation {
 
  private:
   // Frees and reserves at once: src/vmm/address_reservation.hpp.
-  friend bool detail::renew(address_reservation& addresses) noexcept;
+  friend detail::renewal detail::renew(address_reservation& addresses) noexcept;
 
   void* base_ = nullptr;
   std::size_t bytes_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "region/sleep/memory_tag.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <stdexcept>
 
@@ -27,17 +28,50 @@ void tag_state::require_awake(const char* function) const {
                          ": call resume() of its tag first"};
 }
 
+class tag_state::turn {
+ public:
+  explicit turn(tag_state& of) : of_{of} {
+    const auto lock = of_.lock_when_still();
+    of_.is_turn_ = true;
+  }
+  ~turn() {
+    {
+      const std::lock_guard lock{of_.mutex_};
+      for (member& each : of_.members_) {
+        each.bytes_asleep = of_.is_asleep() ? each.who->sleeping_bytes() : 0;
+        each.bytes_on_host = each.saved.bytes();
+      }
+      of_.is_turn_ = false;
+    }
+    of_.turn_ended_.notify_all();
+  }
+  turn(const turn&) = delete;
+  turn& operator=(const turn&) = delete;
+
+  void enter(tag_phase next) noexcept { of_.phase_.store(next, std::memory_order_release); }
+
+ private:
+  tag_state& of_;
+};
+
+std::unique_lock<std::mutex> tag_state::lock_when_still() {
+  std::unique_lock lock{mutex_};
+  turn_ended_.wait(lock, [this] { return !is_turn_; });
+  return lock;
+}
+
 tag_state::member_list::iterator tag_state::join(sleeper& who) {
   member_list one;
   one.push_back({&who});
-  const std::lock_guard lock{mutex_};
+  const auto lock = lock_when_still();
+  if (is_asleep()) who.begin_asleep();
   members_.splice(members_.end(), one);
   return std::prev(members_.end());
 }
 
 void tag_state::leave(member_list::iterator at) noexcept {
   member_list ended;
-  const std::lock_guard lock{mutex_};
+  const auto lock = lock_when_still();
   ended.splice(ended.end(), members_, at);
 }
 
@@ -45,29 +79,40 @@ tag_statistics tag_state::statistics() {
   const std::lock_guard lock{mutex_};
   tag_statistics result{is_asleep(), members_.size(), 0, 0};
   for (const member& each : members_) {
-    if (result.is_asleep) result.bytes_asleep += bytes_of(each.who->ranges());
-    result.bytes_on_host += each.saved.bytes();
+    result.bytes_asleep += each.bytes_asleep;
+    result.bytes_on_host += each.bytes_on_host;
   }
   return result;
 }
 
 void tag_state::save_contents(sleep_storage storage) {
-  std::vector<parallel_copy> copies;
   for (member& each : members_) {
-    const std::vector<sleeping_range> ranges = each.who->ranges();
-    each.saved = host_bytes{bytes_of(ranges), storage == sleep_storage::pinned};
-    std::byte* to = each.saved.get();
-    for (const sleeping_range& one : ranges) {
-      copies.push_back({one.device, to, one.address, one.bytes});
-      to += one.bytes;
-    }
+    each.contents = each.who->contents();
+    each.saved = host_bytes{bytes_of(each.contents), storage == sleep_storage::pinned};
   }
-  bool may_be_running = false;
+  parallel_copies copies;
   try {
-    copy_in_parallel(copies, may_be_running);
+    for (member& each : members_) {
+      std::byte* to = each.saved.get();
+      for (const sleeping_range& one : each.contents) {
+        copies.add(one.device, to, one.address, one.bytes);
+        to += one.bytes;
+      }
+    }
+    copies.finish();
   } catch (...) {
-    if (may_be_running)
+    if (!copies.drain())
       for (member& each : members_) each.saved.abandon();
+    throw;
+  }
+}
+
+void tag_state::unmap_all() {
+  auto at = members_.begin();
+  try {
+    for (; at != members_.end(); ++at) at->who->unmap_to_sleep();
+  } catch (...) {
+    while (at != members_.begin()) (--at)->who->map_again();
     throw;
   }
 }
@@ -79,67 +124,83 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
         "stream that is not captured, or suspend when the capture has ended"};
   const events_wait later;
   const relaxed_captures others;
-  const std::lock_guard lock{mutex_};
+  turn mine{*this};
   if (is_asleep()) return 0;
+  mine.enter(tag_phase::falling_asleep);
+  auto prepared = members_.begin();
   try {
-    for (member& each : members_) each.who->prepare_to_sleep(what);
+    for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(what);
     if (options.stream) options.stream->synchronize();
     for (member& each : members_)
       if (!options.stream) each.who->wait_for_work();
     if (what == keep::contents) save_contents(options.storage);
-    auto at = members_.begin();
-    try {
-      for (; at != members_.end(); ++at) at->who->unmap_to_sleep();
-    } catch (...) {
-      while (at != members_.begin()) (--at)->who->map_again();
-      throw;
-    }
+    unmap_all();
   } catch (...) {
+    while (prepared != members_.begin()) (--prepared)->who->stay_awake();
     for (member& each : members_) each.saved = {};
+    mine.enter(tag_phase::awake);
     throw;
   }
-  asleep_.store(true, std::memory_order_release);
+  mine.enter(tag_phase::asleep);
   std::size_t bytes = 0;
   for (member& each : members_) {
-    bytes += bytes_of(each.who->ranges());
+    bytes += each.who->sleeping_bytes();
     each.who->fall_asleep();
   }
   return bytes;
 }
 
+void tag_state::wake(member& one, parallel_copies& copies) {
+  // Contents and parts both come by address.
+  auto next = one.contents.begin();
+  const std::byte* from = one.saved.get();
+  std::size_t done = 0;  // of *next
+  one.who->begin_to_wake([&](void* address, std::size_t bytes) {
+    const auto* const end = static_cast<const std::byte*>(address) + bytes;
+    while (from != nullptr && next != one.contents.end()) {
+      std::byte* const to = static_cast<std::byte*>(next->address) + done;
+      if (to >= end) return;
+      const std::size_t here = std::min(next->bytes - done, static_cast<std::size_t>(end - to));
+      copies.add(next->device, to, from, here);
+      from += here;
+      done += here;
+      if (done < next->bytes) return;
+      done = 0;
+      ++next;
+    }
+  });
+}
+
 std::size_t tag_state::resume() {
   const events_wait later;
   const relaxed_captures others;
-  const std::lock_guard lock{mutex_};
+  turn mine{*this};
   if (!is_asleep()) return 0;
-  // Before anything is made, which might come to be there.
-  for (member& each : members_) each.who->take_addresses_back();
+  mine.enter(tag_phase::waking);
   std::size_t bytes = 0;
+  parallel_copies copies;
   auto at = members_.begin();
   try {
-    std::vector<parallel_copy> copies;
-    for (; at != members_.end(); ++at) {
-      const std::vector<sleeping_range> ranges = at->who->ranges();
-      bytes += bytes_of(ranges);
-      const std::byte* from = at->saved.get();
-      for (const sleeping_range& one : ranges) {
-        if (from == nullptr) break;
-        copies.push_back({one.device, one.address, from, one.bytes});
-        from += one.bytes;
-      }
-      at->who->begin_to_wake();
+    // Before anything is made, which might come to be there.
+    for (member& each : members_) each.who->take_addresses_back();
+    while (at != members_.end()) {
+      member& one = *at++;
+      bytes += one.who->sleeping_bytes();
+      wake(one, copies);
     }
-    bool may_be_running = false;  // what is copied from stays; sleep_on() waits once more
-    copy_in_parallel(copies, may_be_running);
+    copies.finish();
   } catch (...) {
-    while (at != members_.begin()) (--at)->who->sleep_on();
+    const bool may_be_in_use = !copies.drain();
+    while (at != members_.begin()) (--at)->who->sleep_on(may_be_in_use);
+    mine.enter(tag_phase::asleep);
     throw;
   }
   for (member& each : members_) {
     each.who->finish_waking();
     each.saved = {};
+    each.contents.clear();
   }
-  asleep_.store(false, std::memory_order_release);
+  mine.enter(tag_phase::awake);
   return bytes;
 }
 
@@ -149,6 +210,8 @@ memory_tag::memory_tag(std::string name)
     : state_{std::make_shared<detail::tag_state>(std::move(name))} {}
 
 const std::string& memory_tag::name() const noexcept { return state_->name(); }
+
+tag_phase memory_tag::phase() const noexcept { return state_->phase(); }
 
 bool memory_tag::is_asleep() const noexcept { return state_->is_asleep(); }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -13,15 +15,19 @@
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "region/sleep/host_bytes.hpp"
+#include "region/sleep/parallel_copies.hpp"
 
 namespace hipvmm::detail {
 
-/// Memory of one chunk that sleeps and wakes.
+/// Contents of memory that sleeps and wakes.
 struct sleeping_range {
   void* address;
   std::size_t bytes;
   device_ref device;  // whose engine copies it
 };
+
+/// What is mapped again at that address, and may be used.
+using mapped_again = std::function<void(void* address, std::size_t bytes)>;
 
 /// What carries a tag, as its suspend() and resume() see it. Each of them calls the same step of
 /// all before the next step of any.
@@ -32,12 +38,18 @@ class sleeper {
   sleeper(const sleeper&) = delete;
   sleeper& operator=(const sleeper&) = delete;
 
-  /// Checks that all of it can sleep. Throws: as suspend().
+  /// It was made while the tag sleeps.
+  virtual void begin_asleep() noexcept {}
+  /// Checks that all of it can sleep. Throws: as suspend(); then nothing is to be undone.
   virtual void prepare_to_sleep(keep what) = 0;
+  /// Undoes prepare_to_sleep().
+  virtual void stay_awake() noexcept {}
   /// Waits for all work that may use it.
   virtual void wait_for_work() = 0;
-  /// What it has, from prepare_to_sleep() until finish_waking().
-  [[nodiscard]] virtual std::vector<sleeping_range> ranges() const = 0;
+  /// Bytes that it gives back, known from prepare_to_sleep() on.
+  [[nodiscard]] virtual std::size_t sleeping_bytes() const = 0;
+  /// What keep::contents copies of that, by address, known like the bytes. Throws: std::bad_alloc.
+  [[nodiscard]] virtual std::vector<sleeping_range> contents() const = 0;
   /// Unmaps all, and holds it. Throws: hip_error; then all is mapped.
   virtual void unmap_to_sleep() = 0;
   /// Undoes unmap_to_sleep().
@@ -47,10 +59,12 @@ class sleeper {
 
   /// Reserves what fall_asleep() lost of the addresses. Throws: out_of_memory, which names them.
   virtual void take_addresses_back() = 0;
-  /// Makes the memory again, and maps it. Throws: as resume(); then it sleeps.
-  virtual void begin_to_wake() = 0;
-  /// Undoes begin_to_wake(); copies to the memory may be under way.
-  virtual void sleep_on() noexcept = 0;
+  /// Makes the memory again and maps it, and calls `each` for each part. Throws: as resume(), and
+  /// as `each`; then sleep_on() is to follow.
+  virtual void begin_to_wake(const mapped_again& each) = 0;
+  /// Undoes begin_to_wake(), also where that failed. `may_be_in_use`: copies to the memory may be
+  /// running, for HIP refused to wait for them.
+  virtual void sleep_on(bool may_be_in_use) noexcept = 0;
   virtual void finish_waking() noexcept = 0;
 };
 
@@ -60,13 +74,22 @@ class tag_state {
   struct member {
     sleeper* who;
     host_bytes saved = {};
+    std::vector<sleeping_range> contents = {};  // of `saved`, one behind the other
+    // For statistics(), which does not wait for suspend() and resume().
+    std::size_t bytes_asleep = 0;
+    std::size_t bytes_on_host = 0;
   };
   using member_list = std::list<member>;
 
   explicit tag_state(std::string name) : name_{std::move(name)} {}
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] bool is_asleep() const noexcept { return asleep_.load(std::memory_order_acquire); }
+  /// Whether the memory is not there: asleep, or waking.
+  [[nodiscard]] bool is_asleep() const noexcept {
+    const tag_phase now = phase();
+    return now == tag_phase::asleep || now == tag_phase::waking;
+  }
+  [[nodiscard]] tag_phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
   [[nodiscard]] tag_statistics statistics();
   /// Throws: std::logic_error while it sleeps.
   void require_awake(const char* function) const;
@@ -77,13 +100,22 @@ class tag_state {
   void leave(member_list::iterator at) noexcept;
 
  private:
+  /// The one suspend() or resume() that is under way, for which others wait, and all who make or
+  /// end what carries the tag. No lock is held meanwhile.
+  class turn;
+
   void save_contents(sleep_storage storage);
+  void unmap_all();
+  /// Makes the memory of one member again, and submits the copies of its contents.
+  static void wake(member& one, parallel_copies& copies);
+  [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
   const std::string name_;
-  // HIP is called under it, which makes only those wait who make or end what carries the tag.
   std::mutex mutex_;
-  std::atomic<bool> asleep_{false};
-  member_list members_;
+  std::condition_variable turn_ended_;
+  bool is_turn_ = false;
+  std::atomic<tag_phase> phase_{tag_phase::awake};
+  member_list members_;  // during a turn only by that; its numbers always under the mutex
 };
 
 /// Membership of one object in a tag, or none.

@@ -2,22 +2,41 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <vector>
 
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::detail {
 
-struct parallel_copy {
-  device_ref device;  // in whose streams
-  void* to;
-  const void* from;
-  std::size_t bytes;
-};
+/// Copies between devices and host that run at the same time, in several streams of each device.
+class parallel_copies {
+ public:
+  parallel_copies() = default;
+  /// Waits as drain().
+  ~parallel_copies() { static_cast<void>(drain()); }
+  parallel_copies(const parallel_copies&) = delete;
+  parallel_copies& operator=(const parallel_copies&) = delete;
 
-/// Makes all copies between device and host, in several streams of each device, and waits for them.
-/// On failure waits for what was submitted; `may_be_running` becomes true where HIP refused that.
-/// Throws: out_of_memory, hip_error.
-void copy_in_parallel(const std::vector<parallel_copy>& copies, bool& may_be_running);
+  /// Submits a copy, in pieces, in streams of `device`. Throws: out_of_memory, hip_error.
+  void add(device_ref device, void* to, const void* from, std::size_t bytes);
+  /// Waits for all copies. Throws: hip_error; then some may be running.
+  void finish();
+  /// Waits for all copies, whatever some of them say. Returns false where HIP refused a wait:
+  /// copies may be running then.
+  [[nodiscard]] bool drain() noexcept;
+
+ private:
+  /// The streams of one device, in turn.
+  struct copy_streams {
+    std::vector<stream> all;
+    std::size_t next = 0;
+  };
+  [[nodiscard]] const stream& next_stream(device_ref device);
+
+  std::map<int, copy_streams> of_devices_;
+  bool may_be_running_ = false;
+};
 
 }  // namespace hipvmm::detail

@@ -34,6 +34,14 @@ struct suspend_options {
   std::optional<stream_ref> stream = {};
 };
 
+/// Where a tag is between suspend() and resume().
+enum class tag_phase {
+  awake,           ///< the memory is there
+  falling_asleep,  ///< suspend() is under way, and may yet fail
+  asleep,          ///< the memory is the devices', its addresses stay
+  waking,          ///< resume() is under way, and may yet fail
+};
+
 /// What a tag's memory is like now, all regions together.
 struct tag_statistics {
   bool is_asleep;
@@ -58,7 +66,11 @@ class memory_tag {
   ~memory_tag() = default;
 
   [[nodiscard]] const std::string& name() const noexcept;
+  /// Neither this nor statistics() waits for a suspend() or resume() under way.
+  [[nodiscard]] tag_phase phase() const noexcept;
+  /// Whether the phase is asleep or waking.
   [[nodiscard]] bool is_asleep() const noexcept;
+  /// The bytes are those before a suspend() or resume() under way.
   [[nodiscard]] tag_statistics statistics() const;
 
   friend bool operator==(const memory_tag& a, const memory_tag& b) noexcept {
@@ -84,8 +96,7 @@ class memory_tag {
 ///   same again. Where others took them in between, the error handler is told, and resume() throws
 ///   until they are free.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call; an
-/// error handler that is called meanwhile makes and ends none of it, and does not ask for the tag's
-/// statistics().
+/// error handler that is called meanwhile makes and ends none of it.
 /// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone):
 /// - std::invalid_argument where a region has a chunk that others may use (exported, imported,
 ///   retained), or that is mapped at two addresses; where the device of a chunk has no read_write

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/core/observers/memory_events.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include "region/sleep/sleeping_regions.hpp"
+#include "support/captures.hpp"
+#include "support/device_bytes.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/happens.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/assumed_capability.hpp"
+#include "support/region/held_memory.hpp"
+
+// What can be asked of a tag, what is told of it, and copies that nobody can wait for.
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: phase and statistics answer while suspend waits") {
+  held_streams held;
+  const auto byte = pattern(1, 1);
+  copy_async(stream, advance(base, unit / 2), byte.data(), 1);
+  CHECK(tag.phase() == tag_phase::awake);
+  std::thread other{[&] { suspend(tag, keep::contents, stream); }};
+  CHECK(comes_true([&] { return tag.phase() == tag_phase::falling_asleep; }));
+  CHECK_FALSE(tag.is_asleep());
+  CHECK(tag.statistics().regions == 2);
+  CHECK(tag.statistics().bytes_asleep == 0);
+  held.release();
+  other.join();
+  CHECK(tag.phase() == tag_phase::asleep);
+  CHECK(tag.statistics().bytes_asleep == 4 * unit);
+  resume(tag);
+  CHECK(tag.phase() == tag_phase::awake);
+  check_awake();
+}
+
+TEST_CASE("sleep: what holds nothing reports no event") {
+  const memory_tag tag;
+  const region empty{first_device, 4 * granule(), tagged(tag)};
+  std::vector<memory_event> seen;
+  {
+    const memory_event_subscription all{[&](const memory_event& event) { seen.push_back(event); }};
+    suspend(tag, keep::contents);
+    resume(tag);
+  }
+  CHECK(seen.empty());
+}
+
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: a resume that fails waits for no device") {
+  suspend(tag, keep::contents);
+  const planned_fault fault{"hipMemcpyAsync", 2, hipErrorUnknown};
+  const calls_of waits{device_waiting_functions};
+  CHECK_THROWS_AS(resume(tag), hip_error);
+  CHECK(waits.count() == 0);
+  check_asleep();
+  resume(tag);
+  check_awake();
+}
+
+TEST_CASE_FIXTURE(sleeping_regions,
+                  "sleep: copies that HIP refuses to wait for keep their memory mapped") {
+  suspend(tag, keep::contents);
+  const call_counter unmaps{"hipMemUnmap"};
+  {
+    error_recorder reported;
+    const planned_faults none{
+        "hipStreamSynchronize error=hipErrorUnknown;hipDeviceSynchronize error=hipErrorUnknown;"
+        "hipFree error=hipErrorUnknown"};
+    CHECK_THROWS_AS(resume(tag), hip_error);
+    check_asleep();
+    CHECK(unmaps.count() == 0);
+  }
+  drain_retired_memory();
+  resume(tag);
+  check_awake();
+}
+
+TEST_CASE("sleep: addresses that HIP does not free are freed after the next failure") {
+  const assumed_capability assumed{kept_memory};
+  sleeping_regions subject;
+  {
+    error_recorder reported;
+    const planned_fault fault{"hipMemAddressFree", 1, hipErrorUnknown};
+    suspend(subject.tag, keep::contents);
+    CHECK(reported.count() != 0);
+  }
+  const call_counter frees{"hipMemAddressFree"};
+  {
+    const planned_fault fault{"hipMemCreate", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(resume(subject.tag), hip_error);
+  }
+  CHECK(frees.count() == 1);
+  subject.check_asleep();
+  resume(subject.tag);
+  subject.check_awake();
+}
+
+TEST_CASE("sleep: spilled chunks wake on the host") {
+  if (!capability_of(first_device).has(trait::host_chunks)) return;
+  const std::size_t unit = granule();
+  const memory_tag tag;
+  region_options options = tagged(tag);
+  options.placement = chunk_placement::spill(unit);
+  region spilled{first_device, 8 * unit, options};
+  const stream stream{first_device};
+  for (std::size_t i = 0; i < 3; ++i) spilled.commit(i * unit, unit);
+  write_tags(spilled, 0, 3, 1, stream);
+  CHECK(suspend(tag, keep::contents) == 3 * unit);
+  CHECK(resume(tag) == 3 * unit);
+  check_tags(spilled, 0, 3, 1, stream);
+  const auto chunks = spilled.chunks();
+  REQUIRE(chunks.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(chunks[i].location.is_host() == (i != 0));
+}
+
+TEST_CASE("sleep: a chunk that was moved to the host wakes there") {
+  if (!capability_of(first_device).has(trait::host_chunks)) return;
+  sleeping_regions subject;
+  subject.first.move_range(0, subject.unit, memory_location::host(), subject.stream);
+  suspend(subject.tag, keep::contents);
+  resume(subject.tag);
+  subject.check_awake();
+  CHECK(subject.first.chunks().front().location.is_host());
+}
+
+TEST_CASE("sleep: uncached chunks wake uncached") {
+  if (!capability_of(first_device).has(trait::uncached_chunks)) return;
+  const std::size_t unit = granule();
+  const memory_tag tag;
+  region_options options = tagged(tag);
+  options.memory = chunk_memory::uncached;
+  region flags{first_device, 4 * unit, options};
+  const stream stream{first_device};
+  flags.commit(0, unit);
+  write_tags(flags, 0, 1, 1, stream);
+  suspend(tag, keep::contents);
+  resume(tag);
+  check_tags(flags, 0, 1, 1, stream);
+  CHECK(flags.chunks().front().memory == chunk_memory::uncached);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
