@@ -13,6 +13,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region.hpp>
 #include "core/check.hpp"
 #include "region/device_work.hpp"
 #include "region/mapped_region.hpp"
@@ -21,13 +22,17 @@
 
 namespace hipvmm::detail {
 
+sleeper& sleeper_of(region& of) { return of.live(); }
+
 void mapped_region::require_can_sleep(std::size_t offset, const backing& held, keep what) const {
   const std::string which = "suspend: the chunk at offset " + std::to_string(offset) +
                             " of the region at " + address_text(base());
   if (held.chunk.shared() || is_retained(held.chunk))
-    throw std::invalid_argument{which +
-                                " was exported, imported or retained: others may use its memory, "
-                                "which would not return; leave the region without a tag"};
+    throw std::invalid_argument{
+        which +
+        " was exported, imported or retained: others may use its memory, "
+        "which would not return; let them go, or leave the memory without a "
+        "tag"};
   const access_map& its = held.own_rights ? *held.own_rights : rights;
   const device_ref copies = held.chunk.device();
   if (what == keep::contents && its.get(copies) != access_right::read_write)

@@ -26,6 +26,8 @@ class refused_mappings;
 refused_mappings take_refused(region& from, std::size_t offset, std::size_t bytes) noexcept;
 physical_chunk reference_chunk(region& of, std::size_t offset);
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
+class sleeper;
+sleeper& sleeper_of(region& of);
 }  // namespace detail
 
 /// A range of reserved addresses, the chunks mapped in it and the devices that may use them.
@@ -284,6 +286,8 @@ class region {
   friend physical_chunk detail::reference_chunk(region& of, std::size_t offset);
   friend void detail::copy_chunks(region& in, const std::vector<std::size_t>& offsets,
                                   stream_ref stream);
+  // For a pool: src/region/sleep/memory_tag.hpp.
+  friend detail::sleeper& detail::sleeper_of(region& of);
   [[nodiscard]] detail::mapped_region& live() const;
   [[nodiscard]] detail::mapped_region& awake(const char* function) const;
 

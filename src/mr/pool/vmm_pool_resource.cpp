@@ -12,6 +12,7 @@
 #include "core/check.hpp"
 #include "mr/pool/backend/make_device_backend.hpp"
 #include "mr/pool/pool_report.hpp"
+#include "mr/pool/pool_sleep.hpp"
 #include "mr/pool/pool_state.hpp"
 #include "region/device_work.hpp"
 #include "runtime/device.hpp"
@@ -49,7 +50,9 @@ std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::siz
 struct vmm_pool_resource::state : pool_state {
   state(device_ref owner, std::unique_ptr<pool::device_backend> from, std::size_t allowed,
         const pool_options& options)
-      : pool_state{{"vmm_pool_resource", shortage_of}, owner, std::move(from), allowed, options} {}
+      : pool_state{{"vmm_pool_resource", shortage_of}, owner, std::move(from), allowed, options} {
+    if (options.tag) sleep.emplace(options.tag, allocator, rights());
+  }
 
   [[nodiscard]] static std::unique_ptr<state> make(device_ref owner, const pool_options& options) {
     const std::size_t wanted = maximum_from(owner, options);
@@ -58,6 +61,9 @@ struct vmm_pool_resource::state : pool_state {
     chunks.memory = options.memory;
     auto from =
         pool::make_device_backend(owner, addresses_for_memory * wanted, chunks, options.fallback);
+    if (options.tag && !from->moves_chunks())
+      throw unsupported{"pool_options::tag: memory sleeps by its chunks, and the pool has none: " +
+                        from->explain() + "; leave the tag out"};
     from->set_access(options.access);
     const std::size_t allowed = maximum_of(options, wanted, from->granularity());
     return std::make_unique<state>(owner, std::move(from), allowed, options);
@@ -95,6 +101,12 @@ struct vmm_pool_resource::state : pool_state {
   [[nodiscard]] pool::device_backend& rights() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }
+  /// Throws: std::logic_error while the memory sleeps.
+  void require_awake(const char* function) const {
+    if (sleep) sleep->require_awake(function);
+  }
+
+  std::optional<pool_sleep> sleep;
 };
 
 vmm_pool_resource::vmm_pool_resource(device_ref device, const pool_options& options)
@@ -110,6 +122,7 @@ vmm_pool_resource::~vmm_pool_resource() {
     static_cast<void>(state_.release());
     return;
   }
+  if (state_->sleep) state_->sleep->end();
   static_cast<void>(state_->ends_unused());
   state_->wait_for_devices_without_access();
 }
@@ -163,6 +176,7 @@ void vmm_pool_resource::set_release_threshold(std::size_t bytes) {
 std::size_t vmm_pool_resource::maximum_bytes() const { return state_->maximum; }
 
 void vmm_pool_resource::grant(device_ref device, access_right right) {
+  state_->require_awake("vmm_pool_resource::grant");
   // Without the lock, which other requests need.
   if (detail::grants_move_pages()) state_->fences.synchronize();
   const detail::waited_before_grant no_wait;
@@ -176,6 +190,7 @@ void vmm_pool_resource::grant(device_ref device, access_right right) {
 }
 
 void vmm_pool_resource::set_access(const access_list& rights) {
+  state_->require_awake("vmm_pool_resource::set_access");
   // Throws for what cannot be before a wait.
   const access_map wanted{device(), rights};
   if (detail::grants_move_pages()) state_->fences.synchronize();
@@ -194,6 +209,7 @@ void vmm_pool_resource::set_access(const access_list& rights) {
 }
 
 std::vector<chunk_access> vmm_pool_resource::effective_access() const {
+  state_->require_awake("vmm_pool_resource::effective_access");
   return state_->with_chunks(
       [](const region& all) { return all.effective_access(0, all.max_bytes()); });
 }
@@ -203,10 +219,12 @@ std::vector<chunk_view> vmm_pool_resource::chunks() const {
 }
 
 std::vector<exported_chunk> vmm_pool_resource::export_chunks(std::uint64_t since) {
+  state_->require_awake("vmm_pool_resource::export_chunks");
   return state_->with_chunks([since](region& all) { return all.export_chunks(since); });
 }
 
 exported_range vmm_pool_resource::export_block(const void* pointer) {
+  state_->require_awake("vmm_pool_resource::export_block");
   const state::block_place block = state_->require_block("export_block", pointer);
   // The chunks of a block that is allocated stay where they are.
   return state_->with_chunks(

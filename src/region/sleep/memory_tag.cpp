@@ -21,11 +21,14 @@ std::size_t bytes_of(const std::vector<sleeping_range>& ranges) noexcept {
 
 }  // namespace
 
+std::string tag_state::refusal(const char* function) const {
+  return std::string{function} + ": the memory sleeps" +
+         (name_.empty() ? "" : " under the tag \"" + name_ + "\"") +
+         ": call resume() of its tag first";
+}
+
 void tag_state::require_awake(const char* function) const {
-  if (!is_asleep()) return;
-  throw std::logic_error{std::string{function} + ": the memory sleeps" +
-                         (name_.empty() ? "" : " under the tag \"" + name_ + "\"") +
-                         ": call resume() of its tag first"};
+  if (is_asleep()) throw std::logic_error{refusal(function)};
 }
 
 class tag_state::turn {

@@ -17,6 +17,10 @@
 #include "region/sleep/host_bytes.hpp"
 #include "region/sleep/parallel_copies.hpp"
 
+namespace hipvmm {
+class region;
+}  // namespace hipvmm
+
 namespace hipvmm::detail {
 
 /// Contents of memory that sleeps and wakes.
@@ -68,6 +72,9 @@ class sleeper {
   virtual void finish_waking() noexcept = 0;
 };
 
+/// The steps of a region without a tag, for what stands on it and carries one.
+[[nodiscard]] sleeper& sleeper_of(region& of);
+
 /// What the copies of one memory_tag share.
 class tag_state {
  public:
@@ -91,6 +98,8 @@ class tag_state {
   }
   [[nodiscard]] tag_phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
   [[nodiscard]] tag_statistics statistics();
+  /// The text of the refusal while it sleeps.
+  [[nodiscard]] std::string refusal(const char* function) const;
   /// Throws: std::logic_error while it sleeps.
   void require_awake(const char* function) const;
   std::size_t suspend(keep what, const suspend_options& options);

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <limits>
+#include <optional>
 
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/region/region_options.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
@@ -45,6 +47,17 @@ struct pool_options {
   /// share: a pool of its own. Where there is neither the trait nor virtual memory, the pool is
   /// unsupported.
   chunk_memory memory = chunk_memory::standard;
+  /// The tag by which suspend() gives the pool's memory back and resume() makes it again, at the
+  /// addresses of all blocks. Where there is no virtual memory the pool is unsupported.
+  /// - suspend() waits for all work that uses freed memory too, releases what is free, and keeps
+  /// the
+  ///   contents of blocks alone. Where quirk::re_reserve is in force, free memory of a pool that
+  ///   has blocks sleeps and wakes too.
+  /// - While it sleeps, memory may be deallocated, and a request throws std::logic_error; so does
+  ///   what changes rights or exports chunks. Trims release nothing.
+  /// - Beside what suspend() refuses for regions: chunks that moved, while their old addresses are
+  ///   still used by work of a capture or refused to be unmapped.
+  std::optional<memory_tag> tag = {};
 };
 
 }  // namespace hipvmm::mr

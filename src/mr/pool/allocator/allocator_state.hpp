@@ -10,6 +10,8 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/mr/pool_statistics.hpp>
@@ -101,7 +103,14 @@ struct allocator_state {
   std::array<std::uint64_t, pool_source_count> served{};
   std::uint64_t chunks_created = 0;
   std::uint64_t chunks_moved = 0;
+  // Set while the memory sleeps: what a request is told.
+  const std::string* refusal = nullptr;
 
+  /// Pre: the state lock is held. Throws: std::logic_error while the memory sleeps.
+  void require_awake() const {
+    if (refusal != nullptr) [[unlikely]]
+      throw std::logic_error{*refusal};
+  }
   /// Pre: the slow-path lock is held.
   void note_left_mapped() noexcept {
     left_mapped.store(old_addresses.size() + refused.size(), std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include <hipvmm/core/bytes.hpp>
 #include "core/check.hpp"
 #include "core/observers/profiler_range.hpp"
 #include "mr/pool/allocator/slow_path.hpp"
@@ -24,6 +25,7 @@ std::optional<std::size_t> block_allocator::allocate(stream_state& user, const r
 }
 
 std::optional<std::size_t> block_allocator::take_free(stream_state& user, const request& wanted) {
+  all_.require_awake();
   all_.index.prepare_for(2);
   block* const found = all_.index.best_fit_or_idle(user, wanted.bytes, wanted.alignment);
   if (found == nullptr) return std::nullopt;
@@ -158,6 +160,7 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
     maintenance::trimmed some{};
     {
       slow_path_turn turn{all_};
+      if (is_asleep()) break;
       const std::size_t held = physical_bytes();
       const std::size_t least = held - std::min(held, most - returned);
       some = maintenance{all_, turn}.trim(std::max(bytes_to_keep, least));
@@ -189,6 +192,7 @@ maintenance::trimmed block_allocator::trim_some(std::size_t bytes_to_keep) {
   maintenance::trimmed some{};
   {
     slow_path_turn turn{all_};
+    if (is_asleep()) return {0, false};
     some = maintenance{all_, turn}.trim(bytes_to_keep);
   }
   some.bytes = restore_kept(bytes_to_keep, some.bytes);
@@ -197,6 +201,7 @@ maintenance::trimmed block_allocator::trim_some(std::size_t bytes_to_keep) {
 
 void block_allocator::unmap_old_addresses() {
   slow_path_turn turn{all_};
+  if (is_asleep()) return;
   maintenance at_work{all_, turn};
   at_work.poll_fences(all_.streams.all());
   static_cast<void>(at_work.unmap_old_addresses());
@@ -229,6 +234,48 @@ void block_allocator::reserve(std::size_t bytes) {
   const state_lock lock{all_.state_mutex};
   if (all_.served[source] > before.served[source]) --all_.served[source];
   all_.index.lower_used_high(before.used_high, bytes);
+}
+
+bool block_allocator::is_asleep() {
+  const state_lock lock{all_.state_mutex};
+  return all_.refusal != nullptr;
+}
+
+void block_allocator::fall_asleep(const std::string& refusal) noexcept {
+  // From here on what is freed passes through the caches, where a request would find it.
+  ++all_.last_resorts;
+  const state_lock lock{all_.state_mutex};
+  all_.refusal = &refusal;
+}
+
+void block_allocator::wake() noexcept {
+  {
+    const state_lock lock{all_.state_mutex};
+    all_.refusal = nullptr;
+  }
+  --all_.last_resorts;
+}
+
+void block_allocator::release_idle() {
+  drain();
+  // They are on their way to the index.
+  while (all_.carriers.load() != 0) std::this_thread::yield();
+  slow_path_turn turn{all_};
+  // The background worker may be unmapping; it begins nothing more.
+  turn.wait_for_others();
+  maintenance at_work{all_, turn};
+  while (at_work.trim(0).bytes != 0) continue;
+  if (all_.old_addresses.empty() && all_.refused.empty()) return;
+  std::size_t bytes = 0;
+  {
+    const state_lock lock{all_.state_mutex};
+    for (const auto& each : all_.old_addresses) bytes += each.addresses->bytes;
+    for (const auto& each : all_.refused) bytes += each.addresses->bytes;
+  }
+  throw std::invalid_argument{
+      "suspend: " + format_bytes(bytes) + " of " + name_of(all_) +
+      " are still mapped at addresses that their chunks have left, which work of a capture may use "
+      "or HIP refused to unmap: suspend again when captures have ended"};
 }
 
 void block_allocator::set_reuse(pool_reuse reuse) {

@@ -192,6 +192,14 @@ class block_allocator {
     return work();
   }
 
+  /// Refuses requests, with that text, and keeps nothing in caches; trims release nothing, until
+  /// wake(). `refusal` lives until then. Blocks may be freed.
+  void fall_asleep(const std::string& refusal) noexcept;
+  void wake() noexcept;
+  /// Waits until no work uses freed memory, and releases all idle chunks. Pre: it is asleep.
+  /// Throws: std::invalid_argument while an old address of a chunk is mapped; as the backend.
+  void release_idle();
+
   void set_reuse(pool_reuse reuse);
   void set_limit(std::size_t physical_bytes);
   void set_largest_chunk(std::size_t bytes);
@@ -225,8 +233,9 @@ class block_allocator {
                         std::size_t offset) noexcept;
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
   /// Takes what the request's own stream has, or what is idle. Pre: the state lock is held.
-  /// Throws: std::bad_alloc.
+  /// Throws: std::bad_alloc; std::logic_error while the memory sleeps.
   [[nodiscard]] std::optional<std::size_t> take_free(stream_state& user, const request& wanted);
+  [[nodiscard]] bool is_asleep();
   /// Creates anew the memory that a pool which releases all or nothing should have kept.
   /// `returned`: the bytes that it released. Returns how many of them remain released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);

@@ -71,6 +71,7 @@ void block_allocator::add_small_block(stream_state& user, std::size_t offset,
 std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,
                                         std::size_t count) {
   const state_lock lock{all_.state_mutex};
+  all_.require_awake();
   // What is left of small holes is no loss: small blocks that are freed join again.
   block* found = nullptr;
   for (; count != 0; count /= 2) {

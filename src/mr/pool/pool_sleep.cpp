@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include "mr/pool/pool_sleep.hpp"
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/region/region.hpp>
+
+namespace hipvmm::mr {
+namespace {
+
+// A copy of so much more costs less than another copy.
+constexpr std::size_t gap_to_copy = 64 * KiB;
+
+}  // namespace
+
+pool_sleep::pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocator& blocks,
+                       pool::device_backend& memory)
+    : blocks_{blocks},
+      memory_{memory},
+      refusal_{tag ? tag->state()->refusal("vmm_pool_resource") : std::string{}},
+      membership_{tag, *this} {}
+
+void pool_sleep::prepare_to_sleep(keep what) {
+  blocks_.fall_asleep(refusal_);
+  try {
+    blocks_.release_idle();
+    chunks().prepare_to_sleep(what);
+  } catch (...) {
+    blocks_.wake();
+    throw;
+  }
+}
+
+void pool_sleep::stay_awake() noexcept {
+  chunks().stay_awake();
+  blocks_.wake();
+}
+
+std::vector<detail::sleeping_range> pool_sleep::contents() const {
+  std::vector<detail::sleeping_range> result;
+  const device_ref device = memory_.chunk_region().device();
+  const std::uintptr_t base = memory_.base();
+  std::size_t backed_end = 0;  // of what is beside the last block
+  std::size_t copied_end = 0;
+  for (const pool::listed_block& each :
+       blocks_.with_backend([this] { return blocks_.list_blocks(); })) {
+    const bool is_beside = each.offset == backed_end;
+    backed_end = each.offset + each.bytes;
+    if (!is_beside) copied_end = 0;
+    if (each.use != block_use::allocated) continue;
+    if (copied_end != 0 && each.offset - copied_end <= gap_to_copy)
+      result.back().bytes += backed_end - copied_end;
+    else
+      result.push_back({reinterpret_cast<void*>(base + each.offset), each.bytes, device});
+    copied_end = backed_end;
+  }
+  return result;
+}
+
+void pool_sleep::finish_waking() noexcept {
+  chunks().finish_waking();
+  blocks_.wake();
+}
+
+}  // namespace hipvmm::mr

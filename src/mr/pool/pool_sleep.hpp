@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hipvmm/region/sleep/memory_tag.hpp>
+#include "mr/pool/allocator/block_allocator.hpp"
+#include "mr/pool/backend/device_backend.hpp"
+#include "region/sleep/memory_tag.hpp"
+
+namespace hipvmm::mr {
+
+/// Lets a pool of chunks sleep and wake: its blocks by the allocator, its chunks by their region.
+class pool_sleep final : detail::sleeper {
+ public:
+  /// Both outlive it. Without a tag the pool never sleeps.
+  pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocator& blocks,
+             pool::device_backend& memory);
+
+  /// Throws: std::logic_error while the pool sleeps.
+  void require_awake(const char* function) const { membership_.require_awake(function); }
+  /// Waits for a suspend() or resume() under way, and leaves the tag.
+  void end() noexcept { membership_.end(); }
+
+ private:
+  void begin_asleep() noexcept override { blocks_.fall_asleep(refusal_); }
+  void prepare_to_sleep(keep what) override;
+  void stay_awake() noexcept override;
+  void wait_for_work() override { chunks().wait_for_work(); }
+  [[nodiscard]] std::size_t sleeping_bytes() const override { return chunks().sleeping_bytes(); }
+  [[nodiscard]] std::vector<detail::sleeping_range> contents() const override;
+  void unmap_to_sleep() override { chunks().unmap_to_sleep(); }
+  void map_again() noexcept override { chunks().map_again(); }
+  void fall_asleep() noexcept override { chunks().fall_asleep(); }
+  void take_addresses_back() override { chunks().take_addresses_back(); }
+  void begin_to_wake(const detail::mapped_again& each) override { chunks().begin_to_wake(each); }
+  void sleep_on(bool may_be_in_use) noexcept override { chunks().sleep_on(may_be_in_use); }
+  void finish_waking() noexcept override;
+
+  /// Another region after a release of all memory with its addresses.
+  [[nodiscard]] detail::sleeper& chunks() const {
+    return detail::sleeper_of(memory_.chunk_region());
+  }
+
+  pool::block_allocator& blocks_;
+  pool::device_backend& memory_;
+  const std::string refusal_;
+  detail::tag_membership membership_;  // last: suspend() of another thread may use all of it
+};
+
+}  // namespace hipvmm::mr
