@@ -29,6 +29,8 @@
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/ipc/attach_options.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/budget/budget_options.hpp>
+#include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/dma_buf.hpp>
 #include <hipvmm/ipc/export_kind.hpp>
 #include <hipvmm/ipc/fd_channel.hpp>

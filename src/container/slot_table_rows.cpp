@@ -7,6 +7,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include "container/slot_table.hpp"
 #include "core/check.hpp"
+#include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::detail {
 
@@ -50,6 +51,7 @@ void slot_table::request_prefetch() noexcept {
 }
 
 void slot_table::prefetch() noexcept {
+  const without_asking_others now;
   is_requested_.store(false);
   try {
     const scoped_device scope{device_};

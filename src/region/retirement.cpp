@@ -17,6 +17,7 @@
 #include "core/check.hpp"
 #include "core/process_mark.hpp"
 #include "runtime/check_resources.hpp"
+#include "vmm/chunk_limit.hpp"
 
 namespace hipvmm {
 namespace detail {
@@ -288,7 +289,8 @@ bool retirement::wait_for_one(const out_of_memory& shortage, std::uint64_t seen)
   const std::uint64_t newest = last_number_;
   const auto relieves = [&](const retired_chunks& item) {
     return item.number <= newest && !item.has_token &&
-           (shortage.resource() != exhausted::device_memory ||
+           ((shortage.resource() != exhausted::device_memory &&
+             shortage.resource() != exhausted::limit) ||
             item.owner->ordinal() == shortage.device() ||
             item.bytes_of(device_ref{shortage.device()}) != 0);
   };
@@ -478,7 +480,7 @@ without_reclaim::~without_reclaim() { reclaims_nothing = before_; }
 
 bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen) {
   if (reclaims_nothing) return false;
-  return retirement::instance().wait_for_one(shortage, seen);
+  return retirement::instance().wait_for_one(shortage, seen) || make_room_within_limit(shortage);
 }
 
 }  // namespace detail

@@ -99,7 +99,9 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 
 /// Waits until something that was retired and may relieve `shortage` has been released.
 /// - Returns true at once when that has happened since retired_so_far() returned `seen`.
-/// - Returns false at once when nothing waits to be released.
+/// - When nothing waits to be released and a limit on chunks is the shortage, has other processes
+///   make room (make_room_within_limit()).
+/// - Else returns false at once when nothing waits.
 /// Throws: out_of_memory where captures forbid the waits for longer than capture_patience.
 [[nodiscard]] bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen);
 

@@ -103,7 +103,9 @@ struct chunk_cache::state {
   /// Returns whether anything was released since `seen`, by this thread or another.
   bool release_for(exhausted resource, int device, std::uint64_t seen) {
     release([&](kept_chunks& each, departing_chunks& out) {
-      const bool helps = resource != exhausted::device_memory || each.device.ordinal() == device;
+      const bool is_of_device =
+          resource == exhausted::device_memory || resource == exhausted::limit;
+      const bool helps = !is_of_device || each.device.ordinal() == device;
       return helps ? each.drop_down_to(0, out) : 0;
     });
     return times_released != seen;

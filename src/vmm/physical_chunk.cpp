@@ -16,6 +16,7 @@
 #include "core/hip_compat.hpp"
 #include "core/logger.hpp"
 #include "runtime/check_resources.hpp"
+#include "vmm/chunk_limit.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm {
@@ -91,6 +92,24 @@ hipMemLocation to_hip_location(memory_location where) {
   return where.node() ? hip_compat::place_on_host_node(*where.node()) : hip_compat::place_on_host();
 }
 
+/// Counts a chunk for as long as it is being created, and then for good.
+class chunk_charge {
+ public:
+  chunk_charge(device_ref device, std::size_t bytes) : device_{device}, bytes_{bytes} {
+    detail::charge_chunk(device, bytes);
+  }
+  ~chunk_charge() {
+    if (bytes_ != 0) detail::uncharge_chunk(device_, bytes_);
+  }
+  chunk_charge(const chunk_charge&) = delete;
+  chunk_charge& operator=(const chunk_charge&) = delete;
+  void keep() noexcept { bytes_ = 0; }
+
+ private:
+  device_ref device_;
+  std::size_t bytes_;
+};
+
 std::uint64_t next_creation_index() {
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -132,6 +151,8 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, chunk_memor
 }
 
 void physical_chunk::create() {
+  std::optional<chunk_charge> charge;
+  if (!host_) charge.emplace(device_, bytes_);
   // The newest ROCm takes the device from the calling thread and not from the properties.
   const scoped_device scope{device_};
   hipMemAllocationProp wanted = properties(device_, shareable_);
@@ -160,6 +181,8 @@ void physical_chunk::create() {
     detail::throw_out_of_host_memory(bytes_, "hipMemCreate");
   }
   handle_ = handle;
+  if (charge) charge->keep();
+  counted_ = charge.has_value();
   creation_index_ = next_creation_index();
   detail::log<log_level::trace>([&] {
     return "hipMemCreate gave chunk " + std::to_string(creation_index_) + ", " +
@@ -197,6 +220,7 @@ physical_chunk detail::reference_to(const physical_chunk& chunk) {
   result.shareable_ = chunk.shareable();
   result.memory_ = chunk.memory();
   result.host_ = chunk.host_;
+  result.counted_ = chunk.counted_;
   return result;
 }
 
@@ -212,10 +236,17 @@ physical_chunk::~physical_chunk() {
   detail::report(
       detail::timed(detail::memory_call::release, [&] { return hipMemRelease(handle_); }),
       "hipMemRelease");
+  if (counted_) detail::uncharge_chunk(device_, bytes_);
   detail::log<log_level::trace>([&] {
     return "hipMemRelease took chunk " + std::to_string(creation_index_) + ", " +
            format_bytes(bytes_) + " of " + text_of(location()) + ", back";
   });
+}
+
+ihipMemGenericAllocationHandle* physical_chunk::release() noexcept {
+  if (std::exchange(counted_, false)) detail::uncharge_chunk(device_, bytes_);
+  bytes_ = 0;
+  return std::exchange(handle_, nullptr);
 }
 
 physical_chunk& physical_chunk::operator=(physical_chunk&& other) noexcept {
@@ -227,6 +258,7 @@ physical_chunk& physical_chunk::operator=(physical_chunk&& other) noexcept {
   std::swap(shareable_, moved.shareable_);
   std::swap(memory_, moved.memory_);
   std::swap(shared_, moved.shared_);
+  std::swap(counted_, moved.counted_);
   std::swap(host_, moved.host_);
   return *this;
 }

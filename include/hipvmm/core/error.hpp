@@ -40,7 +40,7 @@ enum class exhausted {
   addresses,      ///< virtual address space of the process
   descriptors,    ///< open file descriptors of the process (RLIMIT_NOFILE)
   host_memory,    ///< memory of the host, pinned or not
-  limit,          ///< what the program itself allows, such as mr::limiting_resource_adaptor
+  limit,          ///< what programs allow, such as mr::limiting_resource_adaptor, memory_budget
 };
 
 /// A resource ran out. Nothing changed: every operation that throws it has the strong guarantee.

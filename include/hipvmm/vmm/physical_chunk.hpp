@@ -87,15 +87,14 @@ class physical_chunk {
         shareable_{other.shareable_},
         memory_{other.memory_},
         shared_{other.shared_},
+        counted_{other.counted_},
         host_{other.host_} {}
   physical_chunk& operator=(physical_chunk&& other) noexcept;
 
   [[nodiscard]] ihipMemGenericAllocationHandle* get() const noexcept { return handle_; }
-  /// Releases ownership; the caller releases the handle with hipMemRelease.
-  [[nodiscard]] ihipMemGenericAllocationHandle* release() noexcept {
-    bytes_ = 0;
-    return std::exchange(handle_, nullptr);
-  }
+  /// Releases ownership; the caller releases the handle with hipMemRelease. A memory_budget no
+  /// longer counts it.
+  [[nodiscard]] ihipMemGenericAllocationHandle* release() noexcept;
   [[nodiscard]] bool empty() const noexcept { return handle_ == nullptr; }
   /// Whose memory it is; of memory of the host, the device that it was made for.
   [[nodiscard]] device_ref device() const noexcept { return device_; }
@@ -128,6 +127,7 @@ class physical_chunk {
   handle_type shareable_ = handle_type::none;
   chunk_memory memory_ = chunk_memory::standard;
   bool shared_ = false;
+  bool counted_ = false;  // by charge_chunk()
   std::optional<memory_location> host_;  // where it is memory of the host
 
   void create();

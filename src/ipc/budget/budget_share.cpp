@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+#include "ipc/budget/budget_share.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ipc_error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "core/check.hpp"
+#include "ipc/budget/futex.hpp"
+#include "ipc/protocol_step.hpp"
+
+namespace hipvmm::detail {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+// Processes that are asked before this one may be stopped, or in a long callback.
+constexpr auto turn_patience = 100ms;
+// What a callback releases may still be in use by work under way.
+constexpr auto retired_patience = 250ms;
+// Nobody says that a process was killed.
+constexpr auto death_interval = 20ms;
+constexpr auto idle_interval = 2s;
+
+/// The shares of this process, so that their threads end before HIP does.
+class all_shares {
+ public:
+  static void add(const std::shared_ptr<budget_share>& share) {
+    // Never destroyed: the exit handler uses it.
+    static auto& all = *new all_shares;
+    static const ::pid_t process = ::getpid();
+    static const bool registered = std::atexit([] {
+                                     if (::getpid() == process) all.end();
+                                   }) == 0;
+    static_cast<void>(registered);
+    const std::lock_guard lock{all.mutex_};
+    std::erase_if(all.shares_, [](const auto& each) { return each.expired(); });
+    all.shares_.push_back(share);
+  }
+
+ private:
+  void end() noexcept {
+    std::vector<std::weak_ptr<budget_share>> ending;
+    {
+      const std::lock_guard lock{mutex_};
+      ending.swap(shares_);
+    }
+    for (const std::weak_ptr<budget_share>& each : ending)
+      if (const std::shared_ptr<budget_share> share = each.lock()) share->end();
+  }
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<budget_share>> shares_;
+};
+
+milliseconds until(std::chrono::steady_clock::time_point when) {
+  return std::chrono::ceil<milliseconds>(when - std::chrono::steady_clock::now());
+}
+
+}  // namespace
+
+budget_report report_of(const budget_table& table) {
+  const budget_header& header = table.header();
+  budget_report result{
+      {header.name.begin(), std::find(header.name.begin(), header.name.end(), '\0')},
+      {header.device},
+      static_cast<std::size_t>(header.limit),
+      0,
+      table.holders()};
+  for (const budget_holder& each : result.holders)
+    result.bytes += std::min(each.bytes, ~std::size_t{0} - result.bytes);
+  return result;
+}
+
+budget_share::budget_share(device_ref device, budget_key key, budget_options options,
+                           std::unique_ptr<budget_file> file)
+    : device_{device},
+      key_{std::move(key)},
+      options_{std::move(options)},
+      file_{std::move(file)},
+      table_{file_->shared()} {}
+
+std::shared_ptr<budget_share> budget_share::join(device_ref device, const budget_key& key,
+                                                 std::size_t limit, budget_options options) {
+  const process_identity self = own_process_identity();
+  std::shared_ptr<budget_share> share{
+      new budget_share{device, key, std::move(options), budget_file::open(key, limit)}};
+  budget_table& table = share->table_;
+  table.reap();
+  budget_header& header = table.header();
+  const std::vector<budget_holder> others = table.holders();
+  if (!table.join(self, share->options_.priority, program_invocation_short_name))
+    throw ipc_error{ipc_failure::refused,
+                    "budget '" + key.name + "': " + std::to_string(max_budget_processes) +
+                        " processes take part, and no more can: end some, or use another budget"};
+  try {
+    all_shares::add(share);
+    set_chunk_limit(device, share);
+  } catch (...) {
+    table.leave();
+    throw;
+  }
+  static_cast<void>(protocol_step("limit"));
+  if (others.empty() && header.is_fixed == 0) header.limit = limit;
+  share->file_->unlock();
+  if (!share->thread_.start())
+    warn("memory_budget", "no thread could be started: other processes get no memory of this one");
+  // What it has already may be too much.
+  table.request();
+  return share;
+}
+
+void budget_share::end() noexcept {
+  if (process_.is_of_parent()) return;
+  {
+    std::unique_lock lock{mutex_};
+    if (std::exchange(has_ended_, true)) return;
+    no_waiter_.wait(lock, [this] { return waiters_ == 0; });
+  }
+  end_chunk_limit(device_);
+  thread_.stop();
+  table_.leave();
+}
+
+void budget_share::begin(std::size_t bytes) noexcept { table_.set_held(bytes); }
+
+bool budget_share::charge(std::size_t bytes) noexcept {
+  return process_.is_of_parent() || table_.claim(bytes);
+}
+
+void budget_share::uncharge(std::size_t bytes) noexcept {
+  if (!process_.is_of_parent()) table_.set_held(table_.own_held() - bytes);
+}
+
+std::size_t budget_share::bytes_left() const noexcept { return table_.left(); }
+
+budget_report budget_share::report() const { return report_of(table_); }
+
+std::string budget_share::explain() const {
+  constexpr std::size_t most_named = 8;
+  budget_report now = report();
+  std::sort(now.holders.begin(), now.holders.end(),
+            [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::string text = "budget '" + key_.name + "' has a limit of " + format_bytes(now.limit) +
+                     ", of which " + format_bytes(now.bytes) + " are held";
+  const char* separator = ": ";
+  for (std::size_t i = 0; i < std::min(now.holders.size(), most_named); ++i) {
+    const budget_holder& each = now.holders[i];
+    text += std::exchange(separator, ", ") + each.program + " (process " +
+            std::to_string(each.process) + (each.process == ::getpid() ? ", this one) " : ") ") +
+            format_bytes(each.bytes);
+  }
+  if (now.holders.size() > most_named)
+    text += " and " + std::to_string(now.holders.size() - most_named) + " more";
+  return text + "; release memory, or raise the limit: hipvmm-ctl limit " + key_.name + " SIZE";
+}
+
+bool budget_share::make_room(std::size_t bytes) noexcept {
+  const clock::time_point end = deadline_in(options_.patience);
+  if (process_.is_of_parent() || options_.patience <= 0ms) return false;
+  {
+    const std::lock_guard lock{mutex_};
+    if (has_ended_) return false;
+    ++waiters_;
+    waiting_for_ += bytes;
+    table_.set_waiting(waiting_for_, end);
+  }
+  bool has_room = table_.left() >= bytes;
+  const std::uint32_t number = has_room ? 0 : table_.request();
+  while (!has_room) {
+    const std::uint32_t seen = table_.header().changes;
+    // In this order: what was released before the last answer is seen.
+    const bool is_answered = table_.is_answered(number);
+    has_room = table_.left() >= bytes;
+    if (has_room || is_answered || clock::now() >= end) break;
+    wait_while_equal(table_.header().changes, seen,
+                     std::min<milliseconds>(until(end), death_interval));
+    if (table_.header().changes == seen) table_.reap();
+    const std::lock_guard lock{mutex_};
+    if (has_ended_) break;
+  }
+  const std::lock_guard lock{mutex_};
+  waiting_for_ -= bytes;
+  table_.set_waiting(waiting_for_, end);
+  if (--waiters_ == 0) no_waiter_.notify_all();
+  return has_room;
+}
+
+void budget_share::serve(const std::stop_token& stop) noexcept {
+  std::atomic<std::uint32_t>& requests = table_.header().requests;
+  const std::stop_callback wake{stop, [&] { change_and_wake(requests); }};
+  std::uint32_t attended = requests - 1;
+  while (!stop.stop_requested()) {
+    const std::uint32_t number = requests;
+    if (std::exchange(attended, number) != number) {
+      attend(number, stop);
+    } else if (const std::uint64_t bytes = table_.duty(number).to_release; bytes != 0) {
+      release_kept(bytes);
+    }
+    if (!stop.stop_requested()) wait_while_equal(requests, number, idle_interval);
+  }
+}
+
+void budget_share::attend(std::uint32_t number, const std::stop_token& stop) noexcept {
+  const clock::time_point end = clock::now() + turn_patience;
+  bool is_first = true;
+  while (!stop.stop_requested()) {
+    const std::uint32_t seen = table_.header().changes;
+    const budget_duty duty = table_.duty(number);
+    if (duty.to_release == 0) break;
+    if (duty.is_turn || clock::now() >= end) {
+      release_for(number, stop);
+      break;
+    }
+    if (std::exchange(is_first, false) && table_.reap()) continue;
+    wait_while_equal(table_.header().changes, seen,
+                     std::min<milliseconds>(until(end), death_interval));
+    is_first = table_.header().changes == seen;
+  }
+  table_.answer(number);
+}
+
+void budget_share::release_for(std::uint32_t number, const std::stop_token& stop) noexcept {
+  const auto left = [&] { return table_.duty(number).to_release; };
+  release_kept(left());
+  if (const std::uint64_t bytes = left(); bytes != 0 && options_.trim && !table_.is_waiting())
+    report_exceptions([&] { options_.trim(bytes); });
+  const clock::time_point end = clock::now() + retired_patience;
+  while (true) {
+    const bool has_retired = retired_memory().waiting_bytes != 0;
+    release_kept(left());
+    if (left() == 0 || !has_retired || clock::now() >= end || stop.stop_requested()) return;
+    wait_while_equal(table_.header().changes, table_.header().changes, 2ms);
+  }
+}
+
+void budget_share::release_kept(std::size_t bytes) noexcept {
+  if (bytes == 0) return;
+  report_exceptions([&] {
+    chunk_cache& cache = chunk_cache::shared();
+    const std::size_t kept = cache.statistics(device_).bytes;
+    if (kept != 0) cache.trim(device_, kept - std::min(kept, bytes));
+  });
+}
+
+}  // namespace hipvmm::detail

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+
+#include <hipvmm/ipc/budget/budget_options.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include "core/background_thread.hpp"
+#include "core/process_mark.hpp"
+#include "ipc/budget/budget_file.hpp"
+#include "ipc/budget/budget_table.hpp"
+#include "vmm/chunk_limit.hpp"
+
+namespace hipvmm::detail {
+
+/// This process's part in a budget: the limit on the chunks of a device, and the thread that
+/// releases memory for others.
+class budget_share final : public chunk_limit {
+ public:
+  /// Takes part. Throws: as the constructor of memory_budget.
+  [[nodiscard]] static std::shared_ptr<budget_share> join(device_ref device, const budget_key& key,
+                                                          std::size_t limit,
+                                                          budget_options options);
+  ~budget_share() override = default;
+
+  /// Takes part no longer. Does nothing the second time, and in a child of fork().
+  void end() noexcept;
+
+  // As chunk_limit.
+  void begin(std::size_t bytes) noexcept override;
+  bool charge(std::size_t bytes) noexcept override;
+  void uncharge(std::size_t bytes) noexcept override;
+  [[nodiscard]] std::size_t bytes_left() const noexcept override;
+  [[nodiscard]] std::string explain() const override;
+  bool make_room(std::size_t bytes) noexcept override;
+
+  [[nodiscard]] const budget_key& key() const noexcept { return key_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return table_.own_held(); }
+  [[nodiscard]] budget_report report() const;
+
+ private:
+  using clock = std::chrono::steady_clock;
+  budget_share(device_ref device, budget_key key, budget_options options,
+               std::unique_ptr<budget_file> file);
+
+  void serve(const std::stop_token& stop) noexcept;
+  /// Waits for its turn, releases what is wanted, and answers.
+  void attend(std::uint32_t number, const std::stop_token& stop) noexcept;
+  void release_for(std::uint32_t number, const std::stop_token& stop) noexcept;
+  /// Releases up to `bytes` of what the shared chunk cache keeps.
+  void release_kept(std::size_t bytes) noexcept;
+
+  const process_mark process_;
+  const device_ref device_;
+  const budget_key key_;
+  const budget_options options_;
+  const std::unique_ptr<budget_file> file_;
+  budget_table table_;
+
+  std::mutex mutex_;
+  std::condition_variable no_waiter_;
+  std::size_t waiters_ = 0;        // threads in make_room()
+  std::uint64_t waiting_for_ = 0;  // the sum of what they need
+  bool has_ended_ = false;
+  background_thread thread_{[this](const std::stop_token& stop) { serve(stop); }};
+};
+
+/// The report on a table.
+[[nodiscard]] budget_report report_of(const budget_table& table);
+
+}  // namespace hipvmm::detail

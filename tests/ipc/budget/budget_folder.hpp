@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/ipc/budget/memory_budget.hpp>
+#include "support/devices.hpp"
+#include "support/process/temporary_folder.hpp"
+
+namespace hipvmm::test {
+
+/// While this lives, budgets of this process and of its children are in a folder of its own.
+class budget_folder {
+ public:
+  budget_folder() { ::setenv("HIPVMM_BUDGETS", path().c_str(), 1); }
+  ~budget_folder() { ::unsetenv("HIPVMM_BUDGETS"); }
+  budget_folder(const budget_folder&) = delete;
+  budget_folder& operator=(const budget_folder&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_.path(); }
+
+ private:
+  temporary_folder folder_;
+};
+
+/// The bytes of a chunk in tests: whole granules, and no less than what a pool takes.
+inline std::size_t budget_unit() { return align_up(2 * MiB, granule()); }
+
+/// The only file in the folder.
+inline std::filesystem::path only_file(const std::filesystem::path& folder) {
+  return std::filesystem::directory_iterator { folder } -> path();
+}
+
+/// What all holders of the only budget hold.
+inline std::size_t held_of_all() {
+  const auto all = memory_budget::all();
+  return all.empty() ? 0 : all.front().bytes;
+}
+
+}  // namespace hipvmm::test

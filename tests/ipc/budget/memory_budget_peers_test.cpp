@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// Budgets of two and three processes: who is asked, who waits, who dies.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/budget/memory_budget.hpp>
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/region/region.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "ipc/budget/budget_folder.hpp"
+#include "support/devices.hpp"
+#include "support/happens.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
+#include "support/region/shared_cache.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* folder_variable = "HIPVMM_TEST_FOLDER";
+constexpr const char* name_variable = "HIPVMM_TEST_NAME";
+constexpr const char* holds_variable = "HIPVMM_TEST_HOLDS";
+constexpr const char* gives_variable = "HIPVMM_TEST_GIVES";
+constexpr const char* priority_variable = "HIPVMM_TEST_PRIORITY";
+
+std::string text_of(const char* variable) {
+  const char* const value = std::getenv(variable);
+  REQUIRE(value != nullptr);
+  return value;
+}
+
+int number_of(const char* variable) { return std::stoi(text_of(variable)); }
+
+bool is_there(const std::string& file) { return std::ifstream{file}.good(); }
+
+void make(const std::string& file) { std::ofstream{file} << "x"; }
+
+/// How a callback of a child behaves besides numbers of granules.
+constexpr int hangs = -1;
+constexpr int has_none = -2;
+
+HIPVMM_CHILD("holds memory of a budget") {
+  const std::size_t unit = budget_unit();
+  const std::string mine = text_of(folder_variable) + '/' + text_of(name_variable);
+  const auto holds = static_cast<std::size_t>(number_of(holds_variable));
+  int gives = number_of(gives_variable);
+  region memory{first_device, 64 * unit};
+  std::size_t held = 0;
+  budget_options options;
+  options.priority = number_of(priority_variable);
+  if (gives != has_none) {
+    options.trim = [&](std::size_t bytes) {
+      make(mine + ".asked");
+      if (gives == hangs) comes_true([&] { return is_there(mine + ".end"); });
+      for (; gives > 0 && bytes != 0; --gives, bytes -= std::min(bytes, unit)) {
+        --held;
+        memory.decommit(held * unit, unit);
+      }
+    };
+  }
+  std::optional<memory_budget> budget;
+  budget.emplace(first_device, "shared", 8 * unit, options);
+  for (; held < holds; ++held) memory.commit(held * unit, unit);
+  make(mine + ".holds");
+  comes_true([&] { return is_there(mine + ".end"); });
+  budget.reset();
+}
+
+/// Two or three processes, of which this is one.
+struct budget_peers : budget_folder {
+  temporary_folder files;
+  std::vector<std::pair<std::string, std::future<child_result>>> children;
+  const std::size_t unit = budget_unit();
+
+  budget_peers() {
+    drain_retired_memory();
+    chunk_cache::shared().trim();
+  }
+  ~budget_peers() {
+    for (auto& [name, result] : children) {
+      make(file(name, ".end"));
+      const child_result child = result.get();
+      CHECK_MESSAGE((passed(child) || child.status == 128 + SIGKILL), child.output);
+    }
+  }
+  [[nodiscard]] std::string file(const std::string& name, const char* ending) const {
+    return (files.path() / (name + ending)).string();
+  }
+  void start(const std::string& name, int holds, int gives, int priority = 0) {
+    const auto variable = [](const char* of, const std::string& value) {
+      return std::string{of} + '=' + value;
+    };
+    children.emplace_back(name, std::async(std::launch::async, [=, path = files.path().string()] {
+                            return run_child(
+                                "holds memory of a budget",
+                                {variable(folder_variable, path), variable(name_variable, name),
+                                 variable(holds_variable, std::to_string(holds)),
+                                 variable(gives_variable, std::to_string(gives)),
+                                 variable(priority_variable, std::to_string(priority))});
+                          }));
+    REQUIRE(comes_true([&] { return is_there(file(name, ".holds")); }));
+  }
+  [[nodiscard]] bool was_asked(const std::string& name) const {
+    return is_there(file(name, ".asked"));
+  }
+  [[nodiscard]] static ::pid_t other_process() {
+    const budget_report now = memory_budget::all().at(0);
+    for (const budget_holder& each : now.holders)
+      if (each.process != ::getpid()) return each.process;
+    return 0;
+  }
+};
+
+budget_options waits(std::chrono::milliseconds patience, int priority = 0) {
+  budget_options options;
+  options.patience = patience;
+  options.priority = priority;
+  return options;
+}
+
+slot_arena_options one_plane(std::size_t prefetched) {
+  slot_arena_options options;
+  options.slots = 2;
+  options.bytes_per_slot = 8 * budget_unit();
+  options.block_bytes = budget_unit();
+  options.prefetch_blocks = prefetched;
+  return options;
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: another process trims what this one needs") {
+  start("other", 6, 6);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  CHECK(budget.report().limit == 8 * unit);
+  region memory{first_device, 16 * unit};
+  for (std::size_t i = 0; i < 5; ++i) memory.commit(i * unit, unit);
+  CHECK(was_asked("other"));
+  CHECK(budget.bytes() == 5 * unit);
+  CHECK(budget.report().bytes <= 8 * unit);
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a pool's request has another process trim too") {
+  start("other", 7, 7);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  const stream stream;
+  mr::vmm_pool_resource pool{first_device};
+  void* const block = pool.allocate(stream, 4 * unit);
+  CHECK(was_asked("other"));
+  pool.deallocate(stream, block, 4 * unit);
+}
+
+TEST_CASE_FIXTURE(budget_peers,
+                  "memory_budget: a process without a callback releases what it keeps") {
+  start("other", 6, has_none);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  region memory{first_device, 16 * unit};
+  memory.commit(0, 2 * unit);
+  try {
+    memory.commit(2 * unit, unit);
+    FAIL("committed");
+  } catch (const out_of_memory& error) {
+    const std::string text = error.what();
+    CAPTURE(text);
+    CHECK(text.find("(process " + std::to_string(other_process()) + ")") != std::string::npos);
+  }
+  CHECK(memory.committed_bytes() == 2 * unit);
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: the lower priority is asked, the higher never") {
+  start("low", 3, 3, -1);
+  start("high", 3, 3, 1);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  region memory{first_device, 16 * unit};
+  memory.commit(0, 2 * unit);
+  CHECK_FALSE(was_asked("low"));
+  memory.commit(2 * unit, unit);
+  CHECK(was_asked("low"));
+  CHECK_FALSE(was_asked("high"));
+  memory.commit(3 * unit, 2 * unit);
+  CHECK_THROWS_AS(memory.commit(5 * unit, unit), out_of_memory);
+  CHECK_FALSE(was_asked("high"));
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: where one cannot give enough, the next is asked") {
+  start("first", 4, 1);
+  start("next", 3, 3);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  region memory{first_device, 16 * unit};
+  memory.commit(0, unit);
+  memory.commit(unit, unit);
+  CHECK(was_asked("first"));
+  CHECK_FALSE(was_asked("next"));
+  memory.commit(2 * unit, unit);
+  CHECK(was_asked("next"));
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a request fails at its deadline") {
+  start("other", 8, hangs);
+  const memory_budget budget{first_device, "shared", unit, waits(50ms)};
+  region memory{first_device, 16 * unit};
+  const auto start = std::chrono::steady_clock::now();
+  CHECK_THROWS_AS(memory.commit(0, unit), out_of_memory);
+  CHECK(std::chrono::steady_clock::now() - start >= 50ms);
+  CHECK(was_asked("other"));
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: without patience nobody is asked") {
+  start("other", 8, 8);
+  const memory_budget budget{first_device, "shared", unit, waits(0ms)};
+  region memory{first_device, 16 * unit};
+  CHECK_THROWS_AS(memory.commit(0, unit), out_of_memory);
+  CHECK_FALSE(was_asked("other"));
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a killed process holds nothing") {
+  start("other", 8, hangs);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  region memory{first_device, 16 * unit};
+  SUBCASE("before a request") { ::kill(other_process(), SIGKILL); }
+  SUBCASE("during a request") {
+    std::thread killer{[&] {
+      comes_true([&] { return was_asked("other"); });
+      ::kill(other_process(), SIGKILL);
+    }};
+    memory.commit(0, unit);
+    killer.join();
+  }
+  memory.commit(unit, 7 * unit);
+  CHECK(budget.report().holders.size() == 1);
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a limit below what is held has holders trim") {
+  start("gives", 4, 2);
+  start("keeps", 4, 0);
+  memory_budget::set_limit("shared", first_device.uuid(), 5 * unit);
+  CHECK(comes_true([&] { return held_of_all() == 6 * unit; }));
+  CHECK(comes_true([&] { return was_asked("keeps"); }));
+  // Nobody is killed, and nobody gets more.
+  CHECK(memory_budget::all().at(0).holders.size() == 2);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  CHECK_THROWS_AS((physical_chunk{first_device, unit}), out_of_memory);
+  memory_budget::set_limit("shared", first_device.uuid(), 7 * unit);
+  const physical_chunk fits{first_device, unit};
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a process that leaves makes room for who waits") {
+  start("other", 8, 0);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  region memory{first_device, 16 * unit};
+  CHECK_THROWS_AS(memory.commit(0, unit), out_of_memory);
+  make(file("other", ".end"));
+  CHECK(comes_true([&] { return held_of_all() == 0; }));
+  memory.commit(0, unit);
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a slot_arena's commit has another process trim") {
+  start("other", 8, 8);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  const stream stream;
+  slot_arena arena{first_device, one_plane(0)};
+  arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{2 * unit}, stream);
+  CHECK(was_asked("other"));
+  CHECK(budget.bytes() == 2 * unit);
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: the prefetch of a slot_arena asks nobody") {
+  start("other", 7, 7);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  const stream stream;
+  slot_arena arena{first_device, one_plane(2)};
+  arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{unit}, stream);
+  CHECK(comes_true([&] { return arena.statistics().failed_prefetches != 0; }));
+  CHECK_FALSE(was_asked("other"));
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: what is made ahead asks nobody") {
+  start("other", 7, 7);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  region memory{first_device, 16 * unit};
+  memory.commit(0, unit);
+  memory.prepare(unit, prefetch_level::created);
+  CHECK(comes_true([&] { return memory.failed_preparations() != 0; }));
+  CHECK_FALSE(was_asked("other"));
+}
+
+}  // namespace
+}  // namespace hipvmm::test
