@@ -10,40 +10,49 @@ namespace hipvmm::detail {
 namespace {
 
 struct device_count {
+  std::mutex mutex;  // of the rest
   std::size_t bytes = 0;
   std::shared_ptr<chunk_limit> limit;
 };
 
-struct all_counts {
-  std::mutex mutex;
-  std::unordered_map<int, device_count> of_devices;  // by ordinal; none is removed
-
+class all_counts {
+ public:
   // Never destroyed: chunk caches may live as long as the process.
   static all_counts& instance() {
     static auto& only = *new all_counts;
     return only;
   }
+  /// Null for a device of which nothing was counted and that has had no limit.
   [[nodiscard]] device_count* find(device_ref device) noexcept {
-    const auto found = of_devices.find(device.ordinal());
-    return found == of_devices.end() ? nullptr : &found->second;
+    const std::lock_guard lock{mutex_};
+    const auto found = of_devices_.find(device.ordinal());
+    return found == of_devices_.end() ? nullptr : &found->second;
   }
+  /// Throws: std::bad_alloc.
+  [[nodiscard]] device_count& of(device_ref device) {
+    const std::lock_guard lock{mutex_};
+    return of_devices_[device.ordinal()];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<int, device_count> of_devices_;  // by ordinal; none is removed or moved
 };
 
 thread_local bool asks_nobody = false;
 
 std::shared_ptr<chunk_limit> limit_of(device_ref device) noexcept {
-  all_counts& all = all_counts::instance();
-  const std::lock_guard lock{all.mutex};
-  const device_count* const count = all.find(device);
-  return count == nullptr ? nullptr : count->limit;
+  device_count* const count = all_counts::instance().find(device);
+  if (count == nullptr) return nullptr;
+  const std::lock_guard lock{count->mutex};
+  return count->limit;
 }
 
 }  // namespace
 
 void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit) {
-  all_counts& all = all_counts::instance();
-  const std::lock_guard lock{all.mutex};
-  device_count& count = all.of_devices[device.ordinal()];
+  device_count& count = all_counts::instance().of(device);
+  const std::lock_guard lock{count.mutex};
   if (count.limit)
     throw std::invalid_argument{"device " + std::to_string(device.ordinal()) +
                                 " has a memory_budget in this process already: one serves all "
@@ -53,25 +62,25 @@ void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit) {
 }
 
 void end_chunk_limit(device_ref device) noexcept {
-  std::shared_ptr<chunk_limit> ended;
-  all_counts& all = all_counts::instance();
-  const std::lock_guard lock{all.mutex};
-  if (device_count* const count = all.find(device)) ended = std::exchange(count->limit, nullptr);
+  device_count* const count = all_counts::instance().find(device);
+  if (count == nullptr) return;
+  std::shared_ptr<chunk_limit> ended;  // destroyed without the lock
+  const std::lock_guard lock{count->mutex};
+  ended.swap(count->limit);
 }
 
 std::size_t created_chunk_bytes(device_ref device) noexcept {
-  all_counts& all = all_counts::instance();
-  const std::lock_guard lock{all.mutex};
-  const device_count* const count = all.find(device);
-  return count == nullptr ? 0 : count->bytes;
+  device_count* const count = all_counts::instance().find(device);
+  if (count == nullptr) return 0;
+  const std::lock_guard lock{count->mutex};
+  return count->bytes;
 }
 
 void charge_chunk(device_ref device, std::size_t bytes) {
   std::shared_ptr<chunk_limit> refusing;
   {
-    all_counts& all = all_counts::instance();
-    const std::lock_guard lock{all.mutex};
-    device_count& count = all.of_devices[device.ordinal()];
+    device_count& count = all_counts::instance().of(device);
+    const std::lock_guard lock{count.mutex};
     if (!count.limit || count.limit->charge(bytes)) {
       count.bytes += bytes;
       return;
@@ -83,10 +92,9 @@ void charge_chunk(device_ref device, std::size_t bytes) {
 }
 
 void uncharge_chunk(device_ref device, std::size_t bytes) noexcept {
-  all_counts& all = all_counts::instance();
-  const std::lock_guard lock{all.mutex};
-  device_count* const count = all.find(device);
+  device_count* const count = all_counts::instance().find(device);
   if (count == nullptr) return;
+  const std::lock_guard lock{count->mutex};
   count->bytes -= bytes;
   if (count->limit) count->limit->uncharge(bytes);
 }

@@ -169,6 +169,8 @@ std::string budget_share::explain() const {
 bool budget_share::make_room(std::size_t bytes) noexcept {
   const clock::time_point end = deadline_in(options_.patience);
   if (process_.is_of_parent() || options_.patience <= 0ms) return false;
+  // Nobody releases memory in vain.
+  if (table_.most_left() < bytes) return false;
   {
     const std::lock_guard lock{mutex_};
     if (has_ended_) return false;

@@ -102,7 +102,9 @@ budget_table::sums budget_table::add_up() const noexcept {
       if (has_own && record.priority > priority)
         result.reserved = add(result.reserved, waiting_of(record));
     }
-    result.held = add(result.held, record.held);
+    const std::uint64_t its = record.held;
+    result.held = add(result.held, its);
+    if (at == own_ || (has_own && record.priority > priority)) result.firm = add(result.firm, its);
   }
   return result;
 }
@@ -200,6 +202,11 @@ std::uint64_t budget_table::left() const noexcept {
   const sums all = add_up();
   const std::uint64_t claimed = add(all.claimed_before, all.claimed_behind);
   return above(shared_.header.limit, add(add(all.held, all.reserved), claimed));
+}
+
+std::uint64_t budget_table::most_left() const noexcept {
+  const sums all = add_up();
+  return above(shared_.header.limit, add(all.firm, all.reserved));
 }
 
 std::uint64_t budget_table::held() const noexcept { return add_up().held; }

@@ -93,6 +93,8 @@ class budget_table {
   /// How much more would fit, beside what all hold, others claim and those of a higher priority
   /// wait for.
   [[nodiscard]] std::uint64_t left() const noexcept;
+  /// The most that could be left if all that this process may ask released all.
+  [[nodiscard]] std::uint64_t most_left() const noexcept;
   [[nodiscard]] std::uint64_t held() const noexcept;
   [[nodiscard]] bool is_waiting() const noexcept;
   /// Frees the records of processes that do not run. Returns whether there were some.
@@ -105,6 +107,7 @@ class budget_table {
  private:
   struct sums {
     std::uint64_t held = 0;            // by all
+    std::uint64_t firm = 0;            // by this process and those of a higher priority
     std::uint64_t reserved = 0;        // what others of a higher priority wait for
     std::uint64_t claimed_before = 0;  // by others with a record before this one's
     std::uint64_t claimed_behind = 0;

@@ -213,6 +213,16 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: where one cannot give enough, th
   CHECK(was_asked("next"));
 }
 
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: what can never fit has nobody trim") {
+  start("low", 4, 4);
+  start("high", 2, 2, 1);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  CHECK_THROWS_AS((region{first_device, 16 * unit}.commit(0, 7 * unit)), out_of_memory);
+  CHECK_FALSE(was_asked("low"));
+  region{first_device, 16 * unit}.commit(0, 6 * unit);
+  CHECK(was_asked("low"));
+}
+
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: a request fails at its deadline") {
   start("other", 8, hangs);
   const memory_budget budget{first_device, "shared", unit, waits(50ms)};
