@@ -2,16 +2,18 @@
 #pragma once
 
 /* hipvmm for C and for whatever calls C: devices, growable buffers, pools and other memory
- * resources, sharing with other processes. C11; docs/guides/c_api.md begins with an example.
+ * resources, sharing with other processes; <hipvmm/serving.h> has slots that grow and memory that
+ * sleeps. C11; docs/guides/c_api.md begins with an example.
  *
  * - Every function that can fail returns a hipvmm_status, but for hipvmm_device_allocate and its
  *   like, and never throws. After a failure hipvmm_last_error() has the sentence for the calling
  *   thread; results that are returned by pointer are then null or unchanged.
  * - Handles are values of a table, not addresses. One that is null, was destroyed, is of another
  *   type or was never one of hipvmm's is HIPVMM_ERROR_INVALID_HANDLE, whatever is behind it.
- * - Any thread may call any function. Calls for one buffer, publication or attachment wait for each
- *   other; a destroyed object ends when the last call under way for it has. A callback or an error
- *   handler that uses the object it was called for gets HIPVMM_ERROR_INVALID_ARGUMENT.
+ * - Any thread may call any function. Calls for one buffer, slot arena, publication or attachment
+ *   wait for each other; a destroyed object ends when the last call under way for it has. A
+ * callback or an error handler that uses the object it was called for gets
+ * HIPVMM_ERROR_INVALID_ARGUMENT.
  * - In a child of fork() the parent's handles can be destroyed, which leaves all as it is for the
  *   parent; its buffers, publications and attachments are HIPVMM_ERROR_UNSUPPORTED otherwise.
  * - Streams are hipStream_t (or cudaStream_t) as void*; null is the legacy default stream, of the
@@ -53,7 +55,9 @@ typedef enum hipvmm_status HIPVMM_C_ENUM {
   HIPVMM_ERROR_IPC = 7,              /**< the other process, or the way to it */
   HIPVMM_ERROR_SYSTEM = 8,    /**< the operating system, such as a file that can't be opened */
   HIPVMM_ERROR_TOO_SMALL = 9, /**< a text does not fit in the room for it */
-  HIPVMM_ERROR_INTERNAL = 10  /**< anything else: please report it */
+  HIPVMM_ERROR_INTERNAL = 10, /**< anything else: please report it */
+  HIPVMM_ERROR_INVALID_STATE =
+      11 /**< not in this state of the object, such as memory that sleeps */
 } hipvmm_status;
 
 /** What ran out when a call failed with HIPVMM_ERROR_OUT_OF_MEMORY. */
@@ -187,7 +191,8 @@ typedef enum hipvmm_tail HIPVMM_C_ENUM {
 
 /** Makes an empty buffer, which grows in place. Reserves addresses and backs none of them.
  * Options: max, past_max, step_limit, granule, ahead, ahead_watermark, ahead_budget, shareable,
- * access, when_empty, stripes, stripe_bytes, spill, without_vmm (docs/guides/c_api.md). */
+ * access, when_empty, stripes, stripe_bytes, spill, sleep_tag, without_vmm (docs/guides/c_api.md).
+ */
 hipvmm_status hipvmm_buffer_create(int device, const char* options, hipvmm_buffer* buffer);
 /** Makes a buffer whose memory is one allocation of `resource`, which growth replaces: for small
  * buffers. The resource lives as long as the buffer. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What a program that was compiled with include/hipvmm/hipvmm.h or torch.h relies on, a line each:
+# What a program that was compiled with the headers of C in include/hipvmm relies on, a line each:
 # functions and types as they are declared, enumerators with their values, members of structs with
 # their places. A struct that is only named is another library's.
 { all = all " " $0 }

@@ -2,6 +2,7 @@
 // The C interface: growable buffers.
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 
 #include <hipvmm/hipvmm.h>
@@ -40,6 +41,18 @@ hipvmm_status with_buffer_in(const char* function, hipvmm_buffer buffer, void* s
   });
 }
 
+/// For calls that use the memory without a call of the vector.
+void require_awake(const vector& bytes, const char* function) {
+  if (bytes.is_asleep())
+    throw std::logic_error{std::string{function} + ": the memory sleeps: call hipvmm_resume first"};
+}
+
+/// A buffer in chunks, which carries the tag that the options name.
+std::shared_ptr<buffer_object> make_buffer(device_ref device, const growth_options& options) {
+  const auto make = [&] { return std::make_shared<buffer_object>(nullptr, device, options); };
+  return options.chunks.tag ? named_tag::of(options.chunks.tag->name()).add(make) : make();
+}
+
 void require_range(const vector& bytes, std::size_t offset, std::size_t count) {
   if (offset > bytes.size() || count > bytes.size() - offset)
     throw std::out_of_range{std::to_string(count) + " bytes from offset " + std::to_string(offset) +
@@ -55,8 +68,7 @@ hipvmm_status hipvmm_buffer_create(int device, const char* options, hipvmm_buffe
   return guarded(__func__, [&] {
     create(buffer, "buffer", [&] {
       require_device(device_ref{device});
-      return std::make_shared<buffer_object>(nullptr, device_ref{device},
-                                             buffer_settings(device_ref{device}, options));
+      return make_buffer(device_ref{device}, buffer_settings(device_ref{device}, options));
     });
   });
 }
@@ -154,6 +166,7 @@ hipvmm_status hipvmm_buffer_shrink(hipvmm_buffer buffer, hipvmm_tail tail, void*
 hipvmm_status hipvmm_buffer_read(hipvmm_buffer buffer, size_t offset, void* destination,
                                  size_t bytes, void* stream) {
   return with_buffer_in(__func__, buffer, stream, [&](vector& of, stream_ref in) {
+    require_awake(of, "hipvmm_buffer_read");
     require_range(of, offset, bytes);
     require_memory(destination, bytes, "destination");
     if (bytes != 0) copy(in, destination, of.data() + offset, bytes);
@@ -163,6 +176,7 @@ hipvmm_status hipvmm_buffer_read(hipvmm_buffer buffer, size_t offset, void* dest
 hipvmm_status hipvmm_buffer_write(hipvmm_buffer buffer, size_t offset, const void* source,
                                   size_t bytes, void* stream) {
   return with_buffer_in(__func__, buffer, stream, [&](vector& of, stream_ref in) {
+    require_awake(of, "hipvmm_buffer_write");
     require_range(of, offset, bytes);
     require_memory(source, bytes, "source");
     if (bytes != 0) copy_async(in, of.data() + offset, source, bytes);

@@ -118,6 +118,8 @@ hipvmm_status keep_failure(const char* function) noexcept {
     last.keep(HIPVMM_ERROR_OUT_OF_RANGE, failure.what());
   } catch (const std::out_of_range& failure) {
     last.keep(HIPVMM_ERROR_OUT_OF_RANGE, failure.what());
+  } catch (const std::logic_error& failure) {
+    last.keep(HIPVMM_ERROR_INVALID_STATE, failure.what());
   } catch (const std::exception& failure) {
     last.keep(HIPVMM_ERROR_INTERNAL, failure.what(), function);
   } catch (...) {

@@ -14,14 +14,14 @@ namespace {
 static_assert(sizeof(void*) == 8, "handles are 64 bits wide");
 
 // No address of a user's program has the highest bit set and the next ones not.
-constexpr std::uint64_t tag = 0xa5;
+constexpr std::uint64_t handle_tag = 0xa5;
 constexpr unsigned tag_bit = 56;
 constexpr unsigned generation_bit = 24;
 constexpr std::uint64_t index_mask = (std::uint64_t{1} << generation_bit) - 1;
 
 void* make_handle(std::uint32_t index, std::uint32_t generation) noexcept {
   const std::uint64_t value =
-      tag << tag_bit | std::uint64_t{generation} << generation_bit | std::uint64_t{index};
+      handle_tag << tag_bit | std::uint64_t{generation} << generation_bit | std::uint64_t{index};
   return reinterpret_cast<void*>(value);  // NOLINT(performance-no-int-to-ptr): never dereferenced
 }
 
@@ -43,6 +43,8 @@ const char* name_of(handle_kind kind) noexcept {
       return "a publication";
     case handle_kind::attachment:
       return "an attachment";
+    case handle_kind::slot_arena:
+      return "a slot arena";
   }
   return "an object";
 }
@@ -92,7 +94,7 @@ std::size_t handle_table::require(handle_kind kind, const void* handle) const {
   if (value == 0) refuse(kind, "this one is null");
   const std::uint64_t index = value & index_mask;
   const auto generation = static_cast<std::uint32_t>(value >> generation_bit);
-  if (value >> tag_bit != tag || index >= slots_.size() || generation == 0 ||
+  if (value >> tag_bit != handle_tag || index >= slots_.size() || generation == 0 ||
       generation > slots_[index].generation)
     refuse(kind, "this value was never a handle of hipvmm");
   const slot& found = slots_[index];

@@ -11,7 +11,14 @@
 namespace hipvmm::c {
 
 /// What a handle stands for.
-enum class handle_kind : std::uint8_t { buffer = 1, resource, stream, publication, attachment };
+enum class handle_kind : std::uint8_t {
+  buffer = 1,
+  resource,
+  stream,
+  publication,
+  attachment,
+  slot_arena,
+};
 
 /// The kind in messages, such as "a buffer".
 [[nodiscard]] const char* name_of(handle_kind kind) noexcept;

@@ -104,6 +104,8 @@ const char* hipvmm_status_name(hipvmm_status status) {
       return "too_small";
     case HIPVMM_ERROR_INTERNAL:
       return "internal";
+    case HIPVMM_ERROR_INVALID_STATE:
+      return "invalid_state";
   }
   return "unknown";
 }

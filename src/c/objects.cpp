@@ -2,6 +2,8 @@
 #include "c/objects.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include <hipvmm/core/error.hpp>
 
@@ -34,6 +36,56 @@ void call_mutex::lock() {
 void call_mutex::unlock() noexcept {
   owner_.store(std::thread::id{}, std::memory_order_relaxed);
   mutex_.unlock();
+}
+
+namespace {
+
+struct tag_registry {
+  call_mutex mutex;
+  std::map<std::string, std::unique_ptr<named_tag>, std::less<>> tags;
+
+  // Never destroyed, for destructors of a program may still use handles.
+  static tag_registry& shared() {
+    static tag_registry& made = *new tag_registry;
+    return made;
+  }
+};
+
+}  // namespace
+
+named_tag& named_tag::of(const std::string& name) {
+  if (name.empty()) throw bad_argument{"the tag has no name"};
+  tag_registry& registry = tag_registry::shared();
+  const std::lock_guard lock{registry.mutex};
+  const auto found = registry.tags.find(name);
+  if (found != registry.tags.end()) return *found->second;
+  return *registry.tags.emplace(name, std::make_unique<named_tag>(name)).first->second;
+}
+
+named_tag& named_tag::find(const char* name) {
+  if (name == nullptr) throw bad_argument{"tag is null, and is to name one"};
+  tag_registry& registry = tag_registry::shared();
+  const std::lock_guard lock{registry.mutex};
+  const auto found = registry.tags.find(name);
+  if (found != registry.tags.end()) return *found->second;
+  std::string known;
+  for (const auto& each : registry.tags) known += (known.empty() ? "" : ", ") + each.first;
+  throw bad_argument{"nothing was made with the tag '" + std::string{name} +
+                     "'; tags: " + (known.empty() ? "none" : known)};
+}
+
+void named_tag::forget_ended() {
+  objects_.erase(std::remove_if(objects_.begin(), objects_.end(),
+                                [](const auto& each) { return each.expired(); }),
+                 objects_.end());
+}
+
+std::vector<std::shared_ptr<call_mutex>> named_tag::alive() {
+  std::vector<std::shared_ptr<call_mutex>> found;
+  for (const auto& each : objects_)
+    if (auto object = each.lock()) found.push_back(std::move(object));
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 access_right right_of(hipvmm_right right) {

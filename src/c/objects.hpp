@@ -12,9 +12,11 @@
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
@@ -116,6 +118,59 @@ struct attachment_object {
   attached_region memory;
 
   explicit attachment_object(attached_region made) : memory{std::move(made)} {}
+};
+
+struct slot_arena_object {
+  static constexpr handle_kind handle = handle_kind::slot_arena;
+
+  call_mutex mutex;
+  slot_arena slots;
+
+  slot_arena_object(device_ref device, const slot_arena_options& options)
+      : slots{device, options} {}
+};
+
+/// A memory_tag by its name, with the locks of the objects that carry it: these calls wait while it
+/// goes to sleep and wakes. Lives as long as the process.
+class named_tag {
+ public:
+  explicit named_tag(const std::string& name) : tag_{name} {}
+
+  /// The tag of that name, a new one where there is none. Throws: bad_argument for no name.
+  [[nodiscard]] static named_tag& of(const std::string& name);
+  /// The tag of that name. Throws: bad_argument, which names all, where there is none.
+  [[nodiscard]] static named_tag& find(const char* name);
+
+  [[nodiscard]] const memory_tag& get() const noexcept { return tag_; }
+
+  /// Returns the object that `make` makes, which carries the tag.
+  template <typename Make>
+  [[nodiscard]] auto add(Make make) {
+    const std::lock_guard lock{mutex_};
+    forget_ended();
+    objects_.emplace_back();
+    auto made = make();
+    objects_.back() = std::shared_ptr<call_mutex>{made, &made->mutex};
+    return made;
+  }
+  /// Runs `body` with the tag, while no call uses an object that carries it.
+  template <typename Body>
+  void with_all(Body body) {
+    const std::lock_guard lock{mutex_};
+    const auto objects = alive();
+    std::vector<std::unique_lock<call_mutex>> locks;
+    for (const auto& each : objects) locks.emplace_back(*each);
+    body(tag_);
+  }
+
+ private:
+  void forget_ended();
+  /// The locks, in the order in which they are to be locked.
+  [[nodiscard]] std::vector<std::shared_ptr<call_mutex>> alive();
+
+  const memory_tag tag_;
+  call_mutex mutex_;
+  std::vector<std::weak_ptr<call_mutex>> objects_;
 };
 
 /// Returns the object of a handle. Throws: invalid_handle.

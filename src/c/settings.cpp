@@ -16,6 +16,7 @@
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "c/objects.hpp"
 #include "c/options.hpp"
 
 namespace hipvmm::c {
@@ -160,6 +161,8 @@ std::vector<option> buffer_table(growth_options& to, placement_choice& placement
        }},
       size_option("stripe_bytes", placement.stripe_bytes, device),
       memory_option(to.chunks.memory),
+      {"sleep_tag", "a name",
+       [&to](text value) { to.chunks.tag = named_tag::of(std::string{value}).get(); }},
       {"spill", size_allowed,
        [&placement, device](text value) { placement.budget = size_value(value, device); }},
       without_vmm_option(to.fallback),
@@ -268,6 +271,41 @@ std::size_t alignment_setting(const char* options) {
   apply_options(
       "a limit", text_of(options),
       {{"alignment", "bytes, a power of two", [&](text value) { made = parse_bytes(value); }}});
+  return made;
+}
+
+slot_arena_options slot_settings(device_ref device, const char* options) {
+  slot_arena_options made;
+  const auto count = [](const char* name, std::size_t& to) -> option {
+    return {name, "a number", [&to](text value) {
+              to = number_value(value, std::numeric_limits<std::uint32_t>::max());
+            }};
+  };
+  apply_options("a slot arena", text_of(options),
+                {count("slots", made.slots),
+                 size_option("bytes_per_slot", made.bytes_per_slot, device),
+                 count("planes", made.planes),
+                 size_option("block", made.block_bytes, device),
+                 {"layout", "separate or packed",
+                  [&](text value) {
+                    made.layout = choice_value<slot_layout>(
+                        value,
+                        {{"separate", slot_layout::separate}, {"packed", slot_layout::packed}});
+                  }},
+                 limit_option("budget", made.budget_bytes, device),
+                 count("prefetch", made.prefetch_blocks),
+                 access_option("access", made.access, device)});
+  return made;
+}
+
+sleep_storage storage_setting(const char* options) {
+  sleep_storage made = sleep_storage::pinned;
+  apply_options("a suspension", text_of(options),
+                {{"storage", "pinned or pageable", [&](text value) {
+                    made = choice_value<sleep_storage>(
+                        value,
+                        {{"pinned", sleep_storage::pinned}, {"pageable", sleep_storage::pageable}});
+                  }}});
   return made;
 }
 

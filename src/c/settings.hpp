@@ -5,12 +5,14 @@
 #include <optional>
 
 #include <hipvmm/container/growable_storage.hpp>
+#include <hipvmm/container/slot_arena_options.hpp>
 #include <hipvmm/ipc/attach_options.hpp>
 #include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 
 // The options of each kind of object, from their text. A null text has none. Those of pools and
@@ -48,6 +50,10 @@ struct binning_options {
 [[nodiscard]] bool flag_setting(const char* of, const char* name, const char* text);
 /// The option `alignment` of a limiting adaptor.
 [[nodiscard]] std::size_t alignment_setting(const char* text);
+
+/// The slots and their bytes too: as slot_arena for none.
+[[nodiscard]] slot_arena_options slot_settings(device_ref device, const char* text);
+[[nodiscard]] sleep_storage storage_setting(const char* text);
 
 struct publishing_settings {
   publication_options options;

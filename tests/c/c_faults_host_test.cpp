@@ -10,6 +10,7 @@
 #include <string>
 
 #include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
 #include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
 #include "support/devices.hpp"
@@ -69,6 +70,80 @@ TEST_CASE("C interface: functions of a buffer that fail leave it as it was") {
         },
         is_unchanged, is_unchanged);
   }
+}
+
+constexpr const char* two_slots = "slots=2,bytes_per_slot=4MiB,block=2MiB,prefetch=0";
+
+TEST_CASE("C slots: calls that fail leave the arena as it was" * needs_virtual_memory) {
+  const std::size_t before = live_handles();
+  fault_sweep{"hipvmm_slot_arena_create"}.run([] {
+    hipvmm_slot_arena arena = nullptr;
+    const hipvmm_status status = hipvmm_slot_arena_create(0, two_slots, &arena);
+    CHECK((arena != nullptr) == (status == HIPVMM_OK));
+    throw_unless_ok(status);
+    require_ok(hipvmm_slot_arena_destroy(arena));
+  });
+  const auto make = [] {
+    auto made = std::make_unique<owned_slot_arena>();
+    require_ok(hipvmm_slot_arena_create(0, two_slots, made->out()));
+    return made;
+  };
+  const auto has = [](const auto& arena, std::size_t expected) {
+    for (const std::size_t slot : {0, 1}) {
+      std::size_t length = 77;
+      require_ok(hipvmm_slot_arena_length(*arena, slot, &length));
+      CHECK(length == expected);
+    }
+  };
+  fault_sweep{"hipvmm_slot_arena_commit", after_failure::capacity}.run(
+      make,
+      [](const auto& arena) {
+        const std::size_t slots[] = {0, 1};
+        const std::size_t lengths[] = {3 * MiB, 3 * MiB};
+        throw_unless_ok(hipvmm_slot_arena_commit(*arena, slots, lengths, 2, nullptr));
+      },
+      [&](const auto& arena) { has(arena, 0); }, [&](const auto& arena) { has(arena, 3 * MiB); });
+  CHECK(live_handles() == before);
+}
+
+TEST_CASE("C sleep: calls that fail leave all awake, or all asleep" * needs_virtual_memory) {
+  const auto make = [] {
+    auto made =
+        std::make_unique<owned_buffer>(make_buffer("max=64MiB,past_max=refuse,sleep_tag=c_fault"));
+    require_ok(hipvmm_buffer_append(*made, "abc", 3, nullptr));
+    return made;
+  };
+  {
+    const auto probe = make();
+    if (hipvmm_suspend("c_fault", HIPVMM_KEEP_CONTENTS, nullptr, nullptr) ==
+        HIPVMM_ERROR_UNSUPPORTED)
+      return;
+    require_ok(hipvmm_resume("c_fault", nullptr));
+  }
+  require_ok(hipvmm_drain_retired_memory());  // of the first one, which the sweep must not count
+  const error_recorder reported;
+  fault_sweep{"hipvmm_suspend", after_failure::capacity}.run(
+      make,
+      [](const auto&) {
+        throw_unless_ok(hipvmm_suspend("c_fault", HIPVMM_KEEP_CONTENTS, nullptr, nullptr));
+      },
+      is_unchanged,
+      [](const auto& buffer) {
+        require_ok(hipvmm_resume("c_fault", nullptr));
+        is_unchanged(buffer);
+      });
+  fault_sweep{"hipvmm_resume", after_failure::capacity}.run(
+      [&] {
+        auto made = make();
+        require_ok(hipvmm_suspend("c_fault", HIPVMM_KEEP_CONTENTS, nullptr, nullptr));
+        return made;
+      },
+      [](const auto&) { throw_unless_ok(hipvmm_resume("c_fault", nullptr)); },
+      [](const auto& buffer) {
+        require_ok(hipvmm_resume("c_fault", nullptr));
+        is_unchanged(buffer);
+      },
+      is_unchanged);
 }
 
 TEST_CASE("C interface: a buffer, a pool or a stream that cannot be made has no handle") {
@@ -187,6 +262,16 @@ TEST_CASE("C interface: a lack of host memory is a status, whichever allocation 
       "hipvmm_buffer_create",
       [&] { return hipvmm_buffer_create(0, "max=64MiB,step_limit=2MiB", &made); },
       [&] { require_ok(hipvmm_buffer_destroy(made)); });
+  if (!on_fallback()) {
+    hipvmm_slot_arena arena = nullptr;
+    sweep_allocations(
+        "hipvmm_slot_arena_create", [&] { return hipvmm_slot_arena_create(0, two_slots, &arena); },
+        [&] { require_ok(hipvmm_slot_arena_destroy(arena)); });
+    sweep_allocations(
+        "hipvmm_buffer_create with a tag",
+        [&] { return hipvmm_buffer_create(0, "max=64MiB,sleep_tag=c_allocations", &made); },
+        [&] { require_ok(hipvmm_buffer_destroy(made)); });
+  }
   std::size_t length = 0;
   sweep_allocations(
       "hipvmm_pool_report", [&] { return hipvmm_pool_report(pool, nullptr, 0, &length); }, nothing);

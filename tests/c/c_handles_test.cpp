@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
 #include "c/c_interface.hpp"
 #include "support/devices.hpp"
 #include "support/process/temporary_folder.hpp"
@@ -36,12 +37,17 @@ struct scratch {
   hipvmm_buffer_statistics growth{sizeof(hipvmm_buffer_statistics), 7, 7, 7, 7, 7, 7, 7, 7};
   hipvmm_pool_statistics pool{sizeof(hipvmm_pool_statistics), 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
   hipvmm_counters counters{sizeof(hipvmm_counters), 7, 7, 7, 7, 7, 7};
+  std::size_t list[1] = {0};
+  hipvmm_slot_arena_layout layout{sizeof(hipvmm_slot_arena_layout), nullptr, 7, 7, 7, 7, 7, 7, 7};
+  hipvmm_slot_arena_statistics slots{
+      sizeof(hipvmm_slot_arena_statistics), 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
 
   [[nodiscard]] bool is_untouched() const {
     return bytes == 77 && number == 77 && pointer == nullptr && name == nullptr &&
            std::string{text} == "text" && right == HIPVMM_RIGHT_READ && resource == nullptr &&
            publication == nullptr && buffer == nullptr && growth.growth_steps == 7 &&
-           pool.reserved_current == 7 && counters.current_bytes == 7;
+           pool.reserved_current == 7 && counters.current_bytes == 7 && layout.slots == 7 &&
+           slots.used_bytes == 7;
   }
 };
 
@@ -60,6 +66,7 @@ Handle as(void* value) {
 constexpr auto buffer_of = as<hipvmm_buffer>;
 constexpr auto resource_of = as<hipvmm_resource>;
 constexpr auto attachment_of = as<hipvmm_attachment>;
+constexpr auto arena_of = as<hipvmm_slot_arena>;
 
 /// Handles that are right, for functions that take two.
 struct right_handles {
@@ -68,12 +75,14 @@ struct right_handles {
   owned_resource binning;
   owned_stream stream;
   temporary_folder folder;
-  owned_publication publication;  // null where there is no virtual memory
+  owned_publication publication;  // these two are null where there is no virtual memory
+  owned_slot_arena arena;
 
   right_handles() {
     require_ok(hipvmm_binning_create(pool, nullptr, binning.out()));
     require_ok(hipvmm_stream_create(0, stream.out()));
     if (on_fallback()) return;
+    require_ok(hipvmm_slot_arena_create(0, "slots=1,bytes_per_slot=2MiB", arena.out()));
     const owned_buffer published = make_buffer("max=64MiB,past_max=refuse,shareable=posix_fd");
     require_ok(hipvmm_buffer_publish(published, (folder.path() / "memory").c_str(), nullptr,
                                      publication.out()));
@@ -103,6 +112,11 @@ std::vector<entry> entries(const right_handles& right) {
   entry {                                                                           \
 #function, "attachment",                                                        \
         [](void* h, scratch& s) { return function(attachment_of(h), __VA_ARGS__); } \
+  }
+#define HIPVMM_OF_ARENA(function, ...)          \
+  entry {                                       \
+#function, "arena", [](void* h, scratch& s) { \
+    static_cast<void>(s); return function(arena_of(h), __VA_ARGS__); } \
   }
   std::vector<entry> all{
       {"hipvmm_stream_destroy", "stream",
@@ -150,6 +164,23 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_size, &s.bytes),
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_device, &s.number),
       HIPVMM_OF_ATTACHMENT(hipvmm_attachment_is_open, &s.number),
+      {"hipvmm_slot_arena_destroy", "arena",
+       [](void* h, scratch&) { return hipvmm_slot_arena_destroy(arena_of(h)); }},
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_acquire, nullptr, &s.bytes),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_commit, s.list, s.list, 1, nullptr),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_release, 0, nullptr),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_truncate, 0, 0, nullptr),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_share_prefix, 0, s.list, 1, 4, nullptr),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_make_writable, 0, 0, 4, nullptr),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_pointer, 0, 0, &s.pointer),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_length, 0, &s.bytes),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_capacity, 0, &s.bytes),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_in_use, 0, &s.number),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_slots_that_fit, 4, &s.bytes),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_set_budget, 4096),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_trim, &s.bytes),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_get_layout, &s.layout),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_get_statistics, &s.slots),
       {"hipvmm_resource_destroy", "resource",
        [](void* h, scratch&) { return hipvmm_resource_destroy(resource_of(h)); }},
       HIPVMM_OF_RESOURCE(hipvmm_buffer_create_on, "resource", nullptr, &s.buffer),
@@ -210,6 +241,7 @@ std::vector<entry> entries(const right_handles& right) {
 #undef HIPVMM_OF_BUFFER
 #undef HIPVMM_OF_RESOURCE
 #undef HIPVMM_OF_ATTACHMENT
+#undef HIPVMM_OF_ARENA
   if (right.publication.get() != nullptr)
     all.push_back({"hipvmm_publication_announce", "buffer",
                    [publication = right.publication.get()](void* h, scratch&) {
@@ -218,14 +250,16 @@ std::vector<entry> entries(const right_handles& right) {
   return all;
 }
 
-/// Each parameter of a handle in the header, as "function(parameter)". There is no publication for
+/// Each parameter of a handle in the headers, as "function(parameter)". There is no publication for
 /// the buffer of hipvmm_publication_announce where there is no virtual memory.
 std::set<std::string> parameters_in_header() {
   std::ostringstream content;
-  content << std::ifstream{HIPVMM_C_HEADER}.rdbuf();
+  for (const char* const each : {"hipvmm.h", "serving.h"})
+    content << std::ifstream{std::string{HIPVMM_C_HEADERS} + "/" + each}.rdbuf();
   const std::string header = content.str();
   const std::regex function{R"(\nhipvmm_status (hipvmm_\w+)\(([^;]*)\);)"};
-  const std::regex handle{R"(hipvmm_(?:buffer|resource|stream|publication|attachment) (\w+))"};
+  const std::regex handle{
+      R"(hipvmm_(?:buffer|resource|stream|publication|attachment|slot_arena) (\w+))"};
   std::set<std::string> found;
   for (std::sregex_iterator f{header.begin(), header.end(), function}, end; f != end; ++f) {
     const std::string parameters = (*f)[2];
@@ -269,6 +303,7 @@ TEST_CASE("C interface: every function refuses every handle that is not its own"
       {"buffer", right.buffer.get()},
       {"stream", right.stream.get()},
       {"publication", right.publication.get()},
+      {"slot arena", right.arena.get()},
   };
   const std::size_t before = live_handles();
   for (const entry& each : entries(right)) {
@@ -276,10 +311,12 @@ TEST_CASE("C interface: every function refuses every handle that is not its own"
     CAPTURE(each.parameter);
     for (const auto& [name, handle] : wrong) {
       CAPTURE(name);
-      const bool is_its_own = (each.parameter == "buffer" && handle == right.buffer.get()) ||
-                              (each.parameter == "stream" && handle == right.stream.get()) ||
-                              (each.parameter == "publication" && handle != nullptr &&
-                               handle == right.publication.get());
+      const bool is_its_own =
+          (each.parameter == "buffer" && handle == right.buffer.get()) ||
+          (each.parameter == "stream" && handle == right.stream.get()) ||
+          (each.parameter == "arena" && handle != nullptr && handle == right.arena.get()) ||
+          (each.parameter == "publication" && handle != nullptr &&
+           handle == right.publication.get());
       if (is_its_own) continue;
       scratch use;
       CHECK(each.call(handle, use) == HIPVMM_ERROR_INVALID_HANDLE);
@@ -300,7 +337,8 @@ TEST_CASE("C interface: functions for one kind of resource refuse the others") {
     // Names of one kind; the others take any.
     if (each.parameter == "resource" || each.parameter == "upstream" || each.parameter == "other" ||
         each.parameter == "bin" || each.parameter == "buffer" || each.parameter == "stream" ||
-        each.parameter == "publication" || each.parameter == "attachment")
+        each.parameter == "publication" || each.parameter == "attachment" ||
+        each.parameter == "arena")
       continue;
     CAPTURE(each.function);
     scratch use;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
 
 namespace hipvmm::test {
 
@@ -37,6 +38,7 @@ using owned_buffer = owned_handle<hipvmm_buffer, hipvmm_buffer_destroy>;
 using owned_resource = owned_handle<hipvmm_resource, hipvmm_resource_destroy>;
 using owned_stream = owned_handle<hipvmm_stream, hipvmm_stream_destroy>;
 using owned_publication = owned_handle<hipvmm_publication, hipvmm_publication_destroy>;
+using owned_slot_arena = owned_handle<hipvmm_slot_arena, hipvmm_slot_arena_destroy>;
 using owned_attachment = owned_handle<hipvmm_attachment, hipvmm_attachment_destroy>;
 
 /// Fails the case, with the sentence of the library.

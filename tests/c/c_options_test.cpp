@@ -300,6 +300,9 @@ TEST_CASE("options: no text is more than an error") {
     owned_buffer buffer;
     const hipvmm_status created = hipvmm_buffer_create(0, text.c_str(), buffer.out());
     check(text, created, buffer);
+    owned_slot_arena arena;
+    const hipvmm_status reserved = hipvmm_slot_arena_create(0, text.c_str(), arena.out());
+    check(text, reserved, arena);
     const auto check_resource = [&](auto create) {
       owned_resource made;
       const hipvmm_status status = create(made.out());

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The C interface only grows: check_c_interface.sh ROOT [LIST_OF_NAMES]. What include/hipvmm/hipvmm.h
-# and torch.h declare is what packaging/abi/hipvmm_c.symbols lists. With the names that a shared library
+# The C interface only grows: check_c_interface.sh ROOT [LIST_OF_NAMES]. What the headers of C in
+# include/hipvmm declare is what packaging/abi/hipvmm_c.symbols lists. With the names that a shared library
 # exports, a line each, those of the interface are the functions of the list. The list of the newest
 # release before this commit, by its tag vVERSION, stays in the list, and what is added raises
 # HIPVMM_C_VERSION. Until a release has a list, the one here is all that holds the interface.
@@ -11,7 +11,7 @@ list=$root/packaging/abi/hipvmm_c.symbols
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-awk -f "$root/packaging/abi/declarations.awk" "$header" "${header%/*}/torch.h" | sort -u >"$work/declared"
+awk -f "$root/packaging/abi/declarations.awk" "${header%/*}"/*.h | sort -u >"$work/declared"
 grep -v '^#' "$list" | sort -u >"$work/listed"
 [[ -s $work/declared ]] || complain "$header declares nothing"
 

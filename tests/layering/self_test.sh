@@ -234,7 +234,7 @@ void settle();'
     ;;
   c_function_of_a_release_gone | c_version_of_a_release)
     git -C "$tree" init --quiet
-    git -C "$tree" add include/hipvmm/hipvmm.h include/hipvmm/torch.h packaging/abi
+    git -C "$tree" add include/hipvmm/*.h packaging/abi
     git -C "$tree" -c user.name=test -c user.email=test@example.com commit --quiet --message=test
     git -C "$tree" tag v9.0.0
     accepts c_interface

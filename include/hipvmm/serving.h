@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* hipvmm for servers, in C: slots that grow in place, the shape of a KV cache, and memory that
+ * sleeps: its device gets it back, and its addresses stay. The rules of <hipvmm/hipvmm.h> for
+ * statuses, handles, threads, streams and options hold here too; docs/reference/slot_arena.md and
+ * docs/reference/sleep.md say what the calls do and cost.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hipvmm/hipvmm.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Slots that grow ---- */
+
+typedef struct hipvmm_slot_arena_handle* hipvmm_slot_arena;
+
+/** Where slots are: slot s of plane p begins at base + p * plane_stride + s * slot_stride. */
+typedef struct hipvmm_slot_arena_layout {
+  size_t struct_size;
+  void* base;
+  size_t slots;
+  size_t planes;
+  size_t bytes_per_slot; /**< the most bytes of a slot in each plane */
+  size_t slot_stride;
+  size_t plane_stride;
+  size_t block_bytes; /**< a slot grows by so many bytes in each plane */
+  int device;
+} hipvmm_slot_arena_layout;
+
+/** Bytes are of all planes together. */
+typedef struct hipvmm_slot_arena_statistics {
+  size_t struct_size;
+  size_t slots_in_use;
+  size_t used_bytes;   /**< the lengths of all slots */
+  size_t needed_bytes; /**< of the blocks that hold them, each counted once */
+  size_t spare_bytes;  /**< of blocks mapped beyond: prefetched, or left by a released slot */
+  size_t kept_bytes;   /**< of chunks that are mapped nowhere */
+  size_t held_bytes;   /**< the sum of the last three: what the budget limits */
+  size_t peak_held_bytes;
+  size_t shared_bytes; /**< mapped once more by hipvmm_slot_arena_share_prefix */
+  size_t budget_bytes;
+  size_t reserved_bytes; /**< addresses */
+  uint64_t prefetched_blocks;
+  uint64_t failed_prefetches;
+  uint64_t grown_blocks; /**< that a commit had to back itself */
+  uint64_t moved_blocks; /**< from one slot to another, without hipMemCreate */
+} hipvmm_slot_arena_statistics;
+
+/** Reserves the addresses of all slots and backs none. Options: slots and bytes_per_slot, which are
+ * needed; planes, block, layout, budget, prefetch, access (docs/guides/c_api.md).
+ * HIPVMM_ERROR_UNSUPPORTED on a device without virtual memory that can be used. */
+hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_slot_arena* arena);
+/** The memory is released when work under way has passed; does not wait for that. */
+hipvmm_status hipvmm_slot_arena_destroy(hipvmm_slot_arena arena);
+/** Takes a free slot, with length zero, for work of `stream`. HIPVMM_ERROR_OUT_OF_MEMORY where all
+ * are in use. */
+hipvmm_status hipvmm_slot_arena_acquire(hipvmm_slot_arena arena, void* stream, size_t* slot);
+/** Makes slot slots[i] at least lengths[i] bytes long in each plane, for all i < count, or changes
+ * nothing. Work of `stream` after the call may use the bytes, whose contents are indeterminate.
+ * HIPVMM_ERROR_OUT_OF_MEMORY where they do not fit: release or truncate slots and call again. */
+hipvmm_status hipvmm_slot_arena_commit(hipvmm_slot_arena arena, const size_t* slots,
+                                       const size_t* lengths, size_t count, void* stream);
+/** Frees the slot: others use its memory when `stream` has passed. Does not wait. */
+hipvmm_status hipvmm_slot_arena_release(hipvmm_slot_arena arena, size_t slot, void* stream);
+/** Shortens the slot to `length` bytes in each plane. */
+hipvmm_status hipvmm_slot_arena_truncate(hipvmm_slot_arena arena, size_t slot, size_t length,
+                                         void* stream);
+/** Gives each of `count` slots `to`, which have no bytes, the first `length` bytes of slot `from`.
+ * Whole blocks are the same memory, which devices may only read in `to`; the rest is copied. */
+hipvmm_status hipvmm_slot_arena_share_prefix(hipvmm_slot_arena arena, size_t from, const size_t* to,
+                                             size_t count, size_t length, void* stream);
+/** Gives the slot memory of its own for the shared blocks that hold these bytes, of each plane;
+ * waits for `stream`. */
+hipvmm_status hipvmm_slot_arena_make_writable(hipvmm_slot_arena arena, size_t slot, size_t offset,
+                                              size_t bytes, void* stream);
+/** The first byte of the slot in the plane, which stays the same as long as the arena. */
+hipvmm_status hipvmm_slot_arena_pointer(hipvmm_slot_arena arena, size_t slot, size_t plane,
+                                        void** pointer);
+/** Bytes of the slot in each plane, zero for a free one. */
+hipvmm_status hipvmm_slot_arena_length(hipvmm_slot_arena arena, size_t slot, size_t* bytes);
+/** Bytes that the slot can have without another block. */
+hipvmm_status hipvmm_slot_arena_capacity(hipvmm_slot_arena arena, size_t slot, size_t* bytes);
+hipvmm_status hipvmm_slot_arena_in_use(hipvmm_slot_arena arena, size_t slot, int* in_use);
+/** How many free slots could be committed to `length` bytes each, now. */
+hipvmm_status hipvmm_slot_arena_slots_that_fit(hipvmm_slot_arena arena, size_t length,
+                                               size_t* slots);
+/** Changes the budget; what no length needs beyond it is released to the device. */
+hipvmm_status hipvmm_slot_arena_set_budget(hipvmm_slot_arena arena, size_t bytes);
+/** Releases to the device all that no length needs; `released` may be null. */
+hipvmm_status hipvmm_slot_arena_trim(hipvmm_slot_arena arena, size_t* released);
+hipvmm_status hipvmm_slot_arena_get_layout(hipvmm_slot_arena arena,
+                                           hipvmm_slot_arena_layout* layout);
+hipvmm_status hipvmm_slot_arena_get_statistics(hipvmm_slot_arena arena,
+                                               hipvmm_slot_arena_statistics* statistics);
+
+/* ---- Sleep and wake ----
+ * A tag is a name of the process. What is made with the option "sleep_tag=NAME" carries it:
+ * buffers. While a tag sleeps, calls that need the memory are HIPVMM_ERROR_INVALID_STATE, and work
+ * that uses its addresses fails. Calls for objects that carry a tag wait while it goes to sleep or
+ * wakes; nothing else may use the memory then. */
+
+/** What hipvmm_suspend does with the bytes of the memory that it releases. */
+typedef enum hipvmm_keep HIPVMM_C_ENUM {
+  HIPVMM_KEEP_CONTENTS = 0, /**< copies them to the host, and hipvmm_resume copies them back */
+  HIPVMM_KEEP_NOTHING = 1   /**< drops them */
+} hipvmm_keep;
+
+typedef struct hipvmm_tag_statistics {
+  size_t struct_size;
+  size_t objects;       /**< that carry the tag and live */
+  size_t bytes_asleep;  /**< that hipvmm_resume backs again; zero while awake */
+  size_t bytes_on_host; /**< of the host that hold contents */
+  int is_asleep;
+} hipvmm_tag_statistics;
+
+/** Releases all memory that carries the tag to the devices, keeps its addresses and waits for all
+ * work of every device with access. `bytes`, which may be null, is what was released; 0 where the
+ * tag sleeps already. Options: storage (pinned or pageable). After a failure all is awake.
+ * HIPVMM_ERROR_INVALID_ARGUMENT for a name that no object was made with. */
+hipvmm_status hipvmm_suspend(const char* tag, hipvmm_keep keep, const char* options, size_t* bytes);
+/** The same where all work that uses the memory is ordered before the call in `stream`, which alone
+ * is waited for; null is the current device's default stream. */
+hipvmm_status hipvmm_suspend_in_stream(const char* tag, hipvmm_keep keep, const char* options,
+                                       void* stream, size_t* bytes);
+/** Backs all memory of the tag again, at the same addresses, and copies kept contents back.
+ * `bytes`, which may be null, is what was backed; 0 where the tag is awake. After a failure all is
+ * asleep, and nothing is lost. */
+hipvmm_status hipvmm_resume(const char* tag, size_t* bytes);
+hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* statistics);
+
+#ifdef __cplusplus
+}
+#endif

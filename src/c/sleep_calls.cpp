@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// The C interface: memory that sleeps and wakes, by the name of its tag.
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
+#include <hipvmm/region/sleep/memory_tag.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "c/guard.hpp"
+#include "c/objects.hpp"
+#include "c/settings.hpp"
+
+namespace hipvmm::c {
+namespace {
+
+keep keep_of(hipvmm_keep what) {
+  switch (what) {
+    case HIPVMM_KEEP_CONTENTS:
+      return keep::contents;
+    case HIPVMM_KEEP_NOTHING:
+      return keep::nothing;
+  }
+  throw bad_argument{"keep is " + std::to_string(static_cast<int>(what)) +
+                     ", which is no hipvmm_keep"};
+}
+
+hipvmm_status suspend_tag(const char* function, const char* tag, hipvmm_keep what,
+                          const char* options, std::optional<stream_ref> stream,
+                          size_t* bytes) noexcept {
+  return guarded(function, [&] {
+    named_tag& named = named_tag::find(tag);
+    const keep kept = keep_of(what);
+    const suspend_options chosen{storage_setting(options), stream};
+    named.with_all([&](const memory_tag& of) {
+      const std::size_t released = suspend(of, kept, chosen);
+      if (bytes != nullptr) *bytes = released;
+    });
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+hipvmm_status hipvmm_suspend(const char* tag, hipvmm_keep keep, const char* options,
+                             size_t* bytes) {
+  return suspend_tag(__func__, tag, keep, options, std::nullopt, bytes);
+}
+
+hipvmm_status hipvmm_suspend_in_stream(const char* tag, hipvmm_keep keep, const char* options,
+                                       void* stream, size_t* bytes) {
+  return suspend_tag(__func__, tag, keep, options, stream_of(stream), bytes);
+}
+
+hipvmm_status hipvmm_resume(const char* tag, size_t* bytes) {
+  return guarded(__func__, [&] {
+    named_tag::find(tag).with_all([&](const memory_tag& of) {
+      const std::size_t backed = resume(of);
+      if (bytes != nullptr) *bytes = backed;
+    });
+  });
+}
+
+hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* statistics) {
+  return guarded(__func__, [&] {
+    named_tag::find(tag).with_all([&](const memory_tag& of) {
+      const tag_statistics now = of.statistics();
+      copy_struct(statistics,
+                  hipvmm_tag_statistics{sizeof(hipvmm_tag_statistics), now.regions,
+                                        now.bytes_asleep, now.bytes_on_host, now.is_asleep ? 1 : 0},
+                  "statistics");
+    });
+  });
+}
+
+}  // extern "C"
+
+}  // namespace hipvmm::c

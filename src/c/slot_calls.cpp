@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// The C interface: slots that grow.
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
+#include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/container/slot_arena_options.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "c/guard.hpp"
+#include "c/objects.hpp"
+#include "c/settings.hpp"
+
+namespace hipvmm::c {
+namespace {
+
+/// Runs `body` with the arena behind a handle, while no other call uses it.
+template <typename Body>
+hipvmm_status with_arena(const char* function, hipvmm_slot_arena arena, Body body) noexcept {
+  return guarded(function, [&] {
+    const auto object = find<slot_arena_object>(arena);
+    const std::lock_guard lock{object->mutex};
+    body(object->slots);
+  });
+}
+
+/// The same in a stream.
+template <typename Body>
+hipvmm_status with_arena_in(const char* function, hipvmm_slot_arena arena, void* stream,
+                            Body body) noexcept {
+  return with_arena(function, arena, [&](slot_arena& of) {
+    const default_stream_scope current{of.device(), stream};
+    body(of, stream_of(stream));
+  });
+}
+
+void require_list(const std::size_t* list, std::size_t count, const char* name) {
+  if (list == nullptr && count != 0)
+    throw bad_argument{std::string{name} + " is null, and is to have " + std::to_string(count) +
+                       " entries"};
+}
+
+}  // namespace
+
+extern "C" {
+
+hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_slot_arena* arena) {
+  return guarded(__func__, [&] {
+    create(arena, "arena", [&] {
+      const device_ref of = device_of(device);
+      return std::make_shared<slot_arena_object>(of, slot_settings(of, options));
+    });
+  });
+}
+
+hipvmm_status hipvmm_slot_arena_destroy(hipvmm_slot_arena arena) {
+  return guarded(__func__, [&] { destroy<slot_arena_object>(arena); });
+}
+
+hipvmm_status hipvmm_slot_arena_acquire(hipvmm_slot_arena arena, void* stream, size_t* slot) {
+  return with_arena_in(__func__, arena, stream, [&](slot_arena& of, stream_ref in) {
+    std::size_t& result = out(slot, "slot");  // before a slot is taken
+    result = of.acquire(in);
+  });
+}
+
+hipvmm_status hipvmm_slot_arena_commit(hipvmm_slot_arena arena, const size_t* slots,
+                                       const size_t* lengths, size_t count, void* stream) {
+  return with_arena_in(__func__, arena, stream, [&](slot_arena& of, stream_ref in) {
+    require_list(slots, count, "slots");
+    require_list(lengths, count, "lengths");
+    of.commit(slots, lengths, count, in);
+  });
+}
+
+hipvmm_status hipvmm_slot_arena_release(hipvmm_slot_arena arena, size_t slot, void* stream) {
+  return with_arena_in(__func__, arena, stream,
+                       [&](slot_arena& of, stream_ref in) { of.release(slot, in); });
+}
+
+hipvmm_status hipvmm_slot_arena_truncate(hipvmm_slot_arena arena, size_t slot, size_t length,
+                                         void* stream) {
+  return with_arena_in(__func__, arena, stream,
+                       [&](slot_arena& of, stream_ref in) { of.truncate(slot, length, in); });
+}
+
+hipvmm_status hipvmm_slot_arena_share_prefix(hipvmm_slot_arena arena, size_t from, const size_t* to,
+                                             size_t count, size_t length, void* stream) {
+  return with_arena_in(__func__, arena, stream, [&](slot_arena& of, stream_ref in) {
+    require_list(to, count, "to");
+    of.share_prefix(from, to, count, length, in);
+  });
+}
+
+hipvmm_status hipvmm_slot_arena_make_writable(hipvmm_slot_arena arena, size_t slot, size_t offset,
+                                              size_t bytes, void* stream) {
+  return with_arena_in(__func__, arena, stream, [&](slot_arena& of, stream_ref in) {
+    of.make_writable(slot, offset, bytes, in);
+  });
+}
+
+hipvmm_status hipvmm_slot_arena_pointer(hipvmm_slot_arena arena, size_t slot, size_t plane,
+                                        void** pointer) {
+  return with_arena(__func__, arena,
+                    [&](slot_arena& of) { out(pointer, "pointer") = of.pointer(slot, plane); });
+}
+
+hipvmm_status hipvmm_slot_arena_length(hipvmm_slot_arena arena, size_t slot, size_t* bytes) {
+  return with_arena(__func__, arena,
+                    [&](slot_arena& of) { out(bytes, "bytes") = of.length(slot); });
+}
+
+hipvmm_status hipvmm_slot_arena_capacity(hipvmm_slot_arena arena, size_t slot, size_t* bytes) {
+  return with_arena(__func__, arena,
+                    [&](slot_arena& of) { out(bytes, "bytes") = of.capacity(slot); });
+}
+
+hipvmm_status hipvmm_slot_arena_in_use(hipvmm_slot_arena arena, size_t slot, int* in_use) {
+  return with_arena(__func__, arena,
+                    [&](slot_arena& of) { out(in_use, "in_use") = of.in_use(slot) ? 1 : 0; });
+}
+
+hipvmm_status hipvmm_slot_arena_slots_that_fit(hipvmm_slot_arena arena, size_t length,
+                                               size_t* slots) {
+  return with_arena(__func__, arena,
+                    [&](slot_arena& of) { out(slots, "slots") = of.slots_that_fit(length); });
+}
+
+hipvmm_status hipvmm_slot_arena_set_budget(hipvmm_slot_arena arena, size_t bytes) {
+  return with_arena(__func__, arena, [&](slot_arena& of) { of.set_budget(bytes); });
+}
+
+hipvmm_status hipvmm_slot_arena_trim(hipvmm_slot_arena arena, size_t* released) {
+  return with_arena(__func__, arena, [&](slot_arena& of) {
+    const std::size_t bytes = of.trim();
+    if (released != nullptr) *released = bytes;
+  });
+}
+
+hipvmm_status hipvmm_slot_arena_get_layout(hipvmm_slot_arena arena,
+                                           hipvmm_slot_arena_layout* layout) {
+  return with_arena(__func__, arena, [&](slot_arena& of) {
+    copy_struct(
+        layout,
+        hipvmm_slot_arena_layout{sizeof(hipvmm_slot_arena_layout), of.base(), of.slots(),
+                                 of.planes(), of.bytes_per_slot(), of.slot_stride(),
+                                 of.plane_stride(), of.block_bytes(), of.device().ordinal()},
+        "layout");
+  });
+}
+
+hipvmm_status hipvmm_slot_arena_get_statistics(hipvmm_slot_arena arena,
+                                               hipvmm_slot_arena_statistics* statistics) {
+  return with_arena(__func__, arena, [&](slot_arena& of) {
+    const slot_arena_statistics now = of.statistics();
+    copy_struct(statistics,
+                hipvmm_slot_arena_statistics{sizeof(hipvmm_slot_arena_statistics), now.slots_in_use,
+                                             now.used_bytes, now.needed_bytes, now.spare_bytes,
+                                             now.kept_bytes, now.held_bytes, now.peak_held_bytes,
+                                             now.shared_bytes, now.budget_bytes, now.reserved_bytes,
+                                             now.prefetched_blocks, now.failed_prefetches,
+                                             now.grown_blocks, now.moved_blocks},
+                "statistics");
+  });
+}
+
+}  // extern "C"
+
+}  // namespace hipvmm::c

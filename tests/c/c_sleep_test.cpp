@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+#include <thread>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
+#include <hipvmm/core/bytes.hpp>
+#include "c/c_interface.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+hipvmm_tag_statistics statistics_of(const char* tag) {
+  hipvmm_tag_statistics now{};
+  now.struct_size = sizeof now;
+  require_ok(hipvmm_tag_get_statistics(tag, &now));
+  return now;
+}
+
+/// Whether the device gives memory back at all.
+bool suspends(const char* tag, hipvmm_keep keep, const char* options = nullptr) {
+  std::size_t bytes = 77;
+  const hipvmm_status status = hipvmm_suspend(tag, keep, options, &bytes);
+  if (status == HIPVMM_ERROR_UNSUPPORTED) {
+    MESSAGE("skipped: " << hipvmm_last_error());
+    return false;
+  }
+  require_ok(status);
+  CHECK(bytes != 0);
+  return true;
+}
+
+std::string first_bytes(hipvmm_buffer buffer) {
+  std::string bytes(3, '\0');
+  require_ok(hipvmm_buffer_read(buffer, 0, bytes.data(), 3, nullptr));
+  return bytes;
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("C sleep: buffers of a tag wake at their addresses with their contents") {
+  const owned_buffer one = make_buffer("max=64MiB,sleep_tag=c_weights");
+  const owned_buffer other = make_buffer("max=64MiB,sleep_tag=c_weights");
+  const owned_buffer without = make_buffer("max=64MiB");
+  require_ok(hipvmm_buffer_append(one, "abc", 3, nullptr));
+  require_ok(hipvmm_buffer_append(other, "def", 3, nullptr));
+  require_ok(hipvmm_buffer_append(without, "ghi", 3, nullptr));
+  void* before = nullptr;
+  require_ok(hipvmm_buffer_data(one, &before));
+  CHECK(statistics_of("c_weights").objects == 2);
+  if (!suspends("c_weights", HIPVMM_KEEP_CONTENTS)) return;
+
+  const hipvmm_tag_statistics asleep = statistics_of("c_weights");
+  CHECK(asleep.is_asleep == 1);
+  CHECK(asleep.bytes_asleep != 0);
+  CHECK(asleep.bytes_on_host != 0);
+  std::size_t bytes = 77;
+  require_ok(hipvmm_suspend("c_weights", HIPVMM_KEEP_CONTENTS, nullptr, &bytes));
+  CHECK(bytes == 0);
+  CHECK(size_of(one) == 3);
+  CHECK(first_bytes(without) == "ghi");
+  char byte = 0;
+  for (const hipvmm_status refused :
+       {hipvmm_buffer_append(one, "x", 1, nullptr), hipvmm_buffer_resize(one, 10, nullptr),
+        hipvmm_buffer_read(one, 0, &byte, 1, nullptr),
+        hipvmm_buffer_write(one, 0, "x", 1, nullptr)})
+    CHECK(fails(refused, HIPVMM_ERROR_INVALID_STATE, "the memory sleeps"));
+
+  require_ok(hipvmm_resume("c_weights", &bytes));
+  CHECK(bytes == asleep.bytes_asleep);
+  require_ok(hipvmm_resume("c_weights", nullptr));
+  void* after = nullptr;
+  require_ok(hipvmm_buffer_data(one, &after));
+  CHECK(after == before);
+  CHECK(first_bytes(one) == "abc");
+  CHECK(first_bytes(other) == "def");
+  CHECK(statistics_of("c_weights").is_asleep == 0);
+}
+
+TEST_CASE("C sleep: contents may be dropped, be pageable, and be those of one stream") {
+  const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_cache");
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  if (!suspends("c_cache", HIPVMM_KEEP_CONTENTS, "storage=pageable")) return;
+  require_ok(hipvmm_resume("c_cache", nullptr));
+  CHECK(first_bytes(buffer) == "abc");
+  require_ok(hipvmm_suspend_in_stream("c_cache", HIPVMM_KEEP_CONTENTS, nullptr, nullptr, nullptr));
+  require_ok(hipvmm_resume("c_cache", nullptr));
+  CHECK(first_bytes(buffer) == "abc");
+  require_ok(hipvmm_suspend("c_cache", HIPVMM_KEEP_NOTHING, nullptr, nullptr));
+  CHECK(statistics_of("c_cache").bytes_on_host == 0);
+  require_ok(hipvmm_resume("c_cache", nullptr));
+  require_ok(hipvmm_buffer_write(buffer, 0, "xyz", 3, nullptr));
+  CHECK(first_bytes(buffer) == "xyz");
+}
+
+TEST_CASE("C sleep: names that nothing was made with, and wrong values, are refused") {
+  const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_named");
+  const auto refused = [](hipvmm_status status, const char* text) {
+    return fails(status, HIPVMM_ERROR_INVALID_ARGUMENT, text);
+  };
+  CHECK(refused(hipvmm_suspend("c_misspelt", HIPVMM_KEEP_NOTHING, nullptr, nullptr),
+                "nothing was made with the tag 'c_misspelt'; tags: "));
+  CHECK(std::string{hipvmm_last_error()}.find("c_named") != std::string::npos);
+  CHECK(refused(hipvmm_resume("c_misspelt", nullptr), "c_misspelt"));
+  CHECK(refused(hipvmm_resume(nullptr, nullptr), "tag is null"));
+  CHECK(refused(hipvmm_suspend("c_named", static_cast<hipvmm_keep>(7), nullptr, nullptr),
+                "keep is 7"));
+  CHECK(refused(hipvmm_suspend("c_named", HIPVMM_KEEP_NOTHING, "storage=disk", nullptr),
+                "allowed: pinned or pageable"));
+  hipvmm_tag_statistics statistics{};
+  CHECK(refused(hipvmm_tag_get_statistics("c_named", &statistics), "struct_size is 0"));
+  hipvmm_buffer made = nullptr;
+  CHECK(refused(hipvmm_buffer_create(0, "sleep_tag=", &made), "sleep_tag= can't be"));
+  const owned_resource pool = make_pool();
+  CHECK(hipvmm_buffer_create_on(pool, "sleep_tag=c_named", &made) != HIPVMM_OK);
+  CHECK(statistics_of("c_named").is_asleep == 0);
+  CHECK(statistics_of("c_named").objects == 1);
+}
+
+TEST_CASE("C sleep: threads that append while the memory sleeps and wakes are refused, or served") {
+  const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_threads");
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  if (!suspends("c_threads", HIPVMM_KEEP_CONTENTS)) return;
+  require_ok(hipvmm_resume("c_threads", nullptr));
+  std::size_t appended = 0;
+  std::thread user{[&] {
+    for (int i = 0; i < 200; ++i) {
+      const hipvmm_status status = hipvmm_buffer_append(buffer, "x", 1, nullptr);
+      if (status == HIPVMM_OK) ++appended;
+      if (status != HIPVMM_OK && status != HIPVMM_ERROR_INVALID_STATE)
+        FAIL_CHECK(hipvmm_last_error());
+    }
+  }};
+  for (int i = 0; i < 5; ++i) {
+    require_ok(hipvmm_suspend("c_threads", HIPVMM_KEEP_CONTENTS, nullptr, nullptr));
+    owned_buffer born;  // in a tag that sleeps
+    require_ok(hipvmm_buffer_create(0, "max=64MiB,sleep_tag=c_threads", born.out()));
+    require_ok(hipvmm_resume("c_threads", nullptr));
+  }
+  user.join();
+  CHECK(size_of(buffer) == 3 + appended);
+  CHECK(first_bytes(buffer) == "abc");
+  CHECK(statistics_of("c_threads").objects == 1);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test

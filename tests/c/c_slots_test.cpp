@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
+#include <hipvmm/core/bytes.hpp>
+#include "c/c_interface.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr const char* four_slots = "slots=4,bytes_per_slot=8MiB,planes=2,block=2MiB,prefetch=0";
+
+owned_slot_arena make_arena(const char* options = four_slots) {
+  owned_slot_arena made;
+  require_ok(hipvmm_slot_arena_create(0, options, made.out()));
+  return made;
+}
+
+hipvmm_slot_arena_statistics statistics_of(hipvmm_slot_arena arena) {
+  hipvmm_slot_arena_statistics now{};
+  now.struct_size = sizeof now;
+  require_ok(hipvmm_slot_arena_get_statistics(arena, &now));
+  return now;
+}
+
+std::size_t length_of(hipvmm_slot_arena arena, std::size_t slot) {
+  std::size_t bytes = 77;
+  require_ok(hipvmm_slot_arena_length(arena, slot, &bytes));
+  return bytes;
+}
+
+void* pointer_of(hipvmm_slot_arena arena, std::size_t slot, std::size_t plane) {
+  void* pointer = nullptr;
+  require_ok(hipvmm_slot_arena_pointer(arena, slot, plane, &pointer));
+  return pointer;
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("C slots: a batch grows in place, and its bytes are read again") {
+  const owned_slot_arena arena = make_arena();
+  std::vector<std::size_t> slots(2);
+  for (std::size_t& each : slots) require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &each));
+  require_ok(hipvmm_slot_arena_commit(arena, slots.data(),
+                                      std::vector<std::size_t>{100, 200}.data(), 2, nullptr));
+  void* const first = pointer_of(arena, slots[1], 1);
+  require_ok(hipvmm_fill_async(first, 'x', 200, nullptr));
+  require_ok(hipvmm_slot_arena_commit(arena, slots.data(),
+                                      std::vector<std::size_t>{100, 3 * MiB}.data(), 2, nullptr));
+  CHECK(pointer_of(arena, slots[1], 1) == first);
+  char last = 0;
+  require_ok(hipvmm_copy(&last, static_cast<char*>(first) + 199, 1, nullptr));
+  CHECK(last == 'x');
+  CHECK(length_of(arena, slots[0]) == 100);
+  CHECK(length_of(arena, slots[1]) == 3 * MiB);
+  std::size_t capacity = 0;
+  require_ok(hipvmm_slot_arena_capacity(arena, slots[1], &capacity));
+  CHECK(capacity == 4 * MiB);
+  const hipvmm_slot_arena_statistics now = statistics_of(arena);
+  CHECK(now.slots_in_use == 2);
+  CHECK(now.used_bytes == 2 * (100 + 3 * MiB));
+  CHECK(now.needed_bytes == 2 * (2 * MiB + 4 * MiB));
+  CHECK(now.grown_blocks == 6);
+}
+
+TEST_CASE("C slots: the layout says where each slot is") {
+  const owned_slot_arena arena = make_arena();
+  hipvmm_slot_arena_layout layout{};
+  CHECK(fails(hipvmm_slot_arena_get_layout(arena, &layout), HIPVMM_ERROR_INVALID_ARGUMENT,
+              "struct_size is 0"));
+  layout.struct_size = sizeof layout;
+  require_ok(hipvmm_slot_arena_get_layout(arena, &layout));
+  CHECK(layout.slots == 4);
+  CHECK(layout.planes == 2);
+  CHECK(layout.bytes_per_slot == 8 * MiB);
+  CHECK(layout.block_bytes == 2 * MiB);
+  CHECK(layout.device == 0);
+  CHECK(pointer_of(arena, 3, 1) ==
+        static_cast<char*>(layout.base) + layout.plane_stride + 3 * layout.slot_stride);
+}
+
+TEST_CASE("C slots: a released slot is free, and its blocks serve the next") {
+  const owned_slot_arena arena = make_arena();
+  std::size_t slot = 0;
+  require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &slot));
+  const std::size_t length = 3 * MiB;
+  require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
+  require_ok(hipvmm_slot_arena_truncate(arena, slot, MiB, nullptr));
+  CHECK(length_of(arena, slot) == MiB);
+  require_ok(hipvmm_slot_arena_release(arena, slot, nullptr));
+  int in_use = 77;
+  require_ok(hipvmm_slot_arena_in_use(arena, slot, &in_use));
+  CHECK(in_use == 0);
+  require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &slot));
+  require_ok(hipvmm_slot_arena_in_use(arena, slot, &in_use));
+  CHECK(in_use == 1);
+  require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
+  CHECK(statistics_of(arena).grown_blocks == 4);
+  require_ok(hipvmm_slot_arena_release(arena, slot, nullptr));
+  require_ok(hipvmm_synchronize(nullptr));
+  std::size_t released = 0;
+  require_ok(hipvmm_slot_arena_trim(arena, &released));
+  CHECK(released == 8 * MiB);
+  require_ok(hipvmm_slot_arena_trim(arena, nullptr));
+}
+
+TEST_CASE("C slots: a batch beyond the budget changes nothing, and fits after a release") {
+  const owned_slot_arena arena =
+      make_arena("slots=4,bytes_per_slot=8MiB,block=2MiB,prefetch=0,budget=4MiB");
+  std::size_t fit = 0;
+  require_ok(hipvmm_slot_arena_slots_that_fit(arena, 2 * MiB, &fit));
+  CHECK(fit == 2);
+  const std::size_t slots[] = {0, 1, 2};
+  const std::size_t lengths[] = {1, 1, 1};
+  CHECK(fails(hipvmm_slot_arena_commit(arena, slots, lengths, 3, nullptr),
+              HIPVMM_ERROR_OUT_OF_MEMORY, "budget"));
+  hipvmm_failure failure{};
+  failure.struct_size = sizeof failure;
+  require_ok(hipvmm_last_failure(&failure));
+  CHECK(failure.exhausted == HIPVMM_EXHAUSTED_LIMIT);
+  CHECK(statistics_of(arena).used_bytes == 0);
+  require_ok(hipvmm_slot_arena_commit(arena, slots, lengths, 2, nullptr));
+  require_ok(hipvmm_slot_arena_release(arena, 0, nullptr));
+  require_ok(hipvmm_slot_arena_commit(arena, slots + 1, lengths, 2, nullptr));
+  CHECK(statistics_of(arena).held_bytes == 4 * MiB);
+  require_ok(hipvmm_slot_arena_set_budget(arena, 6 * MiB));
+  require_ok(hipvmm_slot_arena_commit(arena, slots, lengths, 3, nullptr));
+  CHECK(statistics_of(arena).budget_bytes == 6 * MiB);
+}
+
+TEST_CASE("C slots: a prefix is shared, and written after a copy") {
+  const owned_slot_arena arena = make_arena();
+  const std::size_t from = 0;
+  const std::size_t length = 2 * MiB + 100;
+  require_ok(hipvmm_slot_arena_commit(arena, &from, &length, 1, nullptr));
+  for (const std::size_t plane : {0, 1})
+    require_ok(hipvmm_fill_async(pointer_of(arena, from, plane), 'x', length, nullptr));
+  const std::size_t to[] = {1, 2};
+  const hipvmm_status shared = hipvmm_slot_arena_share_prefix(arena, from, to, 2, length, nullptr);
+  if (shared == HIPVMM_ERROR_UNSUPPORTED) return;  // aliases that are not coherent
+  require_ok(shared);
+  CHECK(length_of(arena, 2) == length);
+  CHECK(statistics_of(arena).shared_bytes == 2 * 2 * 2 * MiB);
+  require_ok(hipvmm_slot_arena_make_writable(arena, 2, 0, 1, nullptr));
+  require_ok(hipvmm_fill_async(pointer_of(arena, 2, 0), 'y', 1, nullptr));
+  const auto first_of = [&](std::size_t slot) {
+    char first = 0;
+    require_ok(hipvmm_copy(&first, pointer_of(arena, slot, 0), 1, nullptr));
+    return first;
+  };
+  CHECK(first_of(0) == 'x');
+  CHECK(first_of(1) == 'x');
+  CHECK(first_of(2) == 'y');
+}
+
+TEST_CASE("C slots: wrong slots, lengths, lists and options are refused") {
+  const owned_slot_arena arena = make_arena();
+  const std::size_t slot = 9;
+  const std::size_t length = 1;
+  CHECK(fails(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr),
+              HIPVMM_ERROR_OUT_OF_RANGE, "9"));
+  CHECK(fails(hipvmm_slot_arena_commit(arena, nullptr, &length, 1, nullptr),
+              HIPVMM_ERROR_INVALID_ARGUMENT, "slots is null, and is to have 1 entries"));
+  CHECK(fails(hipvmm_slot_arena_commit(arena, &slot, nullptr, 1, nullptr),
+              HIPVMM_ERROR_INVALID_ARGUMENT, "lengths is null"));
+  CHECK(fails(hipvmm_slot_arena_share_prefix(arena, 0, nullptr, 1, 1, nullptr),
+              HIPVMM_ERROR_INVALID_ARGUMENT, "to is null"));
+  require_ok(hipvmm_slot_arena_commit(arena, nullptr, nullptr, 0, nullptr));
+  CHECK(hipvmm_slot_arena_release(arena, 0, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_slot_arena_acquire(arena, nullptr, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(statistics_of(arena).slots_in_use == 0);
+  CHECK(hipvmm_slot_arena_length(arena, 0, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_slot_arena_in_use(arena, 0, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  void* pointer = nullptr;
+  CHECK(hipvmm_slot_arena_pointer(arena, 0, 2, &pointer) == HIPVMM_ERROR_OUT_OF_RANGE);
+  hipvmm_slot_arena made = arena;
+  CHECK(fails(hipvmm_slot_arena_create(0, "slots=4", &made), HIPVMM_ERROR_INVALID_ARGUMENT,
+              "bytes_per_slot"));
+  CHECK(made == nullptr);
+  CHECK(fails(hipvmm_slot_arena_create(0, "layout=dense", &made), HIPVMM_ERROR_INVALID_ARGUMENT,
+              "allowed: separate or packed"));
+  CHECK(hipvmm_slot_arena_create(99, four_slots, &made) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_slot_arena_create(0, four_slots, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("C slots: packed slots share a block") {
+  const owned_slot_arena arena =
+      make_arena("slots=4,bytes_per_slot=64KiB,layout=packed,block=2MiB,prefetch=0");
+  const std::size_t slots[] = {0, 1, 2, 3};
+  const std::size_t lengths[] = {1, 1, 1, 64 * KiB};
+  require_ok(hipvmm_slot_arena_commit(arena, slots, lengths, 4, nullptr));
+  CHECK(statistics_of(arena).held_bytes == 2 * MiB);
+}
+
+TEST_SUITE_END();
+
+TEST_CASE("C slots: without virtual memory there are none" * needs_fallback) {
+  hipvmm_slot_arena made = nullptr;
+  CHECK(hipvmm_slot_arena_create(0, four_slots, &made) == HIPVMM_ERROR_UNSUPPORTED);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
