@@ -11,17 +11,18 @@ from hipvmm import _library
 
 
 def header():
-    """hipvmm.h of the repository, or the one that HIPVMM_HEADER names."""
+    """hipvmm.h of the repository, or the one that HIPVMM_HEADER names, and serving.h beside it."""
     named = os.environ.get("HIPVMM_HEADER")
     path = Path(named) if named else Path(__file__).parents[2] / "include/hipvmm/hipvmm.h"
     if not path.exists():
         pytest.skip("the header is not here: set HIPVMM_HEADER")
-    return re.sub(r"/\*.*?\*/", " ", path.read_text(), flags=re.S)
+    text = path.read_text() + path.with_name("serving.h").read_text()
+    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 
 def ctype_of(parameter):
     """What ctypes calls the type of a parameter of C."""
-    handles = r"hipvmm_(buffer|resource|stream|publication|attachment)"
+    handles = r"hipvmm_(buffer|resource|stream|publication|attachment|slot_arena)"
     kinds = [
         (rf"{handles}\* \w+", ctypes.POINTER(ctypes.c_void_p)),
         (rf"{handles} \w+", ctypes.c_void_p),
@@ -29,15 +30,18 @@ def ctype_of(parameter):
         (r"(const )?void\* \w+", ctypes.c_void_p),
         (r"const char\*\* \w+", ctypes.POINTER(ctypes.c_char_p)),
         (r"(const )?char\* \w+", ctypes.c_char_p),
-        (r"size_t\* \w+", ctypes.POINTER(ctypes.c_size_t)),
+        (r"(const )?size_t\* \w+", ctypes.POINTER(ctypes.c_size_t)),
         (r"size_t \w+", ctypes.c_size_t),
         (r"(int|hipvmm_right)\* \w+", ctypes.POINTER(ctypes.c_int)),
-        (r"(int|hipvmm_right|hipvmm_tail) \w+", ctypes.c_int),
+        (r"(int|hipvmm_right|hipvmm_tail|hipvmm_keep) \w+", ctypes.c_int),
         (r"unsigned \w+", ctypes.c_uint),
         (r"const hipvmm_access\* \w+", ctypes.POINTER(_library.Access)),
         (r"hipvmm_buffer_statistics\* \w+", ctypes.POINTER(_library.BufferStatistics)),
         (r"hipvmm_pool_statistics\* \w+", ctypes.POINTER(_library.PoolStatistics)),
         (r"hipvmm_counters\* \w+", ctypes.POINTER(_library.Counters)),
+        (r"hipvmm_slot_arena_layout\* \w+", ctypes.POINTER(_library.SlotLayout)),
+        (r"hipvmm_slot_arena_statistics\* \w+", ctypes.POINTER(_library.SlotStatistics)),
+        (r"hipvmm_tag_statistics\* \w+", ctypes.POINTER(_library.TagStatistics)),
         (r"hipvmm_failure_callback \w+", _library.FailureCallback),
         (r"hipvmm_allocate_callback \w+", _library.AllocateCallback),
         (r"hipvmm_deallocate_callback \w+", _library.DeallocateCallback),
@@ -70,6 +74,9 @@ def test_structs_have_the_sizes_of_the_header():
     assert ctypes.sizeof(_library.BufferStatistics) == 9 * 8
     assert ctypes.sizeof(_library.PoolStatistics) == 13 * 8
     assert ctypes.sizeof(_library.Counters) == 7 * 8
+    assert ctypes.sizeof(_library.SlotLayout) == 9 * 8
+    assert ctypes.sizeof(_library.SlotStatistics) == 15 * 8
+    assert ctypes.sizeof(_library.TagStatistics) == 5 * 8
     assert ctypes.sizeof(_library.Access) == 8
 
 

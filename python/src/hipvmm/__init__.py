@@ -3,7 +3,8 @@
 
 GrowableArray is an array that grows without moving what is there; Pool a stream-ordered pool.
 DeviceBuffer, the module mr, reinitialize() and what is beside them have the names and meaning of
-RMM's and hipMM's Python packages, so that ``import hipvmm as rmm`` serves most programs.
+RMM's and hipMM's Python packages, so that ``import hipvmm as rmm`` serves most programs. SlotArena
+is the memory of a KV cache; suspend() and resume() give memory back and keep its addresses.
 
 The C++ library libhipvmm.so is loaded by the first call that needs it: ``python -m hipvmm.info``.
 """
@@ -19,6 +20,7 @@ from ._errors import (
     InternalError,
     InvalidArgumentError,
     InvalidHandleError,
+    InvalidStateError,
     IpcError,
     LibraryNotFoundError,
     OutOfMemoryError,
@@ -57,6 +59,8 @@ from ._log import (
 )
 from .mr import Pool, PoolStatistics, disable_logging, enable_logging, get_log_filenames
 from .sharing import Attachment, Publication, attach
+from .sleep import TagStatistics, resume, suspend, tag_statistics
+from .slots import SlotArena, SlotStatistics, SlotView
 
 # The name in RMM.
 RMMError = HipvmmError
@@ -73,6 +77,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "InvalidHandleError",
+    "InvalidStateError",
     "IpcError",
     "LibraryNotFoundError",
     "LoggingLevel",
@@ -82,8 +87,12 @@ __all__ = [
     "PoolStatistics",
     "Publication",
     "RMMError",
+    "SlotArena",
+    "SlotStatistics",
+    "SlotView",
     "Stream",
     "SystemFailureError",
+    "TagStatistics",
     "UnsupportedError",
     "__version__",
     "attach",
@@ -109,11 +118,14 @@ __all__ = [
     "register_reinitialize_hook",
     "reinitialize",
     "report",
+    "resume",
     "set_flush_level",
     "set_logging_level",
     "should_log",
     "statistics",
+    "suspend",
     "synchronize",
+    "tag_statistics",
     "unregister_reinitialize_hook",
 ]
 

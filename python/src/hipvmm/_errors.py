@@ -9,6 +9,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "InvalidHandleError",
+    "InvalidStateError",
     "IpcError",
     "LibraryNotFoundError",
     "OutOfMemoryError",
@@ -61,6 +62,10 @@ class HipError(HipvmmError):
     """A call of HIP failed. code: its hipError_t."""
 
     code: int = 0
+
+
+class InvalidStateError(HipvmmError):
+    """The object is in a state that forbids the call, such as memory that sleeps."""
 
 
 class IpcError(HipvmmError, ConnectionError):

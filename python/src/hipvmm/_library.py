@@ -63,13 +63,38 @@ class Counters(ctypes.Structure):
         "total_count")]
 
 
+class SlotLayout(ctypes.Structure):
+    """hipvmm_slot_arena_layout."""
+
+    _fields_ = [("struct_size", c_size_t), ("base", c_void_p)] + [(name, c_size_t) for name in (
+        "slots", "planes", "bytes_per_slot", "slot_stride", "plane_stride", "block_bytes")] + [
+        ("device", c_int)]
+
+
+class SlotStatistics(ctypes.Structure):
+    """hipvmm_slot_arena_statistics."""
+
+    _fields_ = [(name, c_size_t) for name in (
+        "struct_size", "slots_in_use", "used_bytes", "needed_bytes", "spare_bytes", "kept_bytes",
+        "held_bytes", "peak_held_bytes", "shared_bytes", "budget_bytes", "reserved_bytes")] + [
+        (name, c_uint64) for name in (
+            "prefetched_blocks", "failed_prefetches", "grown_blocks", "moved_blocks")]
+
+
+class TagStatistics(ctypes.Structure):
+    """hipvmm_tag_statistics."""
+
+    _fields_ = [(name, c_size_t) for name in (
+        "struct_size", "objects", "bytes_asleep", "bytes_on_host")] + [("is_asleep", c_int)]
+
+
 FailureCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
 AllocateCallback = ctypes.CFUNCTYPE(c_void_p, c_size_t, c_void_p, c_void_p)
 DeallocateCallback = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p, c_void_p)
 
 # How parameters are abbreviated below: h a handle, H where one is written; p an address, P where
 # one is written; s a text, S where its address is written; z bytes, Z; i an int, I; u unsigned;
-# t a text that is copied, of three parameters.
+# t a text that is copied, of three parameters; v a list of bytes or numbers.
 _TYPES: Dict[str, Sequence[Any]] = {
     "h": (c_void_p,),
     "H": (POINTER(c_void_p),),
@@ -79,6 +104,7 @@ _TYPES: Dict[str, Sequence[Any]] = {
     "S": (POINTER(c_char_p),),
     "z": (c_size_t,),
     "Z": (POINTER(c_size_t),),
+    "v": (POINTER(c_size_t),),
     "i": (c_int,),
     "I": (POINTER(c_int),),
     "u": (c_uint,),
@@ -87,6 +113,9 @@ _TYPES: Dict[str, Sequence[Any]] = {
     "B": (POINTER(BufferStatistics),),
     "L": (POINTER(PoolStatistics),),
     "C": (POINTER(Counters),),
+    "N": (POINTER(SlotLayout),),
+    "T": (POINTER(SlotStatistics),),
+    "Q": (POINTER(TagStatistics),),
     "F": (FailureCallback,),
     "M": (AllocateCallback,),
     "D": (DeallocateCallback,),
@@ -207,6 +236,27 @@ FUNCTIONS: Dict[str, str] = {
     "tracking_outstanding": "ht",
     "limiting_allocated": "hZ",
     "fixed_size_block": "hZ",
+    "slot_arena_create": "isH",
+    "slot_arena_destroy": "h",
+    "slot_arena_acquire": "hpZ",
+    "slot_arena_commit": "hvvzp",
+    "slot_arena_release": "hzp",
+    "slot_arena_truncate": "hzzp",
+    "slot_arena_share_prefix": "hzvzzp",
+    "slot_arena_make_writable": "hzzzp",
+    "slot_arena_pointer": "hzzP",
+    "slot_arena_length": "hzZ",
+    "slot_arena_capacity": "hzZ",
+    "slot_arena_in_use": "hzI",
+    "slot_arena_slots_that_fit": "hzZ",
+    "slot_arena_set_budget": "hz",
+    "slot_arena_trim": "hZ",
+    "slot_arena_get_layout": "hN",
+    "slot_arena_get_statistics": "hT",
+    "suspend": "sisZ",
+    "suspend_in_stream": "sispZ",
+    "resume": "sZ",
+    "tag_get_statistics": "sQ",
 }
 
 _STATUS_ERRORS = {
@@ -218,6 +268,7 @@ _STATUS_ERRORS = {
     6: _errors.HipError,
     7: _errors.IpcError,
     8: _errors.SystemFailureError,
+    11: _errors.InvalidStateError,
 }
 _EXHAUSTED = ("", "device_memory", "addresses", "descriptors", "host_memory", "limit")
 

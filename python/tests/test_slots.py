@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Slots that grow, and memory that sleeps."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import hipvmm
+from conftest import needs_chunks, needs_host_access
+from hipvmm._library import get_size, lib
+
+MIB = 1 << 20
+pytestmark = needs_chunks
+
+
+def make(**options):
+    return hipvmm.SlotArena(4, "8MiB", **{"planes": 2, "block": "2MiB", "prefetch": 0, **options})
+
+
+def test_a_batch_grows_in_place():
+    with make() as arena:
+        assert (arena.slots, arena.planes, arena.bytes_per_slot) == (4, 2, 8 * MIB)
+        slots = [arena.acquire(), arena.acquire()]
+        arena.commit(slots, [100, 3 * MIB])
+        pointer = arena.pointer(slots[1], 1)
+        assert pointer == arena.ptr + arena.plane_stride + slots[1] * arena.slot_stride
+        arena.commit(np.array(slots, "uint64"), np.array([200, 5 * MIB], "uint64"))
+        assert arena.pointer(slots[1], 1) == pointer
+        assert [arena.length(each) for each in slots] == [200, 5 * MIB]
+        assert arena.capacity(slots[1]) == 6 * MIB
+        now = arena.statistics()
+        assert (now.slots_in_use, now.used_bytes) == (2, 2 * (200 + 5 * MIB))
+        assert now.held_bytes == now.needed_bytes == 2 * (2 + 6) * MIB
+        arena.truncate(slots[1], 10)
+        arena.release(slots[0])
+        assert not arena.in_use(slots[0]) and arena.in_use(slots[1])
+        hipvmm.synchronize()
+        assert arena.trim() == 2 * (2 + 4) * MIB
+        assert repr(arena) == f"SlotArena(4, {8 * MIB}, planes=2, device=0)"
+    assert repr(arena) == "SlotArena(closed)"
+    with pytest.raises(hipvmm.InvalidHandleError, match="this SlotArena was closed"):
+        arena.acquire()
+
+
+def test_a_batch_that_does_not_fit_changes_nothing():
+    arena = make(planes=1, budget="4MiB")
+    assert arena.slots_that_fit(MIB) == 2
+    with pytest.raises(hipvmm.OutOfMemoryError, match="budget") as failure:
+        arena.commit([0, 1, 2], [1, 1, 1])
+    assert failure.value.exhausted == "limit"
+    assert arena.statistics().used_bytes == 0
+    arena.set_budget(6 * MIB)
+    arena.commit([0, 1, 2], [1, 1, 1])
+
+
+def test_wrong_numbers_are_refused():
+    arena = make()
+    for slots, lengths, error in (
+            ([0], [1, 2], hipvmm.InvalidArgumentError), ([9], [1], hipvmm.OutOfRangeError),
+            ([-1], [1], hipvmm.OutOfRangeError), ([0], [1 << 64], hipvmm.OutOfRangeError),
+            ([0], [1.5], hipvmm.InvalidArgumentError), ("0", [1], hipvmm.InvalidArgumentError)):
+        with pytest.raises(error):
+            arena.commit(slots, lengths)
+    numbers = np.zeros(2, "uint64")
+    numbers.flags.writeable = False
+    arena.commit(numbers, [1, 2])
+    arena.commit(np.zeros(4, "uint64")[::2], np.array([3, 4]))
+    assert arena.length(0) == 4
+    with pytest.raises(ValueError, match="bytes_per_slot"):
+        hipvmm.SlotArena(4, 0)
+    with pytest.raises(TypeError):
+        hipvmm.SlotArena(1.5, "1MiB")
+    with pytest.raises(ValueError, match="allowed: separate or packed"):
+        make(layout="dense")
+
+
+@needs_host_access
+def test_views_are_no_copies_and_keep_the_memory():
+    arena = make()
+    arena.commit([1], [3 * 16 * 4 + 5])
+    view = arena.view(1, 1, "float32", (16,))
+    assert view.shape == (3, 16)
+    assert view.__cuda_array_interface__["data"] == (arena.pointer(1, 1), False)
+    first, second = np.from_dlpack(view), view.numpy_view()
+    second[2, 3] = 7
+    assert first[2, 3] == 7
+    arena.commit([1], [5 * MIB])
+    assert first[2, 3] == 7
+    assert arena.view(0).shape == (0,)
+    everything = np.from_dlpack(arena.addresses())
+    assert everything.nbytes == arena.plane_stride + 4 * arena.slot_stride
+    begin = arena.plane_stride + arena.slot_stride
+    assert everything[begin:begin + 192].view("float32")[2 * 16 + 3] == 7
+    gc.collect()
+    before = get_size(lib().live_handles)
+    arena.close()
+    del view, everything, second
+    gc.collect()
+    assert first[2, 3] == 7
+    del first
+    gc.collect()
+    assert get_size(lib().live_handles) == before - 1
+
+
+@needs_host_access
+def test_a_prefix_is_shared_until_it_is_written():
+    arena = make(planes=1)
+    arena.commit([0], [2 * MIB + 4])
+    arena.view(0).numpy_view()[:] = 5
+    try:
+        arena.share_prefix(0, [2, 3], 2 * MIB + 4)
+    except hipvmm.UnsupportedError:
+        pytest.skip("aliases are not coherent here")
+    assert arena.statistics().shared_bytes == 4 * MIB
+    arena.make_writable(3, 0, 1)
+    arena.view(3).numpy_view()[0] = 6
+    hipvmm.synchronize()
+    assert [int(arena.view(each).numpy_view()[0]) for each in (0, 2, 3)] == [5, 5, 6]
+
+
+def test_memory_sleeps_and_wakes_by_its_tag():
+    weights = hipvmm.GrowableArray("float32", max="64MiB", sleep_tag="py_weights")
+    weights.append([1, 2, 3])
+    before = weights.ptr
+    try:
+        released = hipvmm.suspend("py_weights")
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    assert released > 0
+    now = hipvmm.tag_statistics("py_weights")
+    assert now.is_asleep and now.objects == 1
+    assert now.bytes_asleep == released and now.bytes_on_host > 0
+    for call in (lambda: weights.append([4]), weights.tobytes):
+        with pytest.raises(hipvmm.InvalidStateError, match="sleeps"):
+            call()
+    assert len(weights) == 3
+    assert hipvmm.suspend("py_weights") == 0
+    assert hipvmm.resume("py_weights") == released
+    assert weights.ptr == before
+    assert list(weights.copy_to_host()) == [1, 2, 3]
+    with hipvmm.Stream() as stream:
+        assert hipvmm.suspend("py_weights", "nothing", storage="pageable", stream=stream) > 0
+    assert hipvmm.tag_statistics("py_weights").bytes_on_host == 0
+    hipvmm.resume("py_weights")
+    weights.append([4])
+
+
+def test_names_that_nothing_was_made_with_are_refused():
+    for call in (hipvmm.suspend, hipvmm.resume, hipvmm.tag_statistics):
+        with pytest.raises(ValueError, match="nothing was made with the tag 'py_misspelt'"):
+            call("py_misspelt")
+        with pytest.raises(ValueError, match="has a zero"):
+            call("a\0b")
+    with pytest.raises(ValueError, match="allowed: contents, nothing"):
+        hipvmm.suspend("py_weights", "everything")
