@@ -286,10 +286,16 @@ def _numbers(values: Sequence[int], name: str) -> Any:
             return kind.from_buffer(values)
         except (TypeError, ValueError, BufferError):
             pass  # read-only, or not contiguous
+    found: Sequence[int] = values
     try:
-        found = [operator.index(each) for each in values]
+        try:
+            made = kind(*values)
+        except TypeError:  # numbers of numpy, for example
+            found = [operator.index(each) for each in values]
+            made = kind(*found)
+        outside = len(found) > 0 and not 0 <= min(found) <= max(found) < 1 << 63
     except TypeError as failure:
         raise InvalidArgumentError(f"{name} are no whole numbers: {failure}") from failure
-    if found and not 0 <= min(found) <= max(found) < 1 << 63:
+    if outside:  # C would cut them off without a word
         raise OutOfRangeError(f"{name} has {min(found)} to {max(found)}, which are no sizes")
-    return kind(*found)
+    return made

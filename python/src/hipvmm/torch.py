@@ -14,6 +14,9 @@ Each device has one pool; the environment variable HIPVMM_CONF has its options, 
 ``set_per_process_memory_fraction`` are honoured; out of memory is ``torch.OutOfMemoryError``, with
 the pool's report. ``torch.cuda.memory_stats``, and what reads it, has the figures of the pools.
 ``torch.cuda.memory_snapshot`` is refused by PyTorch with any allocator but its own.
+
+KVCache, which needs neither of both, has keys and values of many sequences in tensors that grow in
+place.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._errors import HipvmmError, UnsupportedError
 from ._library import PoolStatistics, get_text, lib
+from .kv_cache import KVCache
 
 __all__ = [
+    "KVCache",
     "empty_cache",
     "install",
     "is_installed",

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+"""hipvmm.torch.KVCache with PyTorch where it is installed, and with a stand-in made of numpy."""
+
+import gc
+import importlib.util
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import hipvmm
+from conftest import needs_chunks, needs_host_access
+from hipvmm._library import get_size, lib
+
+MIB = 1 << 20
+pytestmark = [needs_chunks, needs_host_access]
+has_torch = importlib.util.find_spec("torch") is not None
+
+
+class _Empty:
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+    def element_size(self):
+        return self.dtype.itemsize
+
+
+def stand_in():
+    """What KVCache uses of PyTorch, over numpy."""
+    fake = types.ModuleType("torch")
+    fake.__version__ = "2.4.0"
+    fake.bfloat16, fake.float32, fake.int64 = map(np.dtype, ("float16", "float32", "int64"))
+    fake.empty = lambda count, dtype: _Empty(dtype)
+    fake.tensor = np.array
+    fake.device = lambda text: types.SimpleNamespace(
+        index=int(text.split(":")[1]) if ":" in text else None)
+    fake.cuda = types.SimpleNamespace(current_device=lambda: 0)
+
+    def from_dlpack(source):
+        assert np.from_dlpack(source).shape == source.shape  # a numpy before 2 cannot write to it
+        return source.numpy_view()
+
+    def as_strided(array, size, stride):
+        return np.lib.stride_tricks.as_strided(
+            array, size, [each * array.itemsize for each in stride])
+
+    fake.from_dlpack, fake.as_strided = from_dlpack, as_strided
+    return fake
+
+
+@pytest.fixture(params=[
+    "stand-in",
+    pytest.param("PyTorch", marks=pytest.mark.skipif(not has_torch, reason="no PyTorch here"))])
+def torch(request, monkeypatch):
+    if request.param == "PyTorch":
+        return pytest.importorskip("torch")
+    fake = stand_in()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    return fake
+
+
+def make(torch, **options):
+    from hipvmm.torch import KVCache
+
+    # A token has 2 * 2 matrices of 4 * 64 numbers: 4 KiB, so that a block has 512.
+    return KVCache(2, 4, 64, **{"slots": 4, "max_tokens": 2000, "dtype": torch.float32,
+                                "prefetch": 0, **options})
+
+
+@pytest.mark.parametrize("planes", [1, 2, 4])
+def test_sequences_grow_in_place(torch, planes):
+    with make(torch, planes=planes) as cache:
+        assert cache.bytes_per_token == 4096
+        assert cache.tokens_per_block == 512 * planes
+        slots = [cache.acquire(), cache.acquire()]
+        assert cache.append(slots, [3, 5]) == [0, 0]
+        for slot in slots:
+            for layer in range(2):
+                assert tuple(cache.keys(layer, slot).shape) == (cache.length(slot), 4, 64)
+                cache.keys(layer, slot)[:] = 10 * slot + layer
+                cache.values(layer, slot)[:] = 100 + 10 * slot + layer
+        first = cache.keys(0, slots[0])
+        assert cache.append(slots, 1) == [3, 5]
+        cache.write(1, torch.tensor(slots), torch.tensor([3, 5]),
+                    torch.tensor(np.full((2, 4, 64), 7, "float32")),
+                    torch.tensor(np.full((2, 4, 64), 8, "float32")))
+        cache.append(slots[:1], 1500)
+        cache.keys(0, slots[0])[1503] = 9
+        assert [cache.length(each) for each in slots] == [1504, 6]
+        assert float(first[2, 3, 63]) == 10 * slots[0]
+        for slot, last in zip(slots, (3, 5)):
+            for layer in range(2):
+                assert float(cache.keys(layer, slot)[last - 1, 0, 0]) == 10 * slot + layer
+                assert float(cache.values(layer, slot)[0, 3, 63]) == 100 + 10 * slot + layer
+            assert float(cache.keys(1, slot)[last, 0, 0]) == 7
+            assert float(cache.values(1)[slot, last, 3, 63]) == 8
+        now = cache.statistics()
+        assert now.used_bytes == 4096 * (1504 + 6)
+        assert now.held_bytes == now.needed_bytes
+        cache.truncate(slots[0], 3)
+        cache.release(slots)
+        assert cache.length(slots[0]) == 0
+        assert not cache.arena.in_use(slots[1])
+        hipvmm.synchronize()
+        assert cache.trim() == now.held_bytes
+
+
+def test_a_batch_that_does_not_fit_changes_nothing(torch):
+    cache = make(torch, budget="4MiB")
+    assert cache.slots_that_fit(512) == 2
+    with pytest.raises(hipvmm.OutOfMemoryError):
+        cache.append([0, 1, 2])
+    assert [cache.length(each) for each in range(3)] == [0, 0, 0]
+    assert cache.append([0, 1], 512) == [0, 0]
+    cache.release(0)
+    assert cache.append([1, 2], [1, 0]) == [512, 0]
+    assert cache.capacity(1) == 1024
+    cache.set_budget(8 * MIB)
+    assert cache.append([np.int64(2), 3], np.int64(2)) == [0, 0]
+
+
+def test_wrong_arguments_are_refused(torch):
+    cache = make(torch)
+    for slots, tokens, error in (
+            ([0, 0], 1, ValueError), ([0], [1, 2], ValueError), ([0], [-1], ValueError),
+            ([0], -1, ValueError), ([4], 1, IndexError), ([-1], 1, IndexError),
+            ([0], 2001, IndexError)):
+        with pytest.raises(error):
+            cache.append(slots, tokens)
+    assert cache.statistics().slots_in_use == 0
+    for layer in (-1, 2):
+        with pytest.raises(IndexError, match=f"layer {layer} of 2"):
+            cache.keys(layer)
+    with pytest.raises(ValueError, match="must divide 2 [*] layers, 4"):
+        make(torch, planes=3)
+    with pytest.raises(ValueError, match="max_tokens is 0"):
+        make(torch, max_tokens=0)
+    cache.close()
+    with pytest.raises(hipvmm.InvalidHandleError):
+        cache.values(0)
+
+
+@pytest.mark.parametrize("layout", ["separate", "packed"])
+def test_a_prefix_is_shared_or_copied(torch, layout):
+    cache = make(torch, layout=layout)
+    prompt = cache.acquire()
+    cache.append([prompt], 600)
+    cache.keys(1, prompt)[:] = 5
+    others = [cache.acquire(), cache.acquire()]
+    is_shared = cache.share_prefix(prompt, others, 600)
+    assert not (is_shared and layout == "packed")
+    assert (cache.statistics().shared_bytes == 4 * MIB) == is_shared
+    assert cache.append(others, 1) == [600, 600]
+    for slot in others:
+        cache.keys(1, slot)[600] = slot
+    if is_shared:
+        cache.make_writable(others[0], 0, 1)
+    cache.keys(1, others[0])[0] = 6
+    hipvmm.synchronize()
+    assert [float(cache.keys(1, each)[0, 0, 0]) for each in [prompt, *others]] == [5, 6, 5]
+    assert [float(cache.keys(1, each)[600, 0, 0]) for each in others] == others
+    with pytest.raises(IndexError, match="601 tokens of a sequence that has 600"):
+        cache.share_prefix(prompt, [cache.acquire()], 601)
+
+
+def test_tensors_keep_the_memory(torch):
+    gc.collect()
+    before = get_size(lib().live_handles)
+    cache = make(torch)
+    cache.append([2], 3)
+    keys = cache.keys(0, 2)
+    keys[:] = 4
+    cache.close()
+    cache.close()
+    del cache
+    gc.collect()
+    assert float(keys[2, 3, 63]) == 4
+    del keys
+    gc.collect()
+    assert get_size(lib().live_handles) == before
