@@ -275,7 +275,7 @@ def record(model, steps, folder):
     alive = {}
     path = Path(folder) / f"{model}.csv.gz"
     with gzip.open(path, "wt", encoding="ascii") as file:
-        file.write("Time,Action,Pointer,Size,Stream\n")
+        file.write("Thread,Time,Action,Pointer,Size,Stream\n")
         for event in events:
             action, pointer = event["action"], event["addr"]
             if action == "alloc":
@@ -287,7 +287,7 @@ def record(model, steps, folder):
                 continue
             size = alive[pointer] if kind == "allocate" else alive.pop(pointer)
             begin = events[0].get("time_us", 0)
-            file.write(f"{event.get('time_us', 0) - begin},{kind},{pointer:x},{size},"
+            file.write(f"0,{event.get('time_us', 0) - begin},{kind},{pointer:x},{size},"
                        f"{event['stream']:x}\n")
     print(f"{path}: {len(events)} events")
 

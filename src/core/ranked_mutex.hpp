@@ -55,7 +55,7 @@ class ranked_mutex {
 #endif
 
   std::mutex mutex_;
-  lock_rank rank_;
+  [[maybe_unused]] lock_rank rank_;  // in Debug builds
 };
 
 }  // namespace hipvmm::detail

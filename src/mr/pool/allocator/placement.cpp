@@ -281,11 +281,11 @@ std::size_t next_chunk_bytes(const block_index& index, std::size_t missing, std:
   const std::size_t one = granule(index, rules);
   if (rules.has_equal_chunks) return std::min(missing, one);
   // The size in which a pool begins, while no memory lies idle that smaller ones could join.
-  constexpr std::size_t first = 64 * MiB;
+  constexpr std::size_t first = 32 * MiB;
   constexpr std::size_t is_young = GiB;
   const std::size_t held = index.physical_bytes();
   const std::size_t least = !moves && held < is_young ? first : granules_per_chunk * one;
-  const std::size_t chosen = std::max(least, align_down(std::min(wanted / 4, held / 16), one));
+  const std::size_t chosen = std::max(least, align_down(wanted / 8, one));
   // Where chunks are counted, there would be too many smaller ones.
   const std::size_t allowed = std::max({align_down(rules.largest_chunk, rules.granularity),
                                         rules.granularity, least_for_count(index, rules)});
