@@ -61,6 +61,10 @@ std::vector<exported_chunk> growable_storage::export_chunks(std::uint64_t since)
   return memory_ ? memory_->export_chunks(since) : std::vector<exported_chunk>{};
 }
 
+std::vector<exported_fabric_chunk> growable_storage::export_fabric_chunks(std::uint64_t since) {
+  return memory_ ? memory_->export_fabric_chunks(since) : std::vector<exported_fabric_chunk>{};
+}
+
 access_right growable_storage::access(device_ref device) const noexcept {
   return memory_ ? memory_->rights().get(device) : access_right::none;
 }

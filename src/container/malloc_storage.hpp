@@ -50,6 +50,9 @@ class malloc_storage final : public storage_memory {
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t) override {
     refuse_chunks();
   }
+  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t) override {
+    refuse_chunks();
+  }
   [[nodiscard]] std::vector<chunk_access> effective_access() const override { refuse_chunks(); }
   std::size_t move_range(std::size_t, std::size_t, memory_location, stream_ref) override {
     refuse_chunks();

@@ -43,6 +43,10 @@ class region_storage final : public storage_memory {
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since) override {
     return region_.export_chunks(since);
   }
+  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(
+      std::uint64_t since) override {
+    return region_.export_fabric_chunks(since);
+  }
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
                          stream_ref stream) override {
     return region_.move_range(offset, bytes, to, stream);

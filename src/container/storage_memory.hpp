@@ -44,6 +44,8 @@ class storage_memory {
   /// Offsets are the region's. Throw: unsupported where there are no chunks.
   [[nodiscard]] virtual std::vector<chunk_view> chunks() const = 0;
   [[nodiscard]] virtual std::vector<exported_chunk> export_chunks(std::uint64_t since) = 0;
+  [[nodiscard]] virtual std::vector<exported_fabric_chunk> export_fabric_chunks(
+      std::uint64_t since) = 0;
   virtual std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
                                  stream_ref stream) = 0;
   [[nodiscard]] virtual std::vector<chunk_access> effective_access() const = 0;

@@ -61,4 +61,17 @@ export_kind export_kind_of(device_ref device) {
   return result;
 }
 
+bool exports_fabric(device_ref device) {
+  require_device(device);
+  const capability found = capability_of(device);
+  if (found.path() == memory_path::fallback) return false;
+  try {
+    physical_chunk chunk{device, found.minimum_granularity(), handle_type::fabric};
+    static_cast<void>(export_fabric(chunk));
+    return true;
+  } catch (const hip_error&) {
+    return false;
+  }
+}
+
 }  // namespace hipvmm

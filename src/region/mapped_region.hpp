@@ -71,6 +71,7 @@ class mapped_region final : public sleeper {
   [[nodiscard]] std::size_t failed_preparations() const noexcept { return failures; }
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since);
+  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since);
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
   /// Takes `chunk` when it succeeds. Pre: it is memory of `device` and fits in the region.
   void adopt(std::size_t offset, physical_chunk& chunk);

@@ -48,25 +48,44 @@ std::vector<chunk_view> mapped_region::chunks() const {
 
 namespace {
 
+void require_made(const char* function, std::size_t offset, const backing& held, handle_type wanted,
+                  const char* name) {
+  if (can_export(held.chunk.shareable(), wanted)) return;
+  throw std::invalid_argument{
+      std::string{"region::"} + function + ": the chunk at offset " + std::to_string(offset) +
+      " was made without handle_type::" + name +
+      ": set region_options::shareable (of a vector growth_options::chunks.shareable, of a pool "
+      "pool_options::shareable) before the region is made"};
+}
+
 exported_chunk export_one(std::size_t offset, backing& held) {
-  if (held.chunk.shareable() != handle_type::posix_fd)
-    throw std::invalid_argument{
-        "region::export_chunks: the chunk at offset " + std::to_string(offset) +
-        " was made without handle_type::posix_fd: set region_options::shareable (of a vector "
-        "growth_options::chunks.shareable, of a pool pool_options::shareable) before the region is "
-        "made"};
+  require_made("export_chunks", offset, held, handle_type::posix_fd, "posix_fd");
   return {offset, held.serial, shareable_handle{held.chunk}};
+}
+
+/// `export_each(offset, backing)` of all that is newer than `since`, by serial.
+template <typename Exported, typename Export>
+std::vector<Exported> export_since(backing_map& backings, std::uint64_t since, Export export_each) {
+  std::vector<Exported> result;
+  for (auto& [offset, held] : backings)
+    if (held.serial > since) result.push_back(export_each(offset, held));
+  std::sort(result.begin(), result.end(),
+            [](const Exported& a, const Exported& b) { return a.serial < b.serial; });
+  return result;
 }
 
 }  // namespace
 
 std::vector<exported_chunk> mapped_region::export_chunks(std::uint64_t since) {
-  std::vector<exported_chunk> result;
-  for (auto& [offset, held] : backings)
-    if (held.serial > since) result.push_back(export_one(offset, held));
-  std::sort(result.begin(), result.end(),
-            [](const exported_chunk& a, const exported_chunk& b) { return a.serial < b.serial; });
-  return result;
+  return export_since<exported_chunk>(backings, since, export_one);
+}
+
+std::vector<exported_fabric_chunk> mapped_region::export_fabric_chunks(std::uint64_t since) {
+  return export_since<exported_fabric_chunk>(
+      backings, since, [](std::size_t offset, backing& held) {
+        require_made("export_fabric_chunks", offset, held, handle_type::fabric, "fabric");
+        return exported_fabric_chunk{offset, held.serial, export_fabric(held.chunk)};
+      });
 }
 
 exported_range mapped_region::export_range(std::size_t offset, std::size_t bytes) {

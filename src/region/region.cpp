@@ -159,6 +159,10 @@ std::vector<exported_chunk> region::export_chunks(std::uint64_t since) {
   return awake("region::export_chunks").export_chunks(since);
 }
 
+std::vector<exported_fabric_chunk> region::export_fabric_chunks(std::uint64_t since) {
+  return awake("region::export_fabric_chunks").export_fabric_chunks(since);
+}
+
 exported_range region::export_range(std::size_t offset, std::size_t bytes) {
   detail::mapped_region& self = awake("region::export_range");
   self.require_within("export_range", offset, bytes);

@@ -25,15 +25,26 @@ using detail::check;
 
 namespace {
 
+constexpr int posix_kind = hipMemHandleTypePosixFileDescriptor;
+constexpr int fabric_kind = hip_compat::fabric_handle_kind;
+
 hipMemAllocationProp properties(device_ref device, handle_type shareable) {
   hipMemAllocationProp properties{};
   properties.type = hipMemAllocationTypePinned;
   properties.location.type = hipMemLocationTypeDevice;
   properties.location.id = device.ordinal();
-  properties.requestedHandleType = shareable == handle_type::posix_fd
-                                       ? hipMemHandleTypePosixFileDescriptor
-                                       : hipMemHandleTypeNone;
+  hip_compat::set_handle_kinds(properties,
+                               (can_export(shareable, handle_type::posix_fd) ? posix_kind : 0) |
+                                   (can_export(shareable, handle_type::fabric) ? fabric_kind : 0));
   return properties;
+}
+
+handle_type shareable_of(const hipMemAllocationProp& made) {
+  const int kinds = hip_compat::handle_kinds(made);
+  const bool posix = (kinds & posix_kind) != 0;
+  if ((kinds & fabric_kind) != 0)
+    return posix ? handle_type::posix_fd_and_fabric : handle_type::fabric;
+  return posix ? handle_type::posix_fd : handle_type::none;
 }
 
 /// Counts by handle. Never destroyed: chunk caches may live as long as the process.
@@ -203,8 +214,7 @@ physical_chunk detail::retain_at(const void* address, device_ref device, std::si
   hipMemAllocationProp made{};
   check(hipMemGetAllocationPropertiesFromHandle(&made, handle),
         "hipMemGetAllocationPropertiesFromHandle");
-  if (made.requestedHandleType != hipMemHandleTypePosixFileDescriptor)
-    result.shareable_ = handle_type::none;
+  result.shareable_ = shareable_of(made);
   if (hip_compat::is_uncached(made)) result.memory_ = chunk_memory::uncached;
   if (hip_compat::is_on_host_node(made.location)) {
     result.host_ = memory_location::host_node(made.location.id);

@@ -10,22 +10,41 @@
 
 #include "core/check.hpp"
 #include "core/descriptors.hpp"
+#include "core/hip_compat.hpp"
 #include "runtime/check_resources.hpp"
 #include "vmm/shareable_handle.hpp"
 
 namespace hipvmm {
 
-shareable_handle::shareable_handle(physical_chunk& chunk) {
+namespace {
+
+void require_exportable(const physical_chunk& chunk, handle_type wanted, const char* name) {
   if (chunk.empty())
     throw std::invalid_argument{
         "the export of an empty chunk: it was moved from, or never created"};
-  if (chunk.shareable() != handle_type::posix_fd)
-    throw std::invalid_argument{
-        "the export of a chunk that was created without handle_type::posix_fd: name that to its "
-        "constructor"};
+  if (!can_export(chunk.shareable(), wanted))
+    throw std::invalid_argument{"the export of a chunk that was created without handle_type::" +
+                                std::string{name} + ": name that to its constructor"};
+}
+
+hipError_t export_as(int kind, void* result, const physical_chunk& chunk) {
+  return hip_compat::with_handle_kind(kind, [&](hipMemAllocationHandleType type) {
+    return hipMemExportToShareableHandle(result, chunk.get(), type, 0);
+  });
+}
+
+hipError_t import_as(int kind, hipMemGenericAllocationHandle_t& result, void* handle) {
+  return hip_compat::with_handle_kind(kind, [&](hipMemAllocationHandleType type) {
+    return hipMemImportFromShareableHandle(&result, handle, type);
+  });
+}
+
+}  // namespace
+
+shareable_handle::shareable_handle(physical_chunk& chunk) {
+  require_exportable(chunk, handle_type::posix_fd, "posix_fd");
   int descriptor = -1;
-  const hipError_t result = hipMemExportToShareableHandle(&descriptor, chunk.get(),
-                                                          hipMemHandleTypePosixFileDescriptor, 0);
+  const hipError_t result = export_as(hipMemHandleTypePosixFileDescriptor, &descriptor, chunk);
   detail::check_resources(result, "hipMemExportToShareableHandle", chunk.device(), chunk.bytes());
   descriptor_ = descriptor;
   bytes_ = chunk.bytes();
@@ -42,6 +61,32 @@ shareable_handle& shareable_handle::operator=(shareable_handle&& other) noexcept
   std::swap(descriptor_, moved.descriptor_);
   std::swap(bytes_, moved.bytes_);
   return *this;
+}
+
+fabric_handle export_fabric(physical_chunk& chunk) {
+  require_exportable(chunk, handle_type::fabric, "fabric");
+  fabric_handle result;
+  static_assert(sizeof(result.data) == hip_compat::fabric_handle_bytes);
+  detail::check(export_as(hip_compat::fabric_handle_kind, result.data.data(), chunk),
+                "hipMemExportToShareableHandle");
+  result.bytes = chunk.bytes();
+  chunk.shared_ = true;
+  return result;
+}
+
+physical_chunk import_chunk(const fabric_handle& handle, device_ref device) {
+  if (handle.bytes == 0)
+    throw std::invalid_argument{
+        "the import of a fabric handle of no bytes: pass the one that "
+        "export_fabric() gave, with its size"};
+  const scoped_device scope{device};
+  fabric_handle copied = handle;
+  hipMemGenericAllocationHandle_t imported = nullptr;
+  detail::check_resources(import_as(hip_compat::fabric_handle_kind, imported, copied.data.data()),
+                          "hipMemImportFromShareableHandle", device, handle.bytes);
+  physical_chunk result{imported, device, static_cast<std::size_t>(handle.bytes)};
+  result.shareable_ = handle_type::fabric;
+  return result;
 }
 
 namespace detail {
@@ -71,8 +116,7 @@ physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
                              ? reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor))
                              : static_cast<void*>(&descriptor);
   hipMemGenericAllocationHandle_t imported = nullptr;
-  const hipError_t result =
-      hipMemImportFromShareableHandle(&imported, argument, hipMemHandleTypePosixFileDescriptor);
+  const hipError_t result = import_as(hipMemHandleTypePosixFileDescriptor, imported, argument);
   check_resources(result, "hipMemImportFromShareableHandle", device, handle.bytes());
   return physical_chunk{imported, device, handle.bytes()};
 }

@@ -172,15 +172,9 @@ TEST_CASE("attached_region: a refresh that fails goes on at the next") {
       [](const subject_ptr& one) { CHECK(one->seen.refresh(one->stream) == 4 * granule()); });
 }
 
-publication_options with_lease(std::chrono::milliseconds lease) {
-  publication_options options;
-  options.lease = lease;
-  return options;
-}
-
 TEST_CASE("attached_region: what is cut off unmaps all and says so at last, though calls fail") {
   struct cut_off : published_region {
-    attached_region seen{path};
+    attached_region seen{this->path};
     int times_told = 0;
     cut_off() : published_region{with_lease(1ms)} {
       owned.trim(granule(), stream);

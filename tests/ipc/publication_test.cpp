@@ -237,12 +237,6 @@ TEST_CASE_FIXTURE(region_owner, "publication: withdrawn chunks go when the impor
   CHECK(published.wait_until_withdrawn(5s));
 }
 
-publication_options with_lease(std::chrono::milliseconds lease) {
-  publication_options options;
-  options.lease = lease;
-  return options;
-}
-
 TEST_CASE("publication: importers that keep withdrawn chunks are cut off after the lease") {
   published_region memory{with_lease(50ms)};
   attached_region looks{memory.path};

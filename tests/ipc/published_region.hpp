@@ -44,6 +44,12 @@ inline attach_options attach_within(std::chrono::milliseconds timeout) {
   return options;
 }
 
+inline publication_options with_lease(std::chrono::milliseconds lease) {
+  publication_options options;
+  options.lease = lease;
+  return options;
+}
+
 /// A region of two chunks under a path.
 struct published_region {
   temporary_folder folder;

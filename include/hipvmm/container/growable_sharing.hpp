@@ -42,6 +42,9 @@ class growable_sharing {
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0) {
     return storage_.export_chunks(since);
   }
+  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0) {
+    return storage_.export_fabric_chunks(since);
+  }
   /// Whether suspend() of growth_options::chunks.tag gave the memory back: sizes and data() stay,
   /// and what needs the memory throws std::logic_error.
   [[nodiscard]] bool is_asleep() const noexcept { return storage_.is_asleep(); }

@@ -164,15 +164,17 @@ class growable_storage {
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const noexcept;
 
-  /// As region::chunks() and region::export_chunks(), whose offsets are counted from the start of
-  /// the addresses. data() is there until erase_front() moves it on; then `chunk_view::address -
-  /// chunk_view::offset` is the start. Nothing while no addresses are reserved.
+  /// As region::chunks(), export_chunks() and export_fabric_chunks(), whose offsets are counted
+  /// from the start of the addresses. data() is there until erase_front() moves it on; then
+  /// `chunk_view::address - chunk_view::offset` is the start. Nothing while no addresses are
+  /// reserved.
   /// - Growth adds chunks with greater serials. Where data() moves for lack of room, the chunks and
   ///   their serials stay, and after an erase_front() all are listed anew with other offsets.
   /// Throws: unsupported where the memory is no chunks (hipMalloc, growth_options::resource); as
   /// region::export_chunks().
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
+  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
   /// As region::move_range(), with the offsets of chunks(). Where quirk::re_reserve is in force,
   /// data() may change unless past_max is refuse; growth_statistics::base_moves counts that.
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,

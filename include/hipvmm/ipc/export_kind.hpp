@@ -24,4 +24,10 @@ enum class export_kind {
 /// hip_error, where chunks cannot be exported. The next call tries again.
 [[nodiscard]] export_kind export_kind_of(device_ref device);
 
+/// Whether chunks of `device` can be made with handle_type::fabric, and exported: makes and exports
+/// one of a granule, and releases it, for what a device reports is not all that it takes. NVIDIA's
+/// driver wants an IMEX channel that the user may open. Throws: std::invalid_argument where there
+/// is no such device; out_of_memory.
+[[nodiscard]] bool exports_fabric(device_ref device);
+
 }  // namespace hipvmm

@@ -46,6 +46,13 @@ struct exported_chunk {
   shareable_handle handle;  ///< owns the descriptor; bytes() is the chunk's size
 };
 
+/// The same as a fabric handle, plain bytes. See region::export_fabric_chunks().
+struct exported_fabric_chunk {
+  std::size_t offset;    ///< as chunk_view::offset
+  std::uint64_t serial;  ///< as chunk_view::serial
+  fabric_handle handle;  ///< its `bytes` is the chunk's size
+};
+
 /// Consecutive bytes as another process gets them: the whole chunks that hold them. Byte `offset`
 /// is byte `offset - chunks[0].offset` of the first chunk. See region::export_range(),
 /// mr::vmm_pool_resource::export_block() and imported_blocks; for network cards export_dma_bufs().

@@ -95,6 +95,10 @@ class region {
   /// Throws: std::invalid_argument where one was not made with region_options::shareable posix_fd;
   /// out_of_memory when the process has no descriptor left; hip_error; then nothing is exported.
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
+  /// The same as fabric handles, of chunks made with region_options::shareable fabric or
+  /// posix_fd_and_fabric. They hold nothing: keep the chunks until the other side has imported
+  /// them. Throws: std::invalid_argument where one was not made so; hip_error where HIP refuses it.
+  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
   /// Exports the chunks that hold [offset, offset + bytes), of any alignment. The receiver of a
   /// descriptor can reach its whole chunk, what is beside the range too.
   /// Throws: as export_chunks(); std::out_of_range; std::invalid_argument for no bytes, or where

@@ -40,7 +40,8 @@ enum class without_vmm {
 
 /// How a region makes its chunks and keeps its addresses.
 struct region_options {
-  /// Whether the region's chunks can be exported to other processes: region::export_chunks().
+  /// How the region's chunks can be exported to other processes: region::export_chunks(), and
+  /// export_fabric_chunks().
   handle_type shareable = handle_type::none;
   /// The cache that chunks are acquired from and recycled to; nullptr: chunk_cache::shared().
   chunk_cache* cache = nullptr;

@@ -15,6 +15,9 @@ struct ihipMemGenericAllocationHandle;
 namespace hipvmm {
 
 class physical_chunk;
+struct fabric_handle;
+[[nodiscard]] fabric_handle export_fabric(physical_chunk& chunk);
+[[nodiscard]] physical_chunk import_chunk(const fabric_handle& handle, device_ref device);
 
 namespace detail {
 physical_chunk retain_at(const void* address, device_ref device, std::size_t bytes);
@@ -25,7 +28,16 @@ physical_chunk reference_to(const physical_chunk& chunk);
 enum class handle_type {
   none,      ///< not at all
   posix_fd,  ///< as a POSIX file descriptor
+  /// As 64 bytes, which other nodes take too where the GPUs are linked (multi-node NVLink). Few
+  /// machines can: exports_fabric().
+  fabric,
+  posix_fd_and_fabric,  ///< as either
 };
+
+/// Whether what was made with `made` can be exported as `wanted`, posix_fd or fabric.
+[[nodiscard]] constexpr bool can_export(handle_type made, handle_type wanted) noexcept {
+  return made == wanted || made == handle_type::posix_fd_and_fabric;
+}
 
 /// How the caches of devices treat a chunk's bytes.
 enum class chunk_memory {
@@ -115,6 +127,8 @@ class physical_chunk {
 
  private:
   friend class shareable_handle;
+  friend fabric_handle export_fabric(physical_chunk& chunk);
+  friend physical_chunk import_chunk(const fabric_handle& handle, device_ref device);
   // Another reference to what somebody else owns: src/vmm/physical_chunk.hpp.
   friend physical_chunk detail::retain_at(const void* address, device_ref device,
                                           std::size_t bytes);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include <hipvmm/runtime/device.hpp>
@@ -50,5 +52,23 @@ class shareable_handle {
 /// bytes than the system reports for it (the size of a dma-buf or memfd; NVIDIA's driver reports
 /// none); out_of_memory when the process has no descriptor left; hip_error when HIP refuses it.
 [[nodiscard]] physical_chunk import_chunk(const shareable_handle& handle, device_ref device);
+
+/// An exported chunk as plain bytes, which any transport carries, to another node too. It holds
+/// nothing: the memory must live until the other side has imported it. Whoever gets the bytes, and
+/// may open the machine's fabric, can use the memory.
+struct fabric_handle {
+  std::array<unsigned char, 64> data{};  ///< HIP's handle
+  std::uint64_t bytes = 0;               ///< the chunk's size, which HIP cannot derive from it
+};
+
+/// Exports `chunk`, which then counts as shared().
+/// Throws: std::invalid_argument when the chunk is empty or was not created with
+/// handle_type::fabric, or posix_fd_and_fabric; hip_error where HIP refuses it.
+[[nodiscard]] fabric_handle export_fabric(physical_chunk& chunk);
+
+/// Imports the exported memory into this process as a chunk of `device`.
+/// Throws: std::invalid_argument when `handle` says no bytes; hip_error where HIP refuses it, as
+/// where the exporter has gone.
+[[nodiscard]] physical_chunk import_chunk(const fabric_handle& handle, device_ref device);
 
 }  // namespace hipvmm

@@ -48,12 +48,6 @@ CUmemAllocationHandleType handle_type_of(int type, hipError_t unknown) {
   }
 }
 
-hipMemAllocationHandleType handle_type_to_hip(CUmemAllocationHandleType type) {
-  return (type & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0
-             ? hipMemHandleTypePosixFileDescriptor
-             : hipMemHandleTypeNone;
-}
-
 void* descriptor_from(void* os_handle) {
   require(os_handle != nullptr);
   if (reinterpret_cast<std::uintptr_t>(os_handle) < descriptor_values_end) return os_handle;

@@ -92,7 +92,6 @@ hipMemAccessFlags access_to_hip(unsigned long long flags);
 
 /// None or a POSIX descriptor; throws `unknown` for another type.
 CUmemAllocationHandleType handle_type_of(int type, hipError_t unknown);
-hipMemAllocationHandleType handle_type_to_hip(CUmemAllocationHandleType type);
 
 /// What CUDA takes as an operating system's handle, from what a HIP program passes: the value of
 /// the descriptor from ROCm 7.1 on, a pointer to it before.

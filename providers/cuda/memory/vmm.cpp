@@ -8,10 +8,19 @@
 namespace hipvmm::cuda_provider {
 namespace {
 
+// CU_MEM_HANDLE_TYPE_FABRIC is newer than 12.2 and has the same number.
+constexpr int exported_kinds = hipMemHandleTypePosixFileDescriptor | hip_compat::fabric_handle_kind;
+
+// The kinds that a chunk may be exported as.
+CUmemAllocationHandleType chunk_handle_types(int kinds) {
+  require((kinds & ~exported_kinds) == 0, hipErrorNotSupported);
+  return static_cast<CUmemAllocationHandleType>(kinds);
+}
+
 // Network cards may read and write what other processes may, where the device can do that: HIP's
 // older headers have no place for the wish.
 bool is_for_network_cards(const driver& machine, const hipMemAllocationProp& wanted) {
-  if (value_of(wanted.requestedHandleType) != hipMemHandleTypePosixFileDescriptor ||
+  if (hip_compat::handle_kinds(wanted) == hipMemHandleTypeNone ||
       value_of(wanted.location.type) != hipMemLocationTypeDevice)
     return false;
   int can = 0;
@@ -32,8 +41,7 @@ CUmemAllocationProp properties_of(const driver& machine, const hipMemAllocationP
   } else {
     properties.location = device_location(machine, wanted.location, missing_device);
   }
-  properties.requestedHandleTypes =
-      handle_type_of(value_of(wanted.requestedHandleType), hipErrorNotSupported);
+  properties.requestedHandleTypes = chunk_handle_types(hip_compat::handle_kinds(wanted));
   properties.allocFlags.compressionType = wanted.compressionType;
   properties.allocFlags.usage = wanted.usage;
   properties.allocFlags.gpuDirectRDMACapable = is_for_network_cards(machine, wanted) ? 1 : 0;
@@ -51,7 +59,8 @@ hipMemAllocationProp properties_to_hip(const driver& machine, const CUmemAllocat
     properties.location.type = hipMemLocationTypeDevice;
     properties.location.id = machine.ordinal_of(found.location.id);
   }
-  properties.requestedHandleType = handle_type_to_hip(found.requestedHandleTypes);
+  hip_compat::set_handle_kinds(properties,
+                               static_cast<int>(found.requestedHandleTypes) & exported_kinds);
   properties.compressionType = found.allocFlags.compressionType;
   properties.usage = found.allocFlags.usage;
   return properties;

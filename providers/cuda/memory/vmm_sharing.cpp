@@ -9,11 +9,21 @@ extern "C" [[gnu::visibility("default")]] hipError_t hipMemGetHandleForAddressRa
 
 using namespace hipvmm::cuda_provider;
 
+namespace {
+// CU_MEM_HANDLE_TYPE_FABRIC, newer than 12.2. Its handle is 64 bytes.
+constexpr auto cuda_fabric =
+    static_cast<CUmemAllocationHandleType>(hipvmm::hip_compat::fabric_handle_kind);
+}  // namespace
+
 hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocationHandle_t handle,
                                          hipMemAllocationHandleType type,
                                          unsigned long long flags) {
   return call_anywhere([&](driver&) {
     require(shareable != nullptr && handle != nullptr && flags == 0);
+    if (value_of(type) == hipvmm::hip_compat::fabric_handle_kind) {
+      check(cuMemExportToShareableHandle(shareable, to_cuda(handle), cuda_fabric, 0));
+      return hipSuccess;
+    }
     require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
     int descriptor = -1;
     check(cuMemExportToShareableHandle(&descriptor, to_cuda(handle),
@@ -28,8 +38,14 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
                                            hipMemAllocationHandleType type) {
   return call_anywhere([&](driver&) {
     require(handle != nullptr);
-    require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
     CUmemGenericAllocationHandle made = 0;
+    if (value_of(type) == hipvmm::hip_compat::fabric_handle_kind) {
+      require(os_handle != nullptr);
+      check(cuMemImportFromShareableHandle(&made, os_handle, cuda_fabric));
+      *handle = chunk_to_hip(made);
+      return hipSuccess;
+    }
+    require(value_of(type) == hipMemHandleTypePosixFileDescriptor);
     check(cuMemImportFromShareableHandle(&made, descriptor_from(os_handle),
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     *handle = chunk_to_hip(made);

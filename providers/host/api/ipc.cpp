@@ -41,6 +41,16 @@ struct exported_block {
 static_assert(sizeof(exported_block) <= sizeof(hipIpcMemHandle_t));
 
 constexpr std::array<char, 8> block_tag{'h', 'i', 'p', 'v', 'm', 'm', 'i', '1'};
+constexpr std::array<char, 8> fabric_tag{'h', 'i', 'p', 'v', 'm', 'f', 'a', '1'};
+static_assert(sizeof(exported_block) <= hipvmm::hip_compat::fabric_handle_bytes);
+
+exported_block block_of(const std::array<char, 8>& tag, const chunk& memory, std::size_t bytes,
+                        int place) {
+  struct stat status {};
+  require(fstat(memory.file(), &status) == 0, hipErrorOperatingSystem);
+  return {tag,           getpid(),        memory.file(), status.st_dev,
+          status.st_ino, memory.offset(), bytes,         place};
+}
 
 // The exporter's file, opened through its process; that needs no more rights than debugging it.
 descriptor open_file_of(const exported_block& block) {
@@ -79,16 +89,8 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t* handle, void* pointer) {
     // kernel on AMD (https://github.com/ROCm/clr/pull/266).
     require(found && found->kind == memory_kind::device_allocation);
     require(found->start == start || machine.rules().ipc_address == inside_allocation::taken);
-    struct stat status {};
-    require(fstat(found->memory->file(), &status) == 0, hipErrorOperatingSystem);
-    const exported_block block{block_tag,
-                               getpid(),
-                               found->memory->file(),
-                               status.st_dev,
-                               status.st_ino,
-                               found->memory->offset(),
-                               found->bytes,
-                               machine.places().place_of(found->device)};
+    const exported_block block =
+        block_of(block_tag, *found->memory, found->bytes, machine.places().place_of(found->device));
     *handle = {};
     std::memcpy(handle, &block, sizeof(block));
     return hipSuccess;
@@ -162,9 +164,16 @@ hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocatio
     require(flags == 0 && (shareable != nullptr || rules.null_export == bad_pointer::followed));
     require(rules.sharing == hipSuccess, rules.sharing);
     const std::shared_ptr<chunk> memory = machine.chunks().find(from_handle(handle));
-    require(value_of(type) == hipMemHandleTypePosixFileDescriptor &&
-            value_of(memory->properties().requestedHandleType) ==
-                hipMemHandleTypePosixFileDescriptor);
+    const int made = hipvmm::hip_compat::handle_kinds(memory->properties());
+    const int kind = value_of(type);
+    if (kind == hipvmm::hip_compat::fabric_handle_kind && shareable != nullptr) {
+      require((made & kind) != 0);
+      const exported_block block = block_of(fabric_tag, *memory, memory->bytes(), 0);
+      std::memset(shareable, 0, hipvmm::hip_compat::fabric_handle_bytes);
+      std::memcpy(shareable, &block, sizeof(block));
+      return hipSuccess;
+    }
+    require(kind == hipMemHandleTypePosixFileDescriptor && (made & kind) != 0);
     if (shareable == nullptr) {
       throw crash{"writes the descriptor through a null pointer",
                   "ROCm/clr 6.2 to 6.4, hip_vm.cpp"};
@@ -180,9 +189,21 @@ hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t* hand
     const profile& rules = machine.rules();
     require(handle != nullptr);
     require(rules.sharing == hipSuccess, rules.sharing);
-    require(value_of(type) == hipMemHandleTypePosixFileDescriptor ||
-            rules.import_type == extra_type::taken);
-    const int given = descriptor_from(os_handle, rules.chunk_import, rules.zero);
+    descriptor opened;
+    int given = -1;
+    if (value_of(type) == hipvmm::hip_compat::fabric_handle_kind &&
+        machine.configuration().fabric_handles) {
+      require(os_handle != nullptr);
+      exported_block block{};
+      std::memcpy(&block, os_handle, sizeof(block));
+      require(block.tag == fabric_tag && block.offset >= 0);
+      opened = open_file_of(block);
+      given = opened.get();
+    } else {
+      require(value_of(type) == hipMemHandleTypePosixFileDescriptor ||
+              rules.import_type == extra_type::taken);
+      given = descriptor_from(os_handle, rules.chunk_import, rules.zero);
+    }
     const shared_file found = shared_file::identify(
         given, chunk_file, machine.configuration().machine_devices, rules.foreign_descriptor);
     require(found.bytes != 0 && found.bytes % machine.configuration().granularity == 0);

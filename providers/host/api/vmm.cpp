@@ -155,11 +155,12 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* handle, size_t bytes,
     device_memory& place = place_of(machine, *wanted);
     const bool is_named = machine.rules().created_on == creation_device::named;
     const int device = is_named ? wanted->location.id : current_device();
-    const int handle_type = value_of(wanted->requestedHandleType);
-    if (handle_type == hipMemHandleTypePosixFileDescriptor) {
+    int kinds = hipvmm::hip_compat::handle_kinds(*wanted);
+    if (machine.configuration().fabric_handles) kinds &= ~hipvmm::hip_compat::fabric_handle_kind;
+    if (kinds == hipMemHandleTypePosixFileDescriptor) {
       require(machine.rules().sharing == hipSuccess, machine.rules().sharing);
     } else {
-      require(handle_type == hipMemHandleTypeNone, hipErrorNotSupported);
+      require(kinds == hipMemHandleTypeNone, hipErrorNotSupported);
     }
     const std::size_t unit = machine.rules().chunk_unit;
     require(is_whole(bytes, unit != 0 ? unit : machine.configuration().granularity));

@@ -38,11 +38,11 @@ constexpr std::size_t default_address_space = 64 * tebibyte;
 
 constexpr std::string_view prefix = "HIPVMM_HOST_";
 constexpr std::array known_variables{
-    "HIPVMM_HOST_ADDRESS_SPACE", "HIPVMM_HOST_CHECK",   "HIPVMM_HOST_CONCURRENT_MANAGED",
-    "HIPVMM_HOST_DEVICES",       "HIPVMM_HOST_FAULTS",  "HIPVMM_HOST_GRANULARITY",
-    "HIPVMM_HOST_LEAKS",         "HIPVMM_HOST_MEMORY",  "HIPVMM_HOST_PAGEABLE",
-    "HIPVMM_HOST_PEERS",         "HIPVMM_HOST_PROFILE", "HIPVMM_HOST_REPORTED_MEMORY",
-    "HIPVMM_HOST_REUSE_HANDLES"};
+    "HIPVMM_HOST_ADDRESS_SPACE",   "HIPVMM_HOST_CHECK",        "HIPVMM_HOST_CONCURRENT_MANAGED",
+    "HIPVMM_HOST_DEVICES",         "HIPVMM_HOST_FABRIC",       "HIPVMM_HOST_FAULTS",
+    "HIPVMM_HOST_GRANULARITY",     "HIPVMM_HOST_LEAKS",        "HIPVMM_HOST_MEMORY",
+    "HIPVMM_HOST_PAGEABLE",        "HIPVMM_HOST_PEERS",        "HIPVMM_HOST_PROFILE",
+    "HIPVMM_HOST_REPORTED_MEMORY", "HIPVMM_HOST_REUSE_HANDLES"};
 
 /// How many letters to add, leave out or replace, whatever their case, to get from one to the
 /// other.
@@ -291,6 +291,7 @@ settings read_settings() {
     result.stream_and_event_handles = handle_reuse::last_first;
   }
   result.pageable_access = read_switch("HIPVMM_HOST_PAGEABLE", result.pageable_access);
+  result.fabric_handles = read_switch("HIPVMM_HOST_FABRIC", result.fabric_handles);
   result.concurrent_managed_access =
       read_switch("HIPVMM_HOST_CONCURRENT_MANAGED", result.concurrent_managed_access);
   // Of the machine, so that a device is the same one whoever else is visible.

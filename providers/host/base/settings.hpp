@@ -36,6 +36,7 @@ struct settings {
   bool check_races = false;
   handle_reuse stream_and_event_handles = handle_reuse::none;
   bool pageable_access = false;           ///< devices reach all memory of the host
+  bool fabric_handles = false;            ///< chunks may be exported to other nodes
   bool concurrent_managed_access = true;  ///< devices and the host use managed memory at once
   /// Of all that changes what devices do, in this process and in every other with the same.
   std::uint64_t fingerprint = 0;

@@ -29,7 +29,7 @@ chunk::chunk(device_memory& memory, const hipMemAllocationProp& properties, int 
       memory_{&memory} {
   memory.charge(bytes);
   try {
-    if (properties.requestedHandleType == hipMemHandleTypePosixFileDescriptor) {
+    if (hip_compat::handle_kinds(properties) != hipMemHandleTypeNone) {
       own_file_ = shared_file::create(chunk_file, memory.place(), bytes);
       files_open.fetch_add(1, std::memory_order_relaxed);
     } else {

@@ -223,6 +223,10 @@ std::vector<exported_chunk> vmm_pool_resource::export_chunks(std::uint64_t since
   return state_->with_chunks([since](region& all) { return all.export_chunks(since); });
 }
 
+std::vector<exported_fabric_chunk> vmm_pool_resource::export_fabric_chunks(std::uint64_t since) {
+  return state_->with_chunks([since](region& all) { return all.export_fabric_chunks(since); });
+}
+
 exported_range vmm_pool_resource::export_block(const void* pointer) {
   state_->require_awake("vmm_pool_resource::export_block");
   const state::block_place block = state_->require_block("export_block", pointer);

@@ -88,6 +88,10 @@ const hip_async_options& require_valid(const hip_async_options& options) {
         "hip_async_resource: initial_bytes " + format_bytes(options.initial_bytes) +
         " beyond the release_threshold " + format_bytes(options.release_threshold) +
         " would go back at once; raise the threshold or ask for less"};
+  if (can_export(options.shareable, handle_type::fabric))
+    throw std::invalid_argument{
+        "hip_async_resource: HIP's pools have no fabric handles: set hip_async_options::shareable "
+        "to handle_type::posix_fd, or use vmm_pool_resource"};
   return options;
 }
 

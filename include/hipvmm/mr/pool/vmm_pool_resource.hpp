@@ -112,6 +112,8 @@ class vmm_pool_resource final : public memory_resource {
   /// Exports chunks, as region::export_chunks: the pool's idle memory too. A chunk that the pool
   /// moves is listed again, with a new serial. Throws also: unsupported on slabs.
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
+  /// The same as region::export_fabric_chunks.
+  [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
   /// Exports the chunks that hold the block at `pointer`, which another process maps by
   /// imported_blocks, whose addresses are as many as statistics().address_bytes says here.
   /// - The block must stay allocated as long as the other process uses it: the pool knows nothing
