@@ -31,6 +31,7 @@ class host_bytes {
     return pageable_ ? pageable_.get() : static_cast<std::byte*>(pinned_.get());
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] bool is_pinned() const noexcept { return pinned_.get() != nullptr; }
   /// Never frees it: a copy may be under way.
   void abandon() noexcept;
 

@@ -91,7 +91,11 @@ tag_statistics tag_state::statistics() {
 void tag_state::save_contents(sleep_storage storage) {
   for (member& each : members_) {
     each.contents = each.who->contents();
-    each.saved = host_bytes{bytes_of(each.contents), storage == sleep_storage::pinned};
+    const std::size_t bytes = bytes_of(each.contents);
+    const bool may_reuse = storage == sleep_storage::pinned_kept && each.saved.is_pinned();
+    if (may_reuse && each.saved.bytes() >= bytes) continue;
+    each.saved = {};  // before there is more
+    each.saved = host_bytes{bytes, storage != sleep_storage::pageable};
   }
   parallel_copies copies;
   try {
@@ -130,17 +134,23 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   turn mine{*this};
   if (is_asleep()) return 0;
   mine.enter(tag_phase::falling_asleep);
+  for (member& each : members_)
+    each.keeps_host_bytes = options.storage == sleep_storage::pinned_kept;
   auto prepared = members_.begin();
   try {
     for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(what);
     if (options.stream) options.stream->synchronize();
     for (member& each : members_)
       if (!options.stream) each.who->wait_for_work();
-    if (what == keep::contents) save_contents(options.storage);
+    if (what == keep::contents) {
+      save_contents(options.storage);
+    } else {
+      for (member& each : members_) each.saved = {};
+    }
     unmap_all();
   } catch (...) {
     while (prepared != members_.begin()) (--prepared)->who->stay_awake();
-    for (member& each : members_) each.saved = {};
+    for (member& each : members_) each.forget();
     mine.enter(tag_phase::awake);
     throw;
   }
@@ -200,8 +210,7 @@ std::size_t tag_state::resume() {
   }
   for (member& each : members_) {
     each.who->finish_waking();
-    each.saved = {};
-    each.contents.clear();
+    each.forget();
   }
   mine.enter(tag_phase::awake);
   return bytes;

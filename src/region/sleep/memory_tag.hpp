@@ -81,7 +81,14 @@ class tag_state {
   struct member {
     sleeper* who;
     host_bytes saved = {};
-    std::vector<sleeping_range> contents = {};  // of `saved`, one behind the other
+    std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
+    bool keeps_host_bytes = false;
+
+    /// Ends what is saved.
+    void forget() noexcept {
+      contents.clear();
+      if (!keeps_host_bytes) saved = {};
+    }
     // For statistics(), which does not wait for suspend() and resume().
     std::size_t bytes_asleep = 0;
     std::size_t bytes_on_host = 0;

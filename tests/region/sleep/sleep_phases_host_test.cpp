@@ -44,6 +44,32 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: phase and statistics answer while su
   check_awake();
 }
 
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: pinned memory is kept for the next time where asked") {
+  suspend(tag, keep::contents, stream, sleep_storage::pinned_kept);
+  resume(tag);
+  CHECK(tag.statistics().bytes_on_host == 4 * unit);
+  const call_counter pins{"hipHostMalloc"};
+  const call_counter frees{"hipHostFree"};
+  for (int i = 0; i < 2; ++i) {
+    suspend(tag, keep::contents, stream, sleep_storage::pinned_kept);
+    CHECK(resume(tag) == 4 * unit);
+    CHECK(has_contents());
+  }
+  CHECK(pins.count() == 0);
+  CHECK(frees.count() == 0);
+  // Too small for one region, which has grown.
+  second.commit(unit, unit);
+  write_tag(second, 1, 3, stream);
+  suspend(tag, keep::contents, stream, sleep_storage::pinned_kept);
+  CHECK(pins.count() == 1);
+  resume(tag);
+  CHECK(has_contents());
+  CHECK(has_tag(second, 1, 3, stream));
+  suspend(tag, keep::nothing, stream);
+  CHECK(tag.statistics().bytes_on_host == 0);
+  resume(tag);
+}
+
 TEST_CASE("sleep: what holds nothing reports no event") {
   const memory_tag tag;
   const region empty{first_device, 4 * granule(), tagged(tag)};

@@ -25,6 +25,10 @@ enum class sleep_storage {
   pinned,    ///< memory of hipHostMalloc: copies run at the speed of the link. On CUDA resume(),
              ///< which frees it, ends a stream capture under way with an error
   pageable,  ///< memory of operator new, which the system may swap out: copies are slower
+  /// As pinned, but resume() leaves it to the next suspend(), for HIP takes longer to pin memory
+  /// than to copy it. It ends with the memory that carries the tag, or with a suspend() that keeps
+  /// nothing or has other storage.
+  pinned_kept,
 };
 
 struct suspend_options {
@@ -47,7 +51,7 @@ struct tag_statistics {
   bool is_asleep;
   std::size_t regions;        ///< regions and vectors that carry the tag and live
   std::size_t bytes_asleep;   ///< bytes that resume() backs again; zero while awake
-  std::size_t bytes_on_host;  ///< bytes of the host that hold contents
+  std::size_t bytes_on_host;  ///< bytes of the host that hold contents, or are kept for them
 };
 
 /// Names memory that sleeps and wakes together: what is made with region_options::tag, in a vector
