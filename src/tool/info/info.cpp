@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "tool/budgets.hpp"
 #include "tool/info/facts.hpp"
 #include "tool/info/json_report.hpp"
 #include "tool/info/text_report.hpp"
@@ -24,6 +26,7 @@ struct options {
   bool as_json = false;
   bool probe = false;
   bool explain = false;
+  bool budgets = false;
 };
 
 void declare(CLI::App& app, options& chosen) {
@@ -36,6 +39,9 @@ void declare(CLI::App& app, options& chosen) {
   app.add_flag("--explain", chosen.explain,
                "Say what each trait means, where it is recorded and what hipvmm does")
       ->excludes(json);
+  app.add_flag("--budgets", chosen.budgets,
+               "Show who holds which memory budgets, and no devices; hipvmm-ctl sets limits")
+      ->excludes("--probe", "--explain");
   app.set_version_flag("--version", "hipvmm-info " HIPVMM_VERSION_TEXT);
   app.footer("See docs/guides/rocm.md for how to read it. Paste its output into a bug report.");
 }
@@ -48,11 +54,27 @@ std::vector<hipvmm::device_ref> devices_of(const options& chosen) {
   return all;
 }
 
+/// Without a call of HIP, unless a device is named.
+std::string budgets_of(const options& chosen) {
+  std::vector<hipvmm::budget_report> all = hipvmm::memory_budget::all();
+  if (chosen.device) {
+    const hipvmm::device_uuid uuid = tool::device_of(*chosen.device).uuid();
+    std::erase_if(all, [&](const auto& each) { return each.device != uuid; });
+  }
+  return chosen.as_json ? tool::budgets_json(all) : tool::budgets_text(all);
+}
+
 int tell(const options& chosen) {
-  const std::vector<hipvmm::device_ref> devices = devices_of(chosen);
+  const std::vector<hipvmm::device_ref> devices =
+      chosen.budgets ? std::vector<hipvmm::device_ref>{} : devices_of(chosen);
   const bool to_file = chosen.as_json && !chosen.json.empty() && chosen.json != "-";
   if (to_file) tool::require_different({}, {{"--json", chosen.json}});
   const std::unique_ptr<tool::output_file> file = tool::file_for_result(to_file ? chosen.json : "");
+  if (chosen.budgets) {
+    const std::string text = budgets_of(chosen);
+    file ? file->write(text) : tool::write_to_standard_output(text);
+    return 0;
+  }
 
   const tool::facts known = tool::gather(
       devices, chosen.probe ? tool::record_source::probed_anew : tool::record_source::at_hand);

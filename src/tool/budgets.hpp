@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <hipvmm/ipc/budget/budget_options.hpp>
+
+namespace hipvmm::tool {
+
+/// Budgets for people, some lines each; says so where there are none.
+std::string budgets_text(const std::vector<budget_report>& budgets);
+
+/// The same as one JSON object and a line end; docs/reference/budgets.md lists its members.
+std::string budgets_json(const std::vector<budget_report>& budgets);
+
+}  // namespace hipvmm::tool

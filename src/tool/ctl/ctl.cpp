@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// hipvmm-ctl: shows, limits and removes the memory budgets that processes of this user share.
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/ipc/budget/memory_budget.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include "tool/budgets.hpp"
+#include "tool/program.hpp"
+
+namespace {
+
+namespace tool = hipvmm::tool;
+
+struct options {
+  std::string name;
+  std::string size;
+  std::string device;
+  std::string json;
+};
+
+std::string limit_in_bytes(const std::string& text) {
+  return text == "0" ? text : tool::size_in_bytes(text);
+}
+
+void add_budget(CLI::App& command, options& chosen) {
+  command.add_option("NAME", chosen.name, "The budget")->required();
+  command
+      .add_option("--device", chosen.device,
+                  "Its device, by UUID or number; needed where several have a budget of that name")
+      ->type_name("UUID|N");
+}
+
+/// Throws: std::runtime_error where the process sees no such device.
+hipvmm::device_uuid uuid_of(const std::string& device) {
+  if (const std::optional<int> ordinal = tool::number_in<int>(device))
+    return tool::device_of(*ordinal).uuid();
+  if (const auto found = hipvmm::device_with_uuid(device)) return found->uuid();
+  throw std::runtime_error{"there is no device '" + device + "'; hipvmm-info shows their UUIDs"};
+}
+
+/// The device of the budget, which need not be there where one was named.
+hipvmm::device_uuid device_of_budget(const options& chosen) {
+  std::vector<hipvmm::device_uuid> found;
+  for (const hipvmm::budget_report& each : hipvmm::memory_budget::all()) {
+    if (each.name != chosen.name) continue;
+    // Without a call of HIP: the device may be busy, or not be visible here.
+    if (to_string(each.device) == chosen.device) return each.device;
+    found.push_back(each.device);
+  }
+  if (!chosen.device.empty()) return uuid_of(chosen.device);
+  if (found.empty())
+    throw std::runtime_error{"there is no budget '" + chosen.name +
+                             "'; hipvmm-ctl list shows them, and with --device a limit can be set "
+                             "before there is one"};
+  if (found.size() > 1)
+    throw std::runtime_error{std::to_string(found.size()) + " devices have a budget '" +
+                             chosen.name + "': name one by --device, such as " +
+                             to_string(found.front())};
+  return found.front();
+}
+
+int list(const options& chosen, bool as_json) {
+  const bool to_file = as_json && !chosen.json.empty() && chosen.json != "-";
+  const std::unique_ptr<tool::output_file> file = tool::file_for_result(to_file ? chosen.json : "");
+  const std::vector<hipvmm::budget_report> all = hipvmm::memory_budget::all();
+  const std::string text = as_json ? tool::budgets_json(all) : tool::budgets_text(all);
+  if (file)
+    file->write(text);
+  else
+    tool::write_to_standard_output(text);
+  return 0;
+}
+
+int limit(const options& chosen) {
+  const hipvmm::device_uuid device = device_of_budget(chosen);
+  hipvmm::memory_budget::set_limit(chosen.name, device, std::stoull(chosen.size));
+  std::vector<hipvmm::budget_report> changed;
+  for (hipvmm::budget_report& each : hipvmm::memory_budget::all())
+    if (each.name == chosen.name && each.device == device) changed.push_back(std::move(each));
+  tool::write_to_standard_output(tool::budgets_text(changed));
+  return 0;
+}
+
+int remove(const options& chosen) {
+  if (!hipvmm::memory_budget::remove(chosen.name, device_of_budget(chosen)))
+    throw std::runtime_error{"there is no budget '" + chosen.name + "' on that device"};
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Shows, limits and removes the memory budgets that processes of this user share.",
+               "hipvmm-ctl"};
+  options chosen;
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "hipvmm-ctl " HIPVMM_VERSION_TEXT);
+  app.footer(
+      "'hipvmm-ctl limit NAME SIZE' sets a limit for the processes that run and for later ones; "
+      "those that hold more are asked to trim.\n"
+      "'hipvmm-ctl remove NAME' removes a budget that no process uses.\n"
+      "Budgets are those in /dev/shm, or in the folder that HIPVMM_BUDGETS names. See "
+      "docs/reference/budgets.md.");
+  CLI::App* const listing = app.add_subcommand("list", "Show all budgets, and who holds them");
+  listing->add_option("--json", chosen.json, "Write JSON, to standard output unless FILE is named")
+      ->type_name("[-|FILE]")
+      ->expected(0, 1);
+  CLI::App* const limiting = app.add_subcommand("limit", "Set the limit of a budget");
+  add_budget(*limiting, chosen);
+  limiting->add_option("SIZE", chosen.size, "Bytes, or with a unit, as in 4GiB")
+      ->required()
+      ->transform(limit_in_bytes);
+  CLI::App* const removing = app.add_subcommand("remove", "Remove a budget that nobody uses");
+  add_budget(*removing, chosen);
+  return tool::run_program(app, argc, argv, [&] {
+    if (listing->parsed()) return list(chosen, listing->count("--json") != 0);
+    return limiting->parsed() ? limit(chosen) : remove(chosen);
+  });
+}
