@@ -27,8 +27,8 @@ using std::chrono::milliseconds;
 
 // Processes that are asked before this one may be stopped, or in a long callback.
 constexpr auto turn_patience = 100ms;
-// What a callback releases may still be in use by work under way.
-constexpr auto retired_patience = 250ms;
+// How often it is seen whether retired memory has been released.
+constexpr auto retired_interval = 2ms;
 // Nobody says that a process was killed.
 constexpr auto death_interval = 20ms;
 constexpr auto idle_interval = 2s;
@@ -222,7 +222,7 @@ void budget_share::attend(std::uint32_t number, const std::stop_token& stop) noe
     const budget_duty duty = table_.duty(number);
     if (duty.to_release == 0) break;
     if (duty.is_turn || clock::now() >= end) {
-      release_for(number, stop);
+      if (!release_for(number, stop)) return;
       break;
     }
     if (std::exchange(is_first, false) && table_.reap()) continue;
@@ -233,18 +233,23 @@ void budget_share::attend(std::uint32_t number, const std::stop_token& stop) noe
   table_.answer(number);
 }
 
-void budget_share::release_for(std::uint32_t number, const std::stop_token& stop) noexcept {
-  const auto left = [&] { return table_.duty(number).to_release; };
-  release_kept(left());
-  if (const std::uint64_t bytes = left(); bytes != 0 && options_.trim && !table_.is_waiting())
-    report_exceptions([&] { options_.trim(bytes); });
-  const clock::time_point end = clock::now() + retired_patience;
-  while (true) {
-    const bool has_retired = retired_memory().waiting_bytes != 0;
-    release_kept(left());
-    if (left() == 0 || !has_retired || clock::now() >= end || stop.stop_requested()) return;
-    wait_while_equal(table_.header().changes, table_.header().changes, 2ms);
+bool budget_share::release_for(std::uint32_t number, const std::stop_token& stop) noexcept {
+  bool may_call = options_.trim != nullptr;
+  while (!stop.stop_requested()) {
+    const std::uint64_t retired = retired_memory().waiting_bytes;
+    release_kept(table_.duty(number).to_release);
+    const std::uint64_t bytes = table_.duty(number).to_release;
+    if (bytes == 0) return true;
+    if (bytes > retired && std::exchange(may_call, false) && !table_.is_waiting()) {
+      report_exceptions([&] { options_.trim(static_cast<std::size_t>(bytes - retired)); });
+      continue;
+    }
+    // It is released when work under way has passed, as long as somebody waits for it.
+    if (retired == 0) return true;
+    if (table_.header().requests != number) return false;
+    wait_while_equal(table_.header().requests, number, retired_interval);
   }
+  return true;
 }
 
 void budget_share::release_kept(std::size_t bytes) noexcept {

@@ -53,7 +53,8 @@ class budget_share final : public chunk_limit {
   void serve(const std::stop_token& stop) noexcept;
   /// Waits for its turn, releases what is wanted, and answers.
   void attend(std::uint32_t number, const std::stop_token& stop) noexcept;
-  void release_for(std::uint32_t number, const std::stop_token& stop) noexcept;
+  /// Returns false where another request came while retired memory was waited for.
+  [[nodiscard]] bool release_for(std::uint32_t number, const std::stop_token& stop) noexcept;
   /// Releases up to `bytes` of what the shared chunk cache keeps.
   void release_kept(std::size_t bytes) noexcept;
 

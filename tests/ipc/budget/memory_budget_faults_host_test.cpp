@@ -2,7 +2,11 @@
 // Budgets where calls of HIP fail.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
@@ -10,8 +14,13 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
+#include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_folder.hpp"
+#include "ipc/budget/budget_table.hpp"
+#include "ipc/budget/process_identity.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
+#include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
 
 namespace hipvmm::test {
@@ -35,6 +44,41 @@ TEST_CASE("memory_budget: chunks that HIP did not create do not count") {
   drain_retired_memory();
   chunk_cache::shared().trim();
   CHECK(budget.bytes() == 0);
+}
+
+TEST_CASE("memory_budget: a holder answers when the work that uses trimmed memory is done") {
+  const budget_folder folder;
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  const std::size_t unit = budget_unit();
+  blocked_stream work{first_device};
+  std::optional<growable_device_vector<char>> used;
+  used.emplace(first_device);
+  used->resize(unit, 'x', work);
+  std::atomic<std::size_t> wanted{0};
+  budget_options options;
+  options.trim = [&](std::size_t bytes) {
+    used.reset();
+    wanted = bytes;
+  };
+  const memory_budget budget{first_device, "retired", unit, options};
+  const auto file = detail::budget_file::open({"retired", first_device.uuid()}, 0);
+  detail::budget_table other{file->shared()};
+  REQUIRE(other.join(detail::own_process_identity(), 0, "other"));
+  other.set_waiting(unit, std::chrono::steady_clock::now() + std::chrono::seconds{20});
+  const std::uint32_t number = other.request();
+  CHECK(comes_true([&] { return wanted != 0; }));
+  CHECK(wanted == unit);
+  CHECK_FALSE(happens([&] { return other.is_answered(number); }));
+  // A second request for the same memory has nothing more trimmed.
+  wanted = 0;
+  const std::uint32_t next = other.request();
+  CHECK_FALSE(happens([&] { return wanted != 0 || other.is_answered(next); }));
+  work.release();
+  CHECK(comes_true([&] { return other.is_answered(next); }));
+  CHECK(budget.bytes() == 0);
+  CHECK(other.left() == unit);
+  other.leave();
 }
 
 TEST_CASE("memory_budget: the constructor leaves nothing where a call of HIP fails") {
