@@ -67,6 +67,31 @@ hipvmm_status hipvmm_torch_get_statistics(int device, hipvmm_torch_statistics* s
 /** Begins the peaks of a device anew, those of its pool too. */
 hipvmm_status hipvmm_torch_reset_peaks(int device);
 
+/* Memory that sleeps (<hipvmm/serving.h>): each tag has functions of its own, by its number, which
+ * allocate from pools that carry it: for torch.cuda.MemPool, beside PyTorch's own allocator. */
+
+/** Gets the number of a tag, from 1 to 8; the same for the same name. HIPVMM_ERROR_OUT_OF_RANGE
+ * where eight others have one. */
+hipvmm_status hipvmm_torch_tag(const char* tag, int* number);
+/* As hipvmm_torch_alloc() and hipvmm_torch_free(). While the tag sleeps, an allocation throws
+ * std::logic_error. */
+void* hipvmm_torch_alloc_1(size_t bytes, int device, void* stream);
+void hipvmm_torch_free_1(void* pointer, size_t bytes, int device, void* stream);
+void* hipvmm_torch_alloc_2(size_t bytes, int device, void* stream);
+void hipvmm_torch_free_2(void* pointer, size_t bytes, int device, void* stream);
+void* hipvmm_torch_alloc_3(size_t bytes, int device, void* stream);
+void hipvmm_torch_free_3(void* pointer, size_t bytes, int device, void* stream);
+void* hipvmm_torch_alloc_4(size_t bytes, int device, void* stream);
+void hipvmm_torch_free_4(void* pointer, size_t bytes, int device, void* stream);
+void* hipvmm_torch_alloc_5(size_t bytes, int device, void* stream);
+void hipvmm_torch_free_5(void* pointer, size_t bytes, int device, void* stream);
+void* hipvmm_torch_alloc_6(size_t bytes, int device, void* stream);
+void hipvmm_torch_free_6(void* pointer, size_t bytes, int device, void* stream);
+void* hipvmm_torch_alloc_7(size_t bytes, int device, void* stream);
+void hipvmm_torch_free_7(void* pointer, size_t bytes, int device, void* stream);
+void* hipvmm_torch_alloc_8(size_t bytes, int device, void* stream);
+void hipvmm_torch_free_8(void* pointer, size_t bytes, int device, void* stream);
+
 #ifdef __cplusplus
 }
 

@@ -146,6 +146,19 @@ def test_memory_sleeps_and_wakes_by_its_tag():
     weights.append([4])
 
 
+def test_a_pool_sleeps_and_wakes():
+    pool = hipvmm.Pool(maximum="64MiB", sleep_tag="py_pool")
+    buffer = hipvmm.DeviceBuffer.to_device(b"abc", mr=pool)
+    try:
+        hipvmm.suspend("py_pool")
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    with pytest.raises(hipvmm.InvalidStateError, match="py_pool"):
+        pool.allocate(100)
+    hipvmm.resume("py_pool")
+    assert buffer.tobytes() == b"abc"
+
+
 def test_names_that_nothing_was_made_with_are_refused():
     for call in (hipvmm.suspend, hipvmm.resume, hipvmm.tag_statistics):
         with pytest.raises(ValueError, match="nothing was made with the tag 'py_misspelt'"):

@@ -9,6 +9,8 @@ import types
 import pytest
 
 import hipvmm
+from conftest import needs_chunks
+from hipvmm._library import lib
 
 
 class Allocator:
@@ -77,6 +79,7 @@ def torch(monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(hipvmm.torch, "_allocator", None)
     monkeypatch.setattr(hipvmm.torch, "_is_installed", False)
+    monkeypatch.setattr(hipvmm.torch, "_of_tags", {})
     yield fake
     hipvmm.torch.empty_cache()
 
@@ -152,4 +155,55 @@ def test_pool_of_an_old_release(torch):
     del torch.cuda.MemPool
     with pytest.raises(hipvmm.UnsupportedError, match="2.4.0 has no torch.cuda.MemPool"):
         with hipvmm.torch.pool():
+            pass
+
+
+@needs_chunks
+def test_pools_with_a_tag_sleep_and_wake(torch):
+    with hipvmm.torch.pool(tag="py_torch_weights") as weights:
+        assert torch.pools == [(weights, None)]
+    with hipvmm.torch.pool("cuda:1", tag="py_torch_cache") as cache, \
+            hipvmm.torch.pool(tag="py_torch_cache") as other, hipvmm.torch.pool() as untagged:
+        assert cache.allocator is other.allocator
+        assert len({each.allocator for each in (weights, cache, untagged)}) == 3
+    made = {name: each for name, each in hipvmm.torch._of_tags.items()}
+    assert list(made) == ["py_torch_weights", "py_torch_cache"]
+    memory = {name: each.alloc(4 << 20, 0, None) for name, each in made.items()}
+    assert all(memory.values())
+    lib().fill_async(memory["py_torch_weights"], 7, 4 << 20, None)
+    try:
+        released = hipvmm.torch.suspend("py_torch_cache", "nothing")
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    assert released >= 4 << 20
+    assert not hipvmm.tag_statistics("py_torch_weights").is_asleep
+    assert hipvmm.torch.suspend() >= 4 << 20
+    for name in made:
+        assert hipvmm.tag_statistics(name).is_asleep
+    assert hipvmm.torch.resume(["py_torch_weights"]) >= 4 << 20
+    content = ctypes.create_string_buffer(1)
+    lib().copy(content, memory["py_torch_weights"] + (4 << 20) - 1, 1, None)
+    assert content.raw == b"\7"
+    made["py_torch_cache"].free(memory["py_torch_cache"], 4 << 20, 0, None)
+    hipvmm.torch.resume()
+    made["py_torch_weights"].free(memory["py_torch_weights"], 4 << 20, 0, None)
+    # All or none: what slept for it wakes where another tag cannot.
+    with pytest.raises(ValueError, match="nothing was made with the tag"):
+        hipvmm.torch.suspend(["py_torch_weights", "py_torch_misspelt"])
+    assert not hipvmm.tag_statistics("py_torch_weights").is_asleep
+
+
+def test_tags_that_there_are_too_many_of(torch):
+    for number in range(8):
+        try:
+            hipvmm.torch._allocator_of(f"py_torch_{number}")
+        except hipvmm.OutOfRangeError as why:
+            assert "8 other tags have pools already" in str(why)
+            break
+    else:
+        with pytest.raises(hipvmm.OutOfRangeError):
+            hipvmm.torch._allocator_of("py_torch_more")
+    hipvmm.torch.install()
+    with pytest.raises(hipvmm.UnsupportedError, match="after install"):
+        with hipvmm.torch.pool(tag="py_torch_weights"):
             pass

@@ -55,6 +55,11 @@ option without_vmm_option(without_vmm& to) {
           }};
 }
 
+option sleep_tag_option(std::optional<memory_tag>& to) {
+  return {"sleep_tag", "a name",
+          [&to](text value) { to = named_tag::of(std::string{value}).get(); }};
+}
+
 option size_option(const char* name, std::size_t& to, device_ref device) {
   return {name, size_allowed, [&to, device](text value) { to = size_value(value, device); }};
 }
@@ -101,6 +106,7 @@ std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
       size_option("largest_chunk", to.largest_chunk, device),
       memory_option(to.memory),
       flag_option("forgets_streams", to.forgets_streams),
+      sleep_tag_option(to.tag),
   };
   add_reuse(table, to.reuse);
   return table;
@@ -161,8 +167,7 @@ std::vector<option> buffer_table(growth_options& to, placement_choice& placement
        }},
       size_option("stripe_bytes", placement.stripe_bytes, device),
       memory_option(to.chunks.memory),
-      {"sleep_tag", "a name",
-       [&to](text value) { to.chunks.tag = named_tag::of(std::string{value}).get(); }},
+      sleep_tag_option(to.chunks.tag),
       {"spill", size_allowed,
        [&placement, device](text value) { placement.budget = size_value(value, device); }},
       without_vmm_option(to.fallback),

@@ -27,22 +27,30 @@ namespace {
 
 // As many as PyTorch has room for (C10_COMPILE_TIME_MAX_GPUS).
 constexpr std::size_t most_devices = 120;
+constexpr std::size_t most_tags = 8;
 
-/// The pools, which live as long as the process: tensors of static objects end after everything.
+/// The pools of a tag, or without one, which live as long as the process: tensors of static objects
+/// end after everything.
 struct torch_pools {
   std::array<std::atomic<torch_pool*>, most_devices> made{};
   std::mutex mutex;
   std::atomic<bool> is_used{false};  // since the first pool was begun
   // A child of fork() has none of the memory, and locks of threads that it lacks may be taken.
   std::atomic<bool> is_in_child{false};
+  std::atomic<named_tag*> tag{nullptr};
 
-  static torch_pools& shared() {
-    static torch_pools* const all = [] {
-      auto* const pools = new torch_pools;
-      static_cast<void>(::pthread_atfork(nullptr, nullptr, [] { shared().leave(); }));
+  using numbered = std::array<torch_pools, 1 + most_tags>;
+
+  /// Those without a tag, then those of each number.
+  static numbered& all() {
+    static numbered& made = []() -> numbered& {
+      auto& pools = *new numbered;
+      static_cast<void>(::pthread_atfork(nullptr, nullptr, [] {
+        for (torch_pools& each : all()) each.leave();
+      }));
       return pools;
     }();
-    return *all;
+    return made;
   }
   /// A child of a process that has not used its pools may have its own.
   void leave() noexcept {
@@ -67,6 +75,7 @@ struct torch_pools {
     if (torch_pool* const found = entry) return *found;
     mr::pool_options options = pool_settings(owner, nullptr);
     if (options.access.entries().empty()) options.access = all_reachable_peers(owner);
+    if (const named_tag* const chosen = tag) options.tag = chosen->get();
     entry = std::make_unique<torch_pool>(owner, options).release();
     return *entry;
   }
@@ -86,7 +95,35 @@ struct torch_pools {
   }
 };
 
-torch_pools& pools() { return torch_pools::shared(); }
+torch_pools& pools(std::size_t number = 0) { return torch_pools::all()[number]; }
+
+void* allocate(torch_pools& from, std::size_t bytes, int device, void* stream) {
+  if (bytes == 0) return nullptr;
+  torch_pool& pool = from.get(device);
+  try {
+    return pool.allocate(bytes, stream_of(stream));
+  } catch (const out_of_memory& full) {
+    throw_torch_out_of_memory(std::string{full.what()} + "\n" + pool.pool().report());
+    throw;
+  }
+}
+
+void deallocate(torch_pools& to, void* pointer, std::size_t bytes, int device, void* stream) {
+  if (pointer == nullptr) return;
+  if (torch_pool* const owner = to.find(device)) {
+    owner->deallocate(pointer, bytes, stream_of(stream));
+  } else if (!to.is_in_child) {
+    detail::warn("hipvmm_torch_free", "an allocation of device " + std::to_string(device) +
+                                          " is freed, and none was made there: nothing was done");
+  }
+}
+
+void* allocate_tagged(std::size_t number, std::size_t bytes, int device, void* stream) {
+  if (pools(number).tag == nullptr)
+    throw std::logic_error{"hipvmm_torch_alloc_" + std::to_string(number) +
+                           ": no tag has this number: call hipvmm_torch_tag first"};
+  return allocate(pools(number), bytes, device, stream);
+}
 
 }  // namespace
 }  // namespace hipvmm::c
@@ -97,25 +134,46 @@ using namespace hipvmm::c;
 extern "C" {
 
 void* hipvmm_torch_alloc(size_t bytes, int device, void* stream) {
-  if (bytes == 0) return nullptr;
-  torch_pool& from = pools().get(device);
-  try {
-    return from.allocate(bytes, stream_of(stream));
-  } catch (const out_of_memory& full) {
-    throw_torch_out_of_memory(std::string{full.what()} + "\n" + from.pool().report());
-    throw;
-  }
+  return allocate(pools(), bytes, device, stream);
 }
 
 void hipvmm_torch_free(void* pointer, size_t bytes, int device, void* stream) {
-  if (pointer == nullptr) return;
-  if (torch_pool* const owner = pools().find(device)) {
-    owner->deallocate(pointer, bytes, stream_of(stream));
-  } else if (!pools().is_in_child) {
-    detail::warn("hipvmm_torch_free", "an allocation of device " + std::to_string(device) +
-                                          " is freed, and none was made there: nothing was done");
-  }
+  deallocate(pools(), pointer, bytes, device, stream);
 }
+
+hipvmm_status hipvmm_torch_tag(const char* tag, int* number) {
+  return guarded(__func__, [&] {
+    int& result = out(number, "number");
+    if (tag == nullptr) throw bad_argument{"tag is null, and is to name one"};
+    named_tag& chosen = named_tag::of(tag);
+    for (std::size_t each = 1; each <= most_tags; ++each) {
+      named_tag* taken = nullptr;
+      if (!pools(each).tag.compare_exchange_strong(taken, &chosen) && taken != &chosen) continue;
+      result = static_cast<int>(each);
+      return;
+    }
+    throw std::out_of_range{"hipvmm_torch_tag: " + std::to_string(most_tags) +
+                            " other tags have pools already: use one of these, not '" +
+                            std::string{tag} + "'"};
+  });
+}
+
+#define HIPVMM_TAGGED(number)                                                              \
+  void* hipvmm_torch_alloc_##number(size_t bytes, int device, void* stream) {              \
+    return allocate_tagged(number, bytes, device, stream);                                 \
+  }                                                                                        \
+  void hipvmm_torch_free_##number(void* pointer, size_t bytes, int device, void* stream) { \
+    deallocate(pools(number), pointer, bytes, device, stream);                             \
+  }
+HIPVMM_TAGGED(1)
+HIPVMM_TAGGED(2)
+HIPVMM_TAGGED(3)
+HIPVMM_TAGGED(4)
+HIPVMM_TAGGED(5)
+HIPVMM_TAGGED(6)
+HIPVMM_TAGGED(7)
+HIPVMM_TAGGED(8)
+#undef HIPVMM_TAGGED
 
 void hipvmm_torch_record_stream(void* pointer, void* stream) {
   if (pointer == nullptr) return;
@@ -130,7 +188,8 @@ void hipvmm_torch_erase_stream(void* pointer, void* stream) {
 }
 
 void hipvmm_torch_reset(void) {
-  pools().for_each([](torch_pool& each) { each.release_idle(); });
+  for (torch_pools& each : torch_pools::all())
+    each.for_each([](torch_pool& pool) { pool.release_idle(); });
 }
 
 void hipvmm_torch_memory_fraction(double fraction, int device) {

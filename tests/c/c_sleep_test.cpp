@@ -121,6 +121,22 @@ TEST_CASE("C sleep: names that nothing was made with, and wrong values, are refu
   CHECK(statistics_of("c_named").objects == 1);
 }
 
+TEST_CASE("C sleep: blocks of a pool wake at their addresses with their contents") {
+  const owned_resource pool = make_pool("maximum=64MiB,sleep_tag=c_pool");
+  void* block = nullptr;
+  require_ok(hipvmm_allocate(pool, 1000, 0, nullptr, &block));
+  require_ok(hipvmm_fill_async(block, 'x', 1000, nullptr));
+  if (!suspends("c_pool", HIPVMM_KEEP_CONTENTS)) return;
+  void* none = nullptr;
+  CHECK(
+      fails(hipvmm_allocate(pool, 1000, 0, nullptr, &none), HIPVMM_ERROR_INVALID_STATE, "c_pool"));
+  require_ok(hipvmm_resume("c_pool", nullptr));
+  char last = 0;
+  require_ok(hipvmm_copy(&last, static_cast<char*>(block) + 999, 1, nullptr));
+  CHECK(last == 'x');
+  require_ok(hipvmm_deallocate(pool, block, 1000, 0, nullptr));
+}
+
 TEST_CASE("C sleep: threads that append while the memory sleeps and wakes are refused, or served") {
   const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_threads");
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
 #include <hipvmm/torch.h>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -390,6 +391,50 @@ TEST_CASE("torch.h: PyTorch's calls, by device, in any order and for nothing") {
   hipvmm_torch_end_allocate_to_pool(0, graphs);
   hipvmm_torch_release_pool(0, graphs);
   hipvmm_torch_release_pool(-1, graphs);
+}
+
+TEST_CASE("torch.h: memory of a tag has functions of its own, and sleeps" * needs_virtual_memory) {
+  int number = 77;
+  CHECK(hipvmm_torch_tag(nullptr, &number) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_torch_tag("", &number) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_torch_tag("c_torch_1", nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(number == 77);
+  CHECK_THROWS_WITH(hipvmm_torch_alloc_1(block, 0, nullptr),
+                    doctest::Contains("no tag has this number"));
+  for (int expected = 1; expected <= 8; ++expected) {
+    const std::string name = "c_torch_" + std::to_string(expected);
+    for (int twice = 0; twice < 2; ++twice) {
+      require_ok(hipvmm_torch_tag(name.c_str(), &number));
+      CHECK(number == expected);
+    }
+  }
+  CHECK(fails(hipvmm_torch_tag("c_torch_9", &number), HIPVMM_ERROR_OUT_OF_RANGE,
+              "8 other tags have pools already"));
+
+  const std::size_t before = statistics_of(0).allocated_current;
+  void* const first = hipvmm_torch_alloc_1(block, 0, nullptr);
+  void* const eighth = hipvmm_torch_alloc_8(block, 0, nullptr);
+  CHECK(hipvmm_torch_alloc_8(0, 0, nullptr) == nullptr);
+  CHECK(statistics_of(0).allocated_current == before);
+  require_ok(hipvmm_fill_async(first, 'x', block, nullptr));
+  std::size_t bytes = 0;
+  const hipvmm_status slept = hipvmm_suspend("c_torch_1", HIPVMM_KEEP_CONTENTS, nullptr, &bytes);
+  if (slept != HIPVMM_ERROR_UNSUPPORTED) {
+    require_ok(slept);
+    CHECK(bytes >= block);
+    CHECK_THROWS_WITH(hipvmm_torch_alloc_1(block, 0, nullptr), doctest::Contains("sleeps"));
+    void* const more = hipvmm_torch_alloc_8(block, 0, nullptr);
+    hipvmm_torch_free_8(more, block, 0, nullptr);
+    hipvmm_torch_reset();
+    require_ok(hipvmm_resume("c_torch_1", nullptr));
+  }
+  char last = 0;
+  require_ok(hipvmm_copy(&last, static_cast<char*>(first) + block - 1, 1, nullptr));
+  CHECK(last == 'x');
+  hipvmm_torch_free_1(first, block, 0, nullptr);
+  hipvmm_torch_free_8(eighth, block, 0, nullptr);
+  hipvmm_torch_free_8(nullptr, block, 0, nullptr);
+  hipvmm_torch_reset();
 }
 
 TEST_CASE("torch.h: a limit is out_of_memory where there is no PyTorch to have its own error") {

@@ -48,7 +48,7 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
     if keep not in _KEEPS:
         raise InvalidArgumentError(f"keep is {keep!r}; allowed: contents, nothing")
     options = options_text({"storage": storage})
-    name = _name(tag)
+    name = tag_bytes(tag)
     if stream is None:
         return get_size(lib().suspend, name, _KEEPS.index(keep), options)
     return get_size(lib().suspend_in_stream, name, _KEEPS.index(keep), options,
@@ -61,17 +61,18 @@ def resume(tag: str) -> int:
     Returns the bytes; 0 where the tag is awake. After a failure, such as OutOfMemoryError, all is
     asleep and nothing is lost: call it again.
     """
-    return get_size(lib().resume, _name(tag))
+    return get_size(lib().resume, tag_bytes(tag))
 
 
 def tag_statistics(tag: str) -> TagStatistics:
     """What the memory of a tag is like now."""
     now = _CTagStatistics(struct_size=ctypes.sizeof(_CTagStatistics))
-    lib().tag_get_statistics(_name(tag), ctypes.byref(now))
+    lib().tag_get_statistics(tag_bytes(tag), ctypes.byref(now))
     return TagStatistics(now.objects, now.bytes_asleep, now.bytes_on_host, bool(now.is_asleep))
 
 
-def _name(tag: str) -> bytes:
+def tag_bytes(tag: str) -> bytes:
+    """A tag as the library takes it."""
     if "\0" in tag:
         raise InvalidArgumentError(f"the tag {tag!r} has a zero in it")
     return tag.encode()

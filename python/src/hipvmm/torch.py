@@ -15,6 +15,13 @@ Each device has one pool; the environment variable HIPVMM_CONF has its options, 
 the pool's report. ``torch.cuda.memory_stats``, and what reads it, has the figures of the pools.
 ``torch.cuda.memory_snapshot`` is refused by PyTorch with any allocator but its own.
 
+What is allocated in a pool with a tag sleeps and wakes::
+
+    with hipvmm.torch.pool(tag="weights"):
+        model = make_model()
+    hipvmm.torch.suspend("weights")         # the memory is the device's, its addresses stay
+    hipvmm.torch.resume("weights")
+
 KVCache, which needs neither of both, has keys and values of many sequences in tensors that grow in
 place.
 """
@@ -24,8 +31,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections import OrderedDict
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
+from . import sleep as _sleep
 from ._errors import HipvmmError, UnsupportedError
 from ._library import PoolStatistics, get_text, lib
 from .kv_cache import KVCache
@@ -40,6 +48,8 @@ __all__ = [
     "pool",
     "report",
     "reset_peak_memory_stats",
+    "resume",
+    "suspend",
 ]
 
 # What PyTorch calls each function of the allocator by, and its name in the library.
@@ -54,6 +64,7 @@ _SETTERS: List[Tuple[str, str]] = [
 ]
 
 _allocator: Optional[Any] = None
+_of_tags: Dict[str, Any] = {}  # the allocators of tags, which never end either
 _is_installed = False
 
 
@@ -136,24 +147,84 @@ def is_installed() -> bool:
     return _is_installed
 
 
+def _allocator_of(tag: str) -> Any:
+    """The allocator whose pools carry a tag."""
+    import torch
+
+    if tag not in _of_tags:
+        number = ctypes.c_int()
+        _call("hipvmm_torch_tag", _sleep.tag_bytes(tag), ctypes.byref(number))
+        _of_tags[tag] = torch.cuda.memory.CUDAPluggableAllocator(
+            lib().path, f"hipvmm_torch_alloc_{number.value}", f"hipvmm_torch_free_{number.value}")
+    return _of_tags[tag]
+
+
 @contextlib.contextmanager
-def pool(device: Any = None) -> Iterator[Any]:
+def pool(device: Any = None, *, tag: Optional[str] = None) -> Iterator[Any]:
     """Sends what is allocated in the block, in the calling thread, to hipvmm.
 
     Yields the torch.cuda.MemPool, which torch.cuda.use_mem_pool takes for more blocks. PyTorch's own
     allocator stays in between: it asks for segments and divides them. Tensors may outlive the block.
     After install() all memory is hipvmm's already, and None is yielded.
+
+    tag: a name by which suspend() gives the memory back to the device, and resume() makes it again:
+    "weights", "kv_cache". At most eight of them. Raises UnsupportedError after install().
     """
     import torch
 
     if _is_installed:
+        if tag is not None:
+            raise UnsupportedError(
+                f"hipvmm.torch.pool(tag={tag!r}) after install(): PyTorch's own allocator, which has "
+                "pools beside others, is not in use")
         yield None
         return
     if not hasattr(torch.cuda, "MemPool"):
         raise UnsupportedError(f"PyTorch {torch.__version__} has no torch.cuda.MemPool; 2.5 has")
-    graphs = torch.cuda.MemPool(_the_allocator().allocator())
+    made = _the_allocator() if tag is None else _allocator_of(tag)
+    graphs = torch.cuda.MemPool(made.allocator())
     with torch.cuda.use_mem_pool(graphs, device):
         yield graphs
+
+
+Tags = Union[None, str, Sequence[str]]
+
+
+def suspend(tags: Tags = None, keep: str = "contents", *, storage: str = "pinned") -> int:
+    """Releases the memory of pool(tag=...) to the devices, keeps its addresses, returns the bytes.
+
+    tags: a tag, several, or by default all of pool(). keep, storage: as hipvmm.suspend().
+
+    Waits for all work of the devices. Until resume(), tensors of the pools must not be used, which
+    PyTorch does not check; they may end. After a failure all is awake that was before.
+    """
+    released, done = 0, []
+    try:
+        for tag in _names_of(tags):
+            was_asleep = _sleep.tag_statistics(tag).is_asleep
+            released += _sleep.suspend(tag, keep, storage=storage)
+            if not was_asleep:
+                done.append(tag)
+    except BaseException:
+        for tag in reversed(done):
+            _sleep.resume(tag)
+        raise
+    return released
+
+
+def resume(tags: Tags = None) -> int:
+    """Backs the memory of tags again, at the same addresses, and copies kept contents back.
+
+    Returns the bytes. Tags are as for suspend(): wake them in the order in which they are needed.
+    After a failure, such as OutOfMemoryError, those behind it are still asleep, and nothing is lost.
+    """
+    return sum(_sleep.resume(tag) for tag in _names_of(tags))
+
+
+def _names_of(tags: Tags) -> List[str]:
+    if tags is None:
+        return list(_of_tags)
+    return [tags] if isinstance(tags, str) else list(tags)
 
 
 def _ordinal(device: Any) -> int:
