@@ -275,7 +275,7 @@ def main():
                    "max_tokens": options.max_tokens, "torch": torch.__version__,
                    "device": torch.cuda.get_device_name() if on_gpu else "host provider"}
             rows.append(row)
-            out = csv.DictWriter(sys.stdout, row)
+            out = csv.DictWriter(sys.stdout, row, lineterminator="\n")
             if len(rows) == 1:
                 out.writeheader()
             out.writerow(row)
@@ -286,7 +286,7 @@ def main():
                 torch.cuda.empty_cache()
     if options.csv:
         with open(options.csv, "w", newline="", encoding="utf-8") as file:
-            out = csv.DictWriter(file, rows[0])
+            out = csv.DictWriter(file, rows[0], lineterminator="\n")
             out.writeheader()
             out.writerows(rows)
     return 0 if all(row["same_tokens"] for row in rows) else "the ways differ in their tokens"

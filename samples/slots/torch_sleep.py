@@ -92,7 +92,7 @@ def main():
             "device": torch.cuda.get_device_name(), "torch": torch.__version__,
             "hipvmm": hipvmm.__version__}
     for out in [sys.stdout] + ([open(options.csv, "w", encoding="utf-8")] if options.csv else []):
-        writer = csv.DictWriter(out, row)
+        writer = csv.DictWriter(out, row, lineterminator="\n")
         writer.writeheader()
         writer.writerow(row)
         out.flush()
