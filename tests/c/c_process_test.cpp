@@ -11,8 +11,10 @@
 #include <thread>
 
 #include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
 #include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
+#include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 
@@ -176,6 +178,45 @@ TEST_CASE("C interface: a child of fork() destroys handles, whatever other threa
   table.join();
   calls.join();
   CHECK(size_of(buffer) == 3);
+}
+
+TEST_CASE("C interface: a child of fork() leaves its parent's slots and tags as they are" *
+          needs_virtual_memory) {
+  const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_forked");
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  const owned_slot_arena arena{[] {
+    hipvmm_slot_arena made = nullptr;
+    require_ok(hipvmm_slot_arena_create(0, "slots=2,bytes_per_slot=4MiB", &made));
+    return made;
+  }()};
+  const std::size_t slot = 0;
+  const std::size_t length = 100;
+  require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
+  hipvmm_tag_statistics now{};
+  now.struct_size = sizeof now;
+  std::atomic<bool> done{false};
+  std::thread asking{[&] {
+    while (!done) static_cast<void>(hipvmm_tag_get_statistics("c_forked", &now));
+  }};
+  for (int i = 0; i < 10; ++i)
+    CHECK(succeeds_in_forked_child([&] {
+      std::size_t bytes = 0;
+      hipvmm_buffer made = nullptr;
+      return hipvmm_slot_arena_length(arena, slot, &bytes) == HIPVMM_ERROR_UNSUPPORTED &&
+             hipvmm_suspend("c_forked", HIPVMM_KEEP_NOTHING, nullptr, nullptr) ==
+                 HIPVMM_ERROR_UNSUPPORTED &&
+             hipvmm_resume("c_forked", nullptr) == HIPVMM_ERROR_UNSUPPORTED &&
+             hipvmm_buffer_create(0, "sleep_tag=c_forked", &made) != HIPVMM_OK &&
+             hipvmm_slot_arena_destroy(arena) == HIPVMM_OK &&
+             hipvmm_buffer_destroy(buffer) == HIPVMM_OK;
+    }));
+  done = true;
+  asking.join();
+  std::size_t bytes = 0;
+  require_ok(hipvmm_slot_arena_length(arena, slot, &bytes));
+  CHECK(bytes == length);
+  require_ok(hipvmm_tag_get_statistics("c_forked", &now));
+  CHECK(now.objects == 1);
 }
 
 TEST_CASE("C interface: objects end once, whoever destroys them while calls are under way") {
