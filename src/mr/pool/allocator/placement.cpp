@@ -280,9 +280,8 @@ std::size_t next_chunk_bytes(const block_index& index, std::size_t missing, std:
   if (!rules.moves_chunks) return missing;
   const std::size_t one = granule(index, rules);
   if (rules.has_equal_chunks) return std::min(missing, one);
-  // The size in which a pool begins, while no memory lies idle that smaller ones could join. Where
-  // chunks are counted it leaves the rest to the larger ones that follow.
-  const std::size_t first = (rules.most_chunks == 0 ? 32 : 64) * MiB;
+  // The size in which a pool begins, while no memory lies idle that smaller ones could join.
+  constexpr std::size_t first = 64 * MiB;
   constexpr std::size_t is_young = GiB;
   const std::size_t held = index.physical_bytes();
   const std::size_t least = !moves && held < is_young ? first : granules_per_chunk * one;
