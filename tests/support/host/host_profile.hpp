@@ -34,7 +34,7 @@ inline constexpr profile_quirk no_virtual_memory{"there is no virtual memory man
                                                  {"rocm-5.7"}};
 inline constexpr profile_quirk alignment_ignored{
     "reservations ignore the alignment",
-    {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14"}};
+    {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14", "rocm-10"}};
 inline constexpr profile_quirk addresses_forgotten_late{
     "addresses are forgotten some time after they are freed", {"rocm-6.2", "rocm-6.4"}};
 inline constexpr profile_quirk chunks_take_descriptors{"every chunk takes a descriptor",
@@ -44,7 +44,8 @@ inline constexpr profile_quirk map_reports_success{
 inline constexpr profile_quirk null_stream_is_waited_for{
     "hipMemMap and hipMemUnmap wait for the null stream",
     {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2"}};
-inline constexpr profile_quirk unmap_waits{"hipMemUnmap waits for all streams", {"rocm-7.14"}};
+inline constexpr profile_quirk unmap_waits{"hipMemUnmap waits for all streams",
+                                           {"rocm-7.14", "rocm-10"}};
 inline constexpr profile_quirk memory_kept{"memory goes back only with the addresses",
                                            {"rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2"}};
 inline constexpr profile_quirk no_tail_access{"a mapping behind another cannot be granted alone",
@@ -63,7 +64,9 @@ inline constexpr profile_quirk captures_allow_waits{
     "a capture does not forbid to wait for a device", {"rocm-5.7"}};
 inline constexpr profile_quirk ending_streams_overlooked{
     "a wait for a device overlooks streams that another thread is destroying",
-    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14"}};
+    {"rocm-5.7", "rocm-6.2", "rocm-6.4", "rocm-7.1", "rocm-7.2", "rocm-7.14", "rocm-10"}};
+inline constexpr profile_quirk grants_move_pages{"a right for a peer after the owner's moves pages",
+                                                 {"rocm-7.14", "rocm-10"}};
 inline constexpr profile_quirk owner_copies{
     "copies between the host and a chunk go by the rights of its owner", {"rocm-6.2", "rocm-6.4"}};
 inline constexpr profile_quirk success_clears_error{"success clears the last error",
