@@ -201,9 +201,9 @@ inline bool unmap_waits_for_streams(int runtime_version) {
 
 // From ROCm 7.14 on the owner reads other pages between the grant of a peer and its own grant,
 // which is last (openxla/xla#46576). Fixed by ROCm/rocm-systems#9908, newer than the branch of 10.0
-// and older than that of 10.1: docs/guides/rocm.md.
+// and older than that of 10.1; which release has it has not been seen: docs/guides/rocm.md.
 inline bool late_grant_moves_pages(int runtime_version) {
-  return is_at_least(runtime_version, 7, 14) && !is_at_least(runtime_version, 10, 1);
+  return is_at_least(runtime_version, 7, 14);
 }
 
 // hipMemMap reports failures after the checks of its arguments from ROCm 7.14 on
