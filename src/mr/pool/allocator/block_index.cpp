@@ -2,6 +2,7 @@
 #include "mr/pool/allocator/block_index.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace hipvmm::mr::pool {
@@ -185,10 +186,12 @@ void block_index::make_unmapped(block& loose) noexcept {
   enter_unmapped(*joined);
 }
 
-std::size_t block_index::smallest_chunk() const noexcept {
-  std::size_t found = address_bytes_;
-  for (const auto& [offset, each] : chunks_) found = std::min(found, each.bytes);
-  return found;
+std::size_t block_index::least_chunk() const noexcept {
+  const auto found = std::find_if(chunks_by_width_.begin(), chunks_by_width_.end(),
+                                  [](std::size_t count) { return count != 0; });
+  if (found == chunks_by_width_.end()) return address_bytes_;
+  const auto width = static_cast<std::size_t>(found - chunks_by_width_.begin());
+  return width == 0 ? 0 : std::size_t{1} << (width - 1);
 }
 
 void block_index::add_chunk(chunk_map::node_type made, std::size_t offset) noexcept {
@@ -199,11 +202,13 @@ void block_index::add_chunk(chunk_map::node_type made, std::size_t offset) noexc
 block_index::chunk_map::node_type block_index::take_chunk(std::size_t offset) noexcept {
   chunk_map::node_type taken = chunks_.extract(offset);
   physical_bytes_ -= taken.mapped().bytes;
+  --chunks_by_width_[static_cast<std::size_t>(std::bit_width(taken.mapped().bytes))];
   return taken;
 }
 
 void block_index::put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept {
   physical_bytes_ += moved.mapped().bytes;
+  ++chunks_by_width_[static_cast<std::size_t>(std::bit_width(moved.mapped().bytes))];
   physical_high_ = std::max(physical_high_, physical_bytes());
   moved.key() = offset;
   chunks_.insert(std::move(moved));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -103,8 +104,9 @@ class block_index {
 
   // Chunks. A chunk is counted where it is mapped now; old addresses of it are busy blocks.
   [[nodiscard]] const chunk_map& chunks() const noexcept { return chunks_; }
-  /// Bytes of the smallest chunk; the largest possible value where there is none.
-  [[nodiscard]] std::size_t smallest_chunk() const noexcept;
+  /// A size that no chunk is below, more than half of the smallest one; the largest possible value
+  /// where there is none.
+  [[nodiscard]] std::size_t least_chunk() const noexcept;
   /// Adds the chunk in node `made` at `offset`, with a new creation number.
   void add_chunk(chunk_map::node_type made, std::size_t offset) noexcept;
   /// Removes the chunk and returns it, for put_chunk() or to be dropped.
@@ -146,6 +148,7 @@ class block_index {
   // Free blocks that had a free neighbour when they became free: the later one of each two.
   mutable block_list beside_others_;
   chunk_map chunks_;
+  std::array<std::size_t, 65> chunks_by_width_{};  // how many chunks have sizes of so many bits
   std::uint64_t next_chunk_ = 0;
   std::atomic<std::size_t> physical_bytes_{0};
   std::size_t physical_high_ = 0;

@@ -238,7 +238,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
     if (held <= bytes_to_keep) return {0, false};
     std::size_t excess = held - bytes_to_keep;
     const auto has_passed = [](const block& one) { return owner_of(one).has_passed(one.epoch); };
-    all_.index.for_each_stretch(all_.index.smallest_chunk(), [&](block& first, const block& last) {
+    all_.index.for_each_stretch(all_.index.least_chunk(), [&](block& first, const block& last) {
       for_each_run(first, last, has_passed, [&](block& begin, std::size_t end) {
         add_idle_chunks(all_.index, begin, end, found);
       });

@@ -32,7 +32,7 @@ class idle_memory final : block_filter {
       });
     }
     for (block* const each : cached_) add(*each);
-    all.index.for_each_stretch(all.index.smallest_chunk(),
+    all.index.for_each_stretch(all.index.least_chunk(),
                                [this](block& first, const block&) { add(first); });
     std::sort(stretches_.begin(), stretches_.end());
     stretches_.erase(std::unique(stretches_.begin(), stretches_.end()), stretches_.end());

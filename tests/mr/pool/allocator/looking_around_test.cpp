@@ -230,6 +230,10 @@ struct random_index {
     }
     for (std::size_t i = 0; i < owners.size(); ++i) REQUIRE(owners[i].free_bytes() == free[i]);
     REQUIRE(index.unmapped_bytes() == unmapped);
+    std::size_t smallest = index.address_bytes();
+    for (const auto& [offset, each] : index.chunks()) smallest = std::min(smallest, each.bytes);
+    REQUIRE(index.least_chunk() <= smallest);
+    REQUIRE(2 * index.least_chunk() > smallest);
     for (const std::size_t bytes : {std::size_t{256}, 4 * KiB, granule, 3 * granule, 20 * granule})
       for (const std::size_t alignment : {256, 4096}) check_same_scan(index, {bytes, alignment});
   }
