@@ -43,6 +43,7 @@ class tag_state::turn {
       for (member& each : of_.members_) {
         each.bytes_asleep = of_.is_asleep() ? each.who->sleeping_bytes() : 0;
         each.bytes_on_host = each.saved.bytes();
+        each.bytes_on_disk = each.file.bytes();
       }
       of_.is_turn_ = false;
     }
@@ -80,10 +81,11 @@ void tag_state::leave(member_list::iterator at) noexcept {
 
 tag_statistics tag_state::statistics() {
   const std::lock_guard lock{mutex_};
-  tag_statistics result{is_asleep(), members_.size(), 0, 0};
+  tag_statistics result{is_asleep(), members_.size(), 0, 0, 0};
   for (const member& each : members_) {
     result.bytes_asleep += each.bytes_asleep;
     result.bytes_on_host += each.bytes_on_host;
+    result.bytes_on_disk += each.bytes_on_disk;
   }
   return result;
 }
@@ -111,6 +113,24 @@ void tag_state::save_contents(sleep_storage storage) {
     if (!copies.drain())
       for (member& each : members_) each.saved.abandon();
     throw;
+  }
+}
+
+void tag_state::save_to_files(const std::string& folder) {
+  // All room first.
+  for (member& each : members_) {
+    each.saved = {};
+    each.contents = each.who->contents();
+    each.file = backup_file{folder, bytes_of(each.contents)};
+  }
+  file_copies copies;
+  for (member& each : members_) {
+    std::size_t offset = 0;
+    for (const sleeping_range& one : each.contents) {
+      copies.save(one.device, one.address, one.bytes, each.file, offset);
+      offset += one.bytes;
+    }
+    copies.finish();
   }
 }
 
@@ -142,7 +162,9 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     if (options.stream) options.stream->synchronize();
     for (member& each : members_)
       if (!options.stream) each.who->wait_for_work();
-    if (what == keep::contents) {
+    if (what == keep::contents && options.storage == sleep_storage::file) {
+      save_to_files(options.folder);
+    } else if (what == keep::contents) {
       save_contents(options.storage);
     } else {
       for (member& each : members_) each.saved = {};
@@ -163,18 +185,21 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   return bytes;
 }
 
-void tag_state::wake(member& one, parallel_copies& copies) {
+void tag_state::wake(member& one, parallel_copies& copies, file_copies& from_file) {
   // Contents and parts both come by address.
   auto next = one.contents.begin();
-  const std::byte* from = one.saved.get();
+  std::size_t from = 0;  // in what is saved
   std::size_t done = 0;  // of *next
   one.who->begin_to_wake([&](void* address, std::size_t bytes) {
     const auto* const end = static_cast<const std::byte*>(address) + bytes;
-    while (from != nullptr && next != one.contents.end()) {
+    while (next != one.contents.end()) {
       std::byte* const to = static_cast<std::byte*>(next->address) + done;
       if (to >= end) return;
       const std::size_t here = std::min(next->bytes - done, static_cast<std::size_t>(end - to));
-      copies.add(next->device, to, from, here);
+      if (one.file.empty())
+        copies.add(next->device, to, one.saved.get() + from, here);
+      else
+        from_file.load(next->device, to, here, one.file, from);
       from += here;
       done += here;
       if (done < next->bytes) return;
@@ -192,6 +217,7 @@ std::size_t tag_state::resume() {
   mine.enter(tag_phase::waking);
   std::size_t bytes = 0;
   parallel_copies copies;
+  file_copies from_file;
   auto at = members_.begin();
   try {
     // Before anything is made, which might come to be there.
@@ -199,11 +225,13 @@ std::size_t tag_state::resume() {
     while (at != members_.end()) {
       member& one = *at++;
       bytes += one.who->sleeping_bytes();
-      wake(one, copies);
+      wake(one, copies, from_file);
     }
+    from_file.finish();
     copies.finish();
   } catch (...) {
-    const bool may_be_in_use = !copies.drain();
+    const bool from_file_ended = from_file.drain();
+    const bool may_be_in_use = !copies.drain() || !from_file_ended;
     while (at != members_.begin()) (--at)->who->sleep_on(may_be_in_use);
     mine.enter(tag_phase::asleep);
     throw;

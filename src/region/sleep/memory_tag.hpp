@@ -14,6 +14,7 @@
 
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "region/sleep/file_copies.hpp"
 #include "region/sleep/host_bytes.hpp"
 #include "region/sleep/parallel_copies.hpp"
 
@@ -83,10 +84,13 @@ class tag_state {
     host_bytes saved = {};
     std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
     bool keeps_host_bytes = false;
+    backup_file file = {};  // in place of `saved`
+    std::size_t bytes_on_disk = 0;
 
     /// Ends what is saved.
     void forget() noexcept {
       contents.clear();
+      file = {};
       if (!keeps_host_bytes) saved = {};
     }
     // For statistics(), which does not wait for suspend() and resume().
@@ -121,9 +125,10 @@ class tag_state {
   class turn;
 
   void save_contents(sleep_storage storage);
+  void save_to_files(const std::string& folder);
   void unmap_all();
   /// Makes the memory of one member again, and submits the copies of its contents.
-  static void wake(member& one, parallel_copies& copies);
+  static void wake(member& one, parallel_copies& copies, file_copies& from_file);
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
   const std::string name_;

@@ -34,12 +34,15 @@ struct swept_regions {
   region second{first_device, 2 * unit, tagged(tag)};
   void* const base = first.base();
 
-  explicit swept_regions(keep chosen) : what{chosen} {
+  suspend_options options;
+
+  explicit swept_regions(keep chosen, const std::string& folder = {}) : what{chosen} {
+    if (!folder.empty()) options = {sleep_storage::file, {}, folder};
     first.commit(0, unit);
     second.commit(unit, unit);
     if (what == keep::contents) write_tag(second, 1, 1, stream);
   }
-  void sleep() const { suspend(tag, what); }
+  void sleep() const { suspend(tag, what, options); }
   void check_awake() const {
     CHECK_FALSE(tag.is_asleep());
     CHECK(first.base() == base);
@@ -54,25 +57,26 @@ struct swept_regions {
     CHECK(first.chunk_count() == 0);
     CHECK(second.chunk_count() == 0);
     CHECK(tag.statistics().bytes_asleep == 2 * unit);
-    CHECK(tag.statistics().bytes_on_host == (what == keep::contents ? 2 * unit : 0));
+    const tag_statistics now = tag.statistics();
+    CHECK(now.bytes_on_host + now.bytes_on_disk == (what == keep::contents ? 2 * unit : 0));
     resume(tag);
     check_awake();
   }
 };
 
-void sweep_suspend(keep what) {
+void sweep_suspend(keep what, const std::string& folder = {}) {
   using subject_ptr = std::unique_ptr<swept_regions>;
-  fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_regions>(what); },
+  fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_regions>(what, folder); },
                              [](subject_ptr& subject) { subject->sleep(); },
                              [](const subject_ptr& subject) { subject->check_awake(); },
                              [](const subject_ptr& subject) { subject->check_sleeps_whole(); });
 }
 
-void sweep_resume(keep what) {
+void sweep_resume(keep what, const std::string& folder = {}) {
   using subject_ptr = std::unique_ptr<swept_regions>;
   fault_sweep{"resume", after_failure::capacity}.run(
       [&] {
-        auto result = std::make_unique<swept_regions>(what);
+        auto result = std::make_unique<swept_regions>(what, folder);
         result->sleep();
         return result;
       },
@@ -84,6 +88,13 @@ void sweep_resume(keep what) {
 TEST_CASE("sleep: a suspend that fails leaves all awake") { sweep_suspend(keep::contents); }
 
 TEST_CASE("sleep: a resume that fails leaves all asleep") { sweep_resume(keep::contents); }
+
+TEST_CASE("sleep: a suspend to a file, and a resume from it, that fail") {
+  // In memory: a sweep writes many files.
+  const char* const folder = "/dev/shm";
+  sweep_suspend(keep::contents, folder);
+  sweep_resume(keep::contents, folder);
+}
 
 TEST_CASE("sleep: a suspend that fails where memory returns with the addresses only") {
   const assumed_capability assumed{kept_memory};

@@ -2,7 +2,13 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <cstddef>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -16,6 +22,7 @@
 #include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/temporary_folder.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
 
@@ -68,6 +75,52 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: pinned memory is kept for the next t
   suspend(tag, keep::nothing, stream);
   CHECK(tag.statistics().bytes_on_host == 0);
   resume(tag);
+}
+
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents come back from a file that has no name") {
+  const temporary_folder folder;
+  suspend_options options;
+  options.storage = sleep_storage::file;
+  options.stream = stream;
+  CHECK_THROWS_AS(suspend(tag, keep::contents, options), std::invalid_argument);
+  check_awake();
+  options.folder = (folder.path() / "missing").string();
+  CHECK_THROWS_AS(suspend(tag, keep::contents, options), std::system_error);
+  check_awake();
+  options.folder = folder.path().string();
+  CHECK(suspend(tag, keep::contents, options) == 4 * unit);
+  check_asleep();
+  CHECK(tag.statistics().bytes_on_host == 0);
+  CHECK(tag.statistics().bytes_on_disk == 4 * unit);
+  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK(resume(tag) == 4 * unit);
+  CHECK(tag.statistics().bytes_on_disk == 0);
+  check_awake();
+}
+
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: a disk without room leaves all awake, and says so") {
+  suspend_options options;
+  options.storage = sleep_storage::file;
+  const temporary_folder folder;
+  options.folder = folder.path().string();
+  // As a full disk answers, but for the error: a limit of the process.
+  struct rlimit before {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  struct rlimit small = before;
+  small.rlim_cur = 2 * unit;
+  auto* const ignored = std::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::string text;
+  try {
+    suspend(tag, keep::contents, options);
+  } catch (const std::system_error& error) {
+    text = error.what();
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, ignored);
+  CHECK(text.find("has no room for") != std::string::npos);
+  check_awake();
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("sleep: what holds nothing reports no event") {

@@ -29,6 +29,9 @@ enum class sleep_storage {
   /// than to copy it. It ends with the memory that carries the tag, or with a suspend() that keeps
   /// nothing or has other storage.
   pinned_kept,
+  /// A file in suspend_options::folder, which has no name and ends with its last use, also where
+  /// the process is killed. Copies go through 64 MiB of pinned memory.
+  file,
 };
 
 struct suspend_options {
@@ -36,6 +39,8 @@ struct suspend_options {
   /// All work that uses the memory is ordered before the call in this stream, which is waited for.
   /// Empty: waits for all work of every device with access.
   std::optional<stream_ref> stream = {};
+  /// For sleep_storage::file: a folder of a local disk in which the process may write.
+  std::string folder = {};
 };
 
 /// Where a tag is between suspend() and resume().
@@ -52,6 +57,7 @@ struct tag_statistics {
   std::size_t regions;        ///< regions and vectors that carry the tag and live
   std::size_t bytes_asleep;   ///< bytes that resume() backs again; zero while awake
   std::size_t bytes_on_host;  ///< bytes of the host that hold contents, or are kept for them
+  std::size_t bytes_on_disk;  ///< bytes of files that hold contents
 };
 
 /// Names memory that sleeps and wakes together: what is made with region_options::tag, in a vector
@@ -109,6 +115,9 @@ class memory_tag {
 ///   quirk::access_from_base is in force and a region has chunks of several sizes beside a hole,
 ///   which could not be mapped again.
 /// - out_of_memory where the host has no room for the contents.
+/// - std::system_error where the folder takes no file, or its disk is full, which is found out
+/// before
+///   anything is copied; and as reads and writes of files.
 /// - hip_error, among others where a capture forbids to wait for a device: name a stream.
 std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
@@ -122,7 +131,7 @@ std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
 /// - Chunks have new serials (chunk_view::serial).
 /// Pre: as suspend().
 /// Throws (on any exception all is asleep as before, and the contents are kept): out_of_memory,
-/// also where others hold the addresses, which names them; hip_error.
+/// also where others hold the addresses, which names them; hip_error; std::system_error.
 std::size_t resume(const memory_tag& tag);
 
 }  // namespace hipvmm

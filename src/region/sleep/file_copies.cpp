@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include "region/sleep/file_copies.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <stdexcept>
+#include <system_error>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/runtime/copy.hpp>
+
+namespace hipvmm::detail {
+namespace {
+
+constexpr std::size_t piece_of_file = 32 * MiB;
+
+[[noreturn]] void fail(int error, const std::string& what) {
+  throw std::system_error{error, std::generic_category(), what};
+}
+
+/// Opens a file that has no name, or loses it at once.
+int open_unnamed(const std::string& folder) {
+  const int made = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  // Not every file system has such files.
+  if (made >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return made;
+  std::string name = folder + "/hipvmm-sleep-XXXXXX";
+  const int named = ::mkostemp(name.data(), O_CLOEXEC);
+  if (named >= 0) ::unlink(name.c_str());
+  return named;
+}
+
+}  // namespace
+
+backup_file::backup_file(const std::string& folder, std::size_t bytes) {
+  if (folder.empty())
+    throw std::invalid_argument{
+        "suspend: sleep_storage::file needs suspend_options::folder, which is empty"};
+  if (bytes == 0) return;
+  const int made = open_unnamed(folder);
+  if (made < 0) fail(errno, "suspend: no file can be made in the folder " + folder);
+  const int error = ::posix_fallocate(made, 0, static_cast<off_t>(bytes));
+  if (error != 0) {
+    ::close(made);
+    fail(error, "suspend: the folder " + folder + " has no room for " + format_bytes(bytes) +
+                    " of contents; all of the tag stays awake");
+  }
+  descriptor_ = made;
+  bytes_ = bytes;
+}
+
+backup_file::~backup_file() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void backup_file::write(const void* from, std::size_t bytes, std::size_t offset) const {
+  const auto* at = static_cast<const char*>(from);
+  while (bytes != 0) {
+    const ssize_t written = ::pwrite(descriptor_, at, bytes, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail(written < 0 ? errno : EIO, "suspend: contents cannot be written");
+    at += written;
+    offset += static_cast<std::size_t>(written);
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+void backup_file::read(void* to, std::size_t bytes, std::size_t offset) const {
+  auto* at = static_cast<char*>(to);
+  while (bytes != 0) {
+    const ssize_t got = ::pread(descriptor_, at, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) fail(got < 0 ? errno : EIO, "resume: contents cannot be read; all stays asleep");
+    at += got;
+    offset += static_cast<std::size_t>(got);
+    bytes -= static_cast<std::size_t>(got);
+  }
+}
+
+file_copies::buffer::buffer(device_ref device, std::size_t most)
+    : owner{device}, size{most}, memory{most}, stream{device} {}
+
+file_copies::~file_copies() {
+  if (drain()) return;
+  for (std::optional<buffer>& each : buffers_)
+    if (each && each->is_busy) static_cast<void>(each->memory.release());
+}
+
+void file_copies::finish(buffer& one) {
+  if (!one.is_busy) return;
+  one.stream.synchronize();
+  one.is_busy = false;
+  if (const backup_file* const to = std::exchange(one.file, nullptr))
+    to->write(one.memory.get(), one.bytes, one.offset);
+}
+
+file_copies::buffer& file_copies::next_buffer(device_ref device, std::size_t bytes) {
+  std::optional<buffer>& next = buffers_[next_++ % 2];
+  if (next) finish(*next);
+  if (!next || next->owner != device || next->size < bytes) {
+    next.reset();
+    next.emplace(device, bytes);
+  }
+  return *next;
+}
+
+void file_copies::save(device_ref device, const void* from, std::size_t bytes,
+                       const backup_file& file, std::size_t offset) {
+  for (std::size_t done = 0; done < bytes; done += piece_of_file) {
+    const std::size_t part = std::min(piece_of_file, bytes - done);
+    buffer& one = next_buffer(device, part);
+    one.bytes = part;
+    one.offset = offset + done;
+    one.is_busy = true;
+    copy_async(one.stream, one.memory.get(), static_cast<const std::byte*>(from) + done, part);
+    one.file = &file;
+  }
+}
+
+void file_copies::load(device_ref device, void* to, std::size_t bytes, const backup_file& file,
+                       std::size_t offset) {
+  for (std::size_t done = 0; done < bytes; done += piece_of_file) {
+    const std::size_t part = std::min(piece_of_file, bytes - done);
+    buffer& one = next_buffer(device, part);
+    file.read(one.memory.get(), part, offset + done);
+    one.is_busy = true;
+    copy_async(one.stream, static_cast<std::byte*>(to) + done, one.memory.get(), part);
+  }
+}
+
+void file_copies::finish() {
+  // The older one first.
+  for (std::size_t i = 0; i < 2; ++i)
+    if (std::optional<buffer>& each = buffers_[(next_ + i) % 2]) finish(*each);
+}
+
+bool file_copies::drain() noexcept {
+  bool drained = true;
+  for (std::optional<buffer>& each : buffers_) {
+    if (!each || !each->is_busy) continue;
+    try {
+      each->stream.synchronize();
+      each->is_busy = false;
+    } catch (const std::exception&) {
+      drained = false;
+    }
+  }
+  return drained;
+}
+
+}  // namespace hipvmm::detail

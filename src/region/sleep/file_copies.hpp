@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "runtime/host/pinned_memory.hpp"
+
+namespace hipvmm::detail {
+
+/// Owns a file without a name, of which all bytes have room.
+class backup_file {
+ public:
+  backup_file() noexcept = default;
+  /// Throws: std::invalid_argument where no folder is named; std::system_error.
+  backup_file(const std::string& folder, std::size_t bytes);
+  backup_file(backup_file&& other) noexcept
+      : descriptor_{std::exchange(other.descriptor_, -1)}, bytes_{std::exchange(other.bytes_, 0)} {}
+  backup_file& operator=(backup_file&& other) noexcept {
+    backup_file moved{std::move(other)};
+    std::swap(descriptor_, moved.descriptor_);
+    std::swap(bytes_, moved.bytes_);
+    return *this;
+  }
+  ~backup_file();
+
+  [[nodiscard]] bool empty() const noexcept { return descriptor_ < 0; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Throws: std::system_error.
+  void write(const void* from, std::size_t bytes, std::size_t offset) const;
+  void read(void* to, std::size_t bytes, std::size_t offset) const;
+
+ private:
+  int descriptor_ = -1;
+  std::size_t bytes_ = 0;
+};
+
+/// Copies between devices and files, in pieces by way of two pinned buffers: one is copied by the
+/// device while the other is written or read.
+class file_copies {
+ public:
+  file_copies() = default;
+  /// Waits as drain().
+  ~file_copies();
+  file_copies(const file_copies&) = delete;
+  file_copies& operator=(const file_copies&) = delete;
+
+  /// `file` must live until finish(). Throws: out_of_memory, hip_error, std::system_error.
+  void save(device_ref device, const void* from, std::size_t bytes, const backup_file& file,
+            std::size_t offset);
+  void load(device_ref device, void* to, std::size_t bytes, const backup_file& file,
+            std::size_t offset);
+  /// Waits for all copies, and writes what is left. Throws: hip_error, std::system_error.
+  void finish();
+  /// Waits for all copies, whatever some of them say. Returns false where HIP refused a wait.
+  [[nodiscard]] bool drain() noexcept;
+
+ private:
+  struct buffer {
+    buffer(device_ref device, std::size_t most);
+    device_ref owner;
+    std::size_t size;
+    pinned_memory memory;
+    hipvmm::stream stream;
+    bool is_busy = false;
+    // What is to be written once the copy has ended.
+    const backup_file* file = nullptr;
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  /// A buffer of so many bytes that nothing uses, with a stream of `device`.
+  [[nodiscard]] buffer& next_buffer(device_ref device, std::size_t bytes);
+  static void finish(buffer& one);
+
+  std::optional<buffer> buffers_[2];
+  std::size_t next_ = 0;
+};
+
+}  // namespace hipvmm::detail
