@@ -42,8 +42,13 @@ bool is_budget_name(std::string_view name) noexcept {
 }
 
 std::string folder_path() {
-  if (const char* const named = ::secure_getenv("HIPVMM_BUDGETS"); named != nullptr && *named != 0)
+  if (const char* const named = ::secure_getenv("HIPVMM_BUDGETS");
+      named != nullptr && *named != 0) {
+    if (*named != '/')
+      refuse(std::string{"HIPVMM_BUDGETS names '"} + named +
+             "': give a path that is the same for all processes, from / on");
     return named;
+  }
   return "/dev/shm/hipvmm-budgets-" + std::to_string(::geteuid());
 }
 

@@ -132,6 +132,7 @@ bool budget_table::claim(std::uint64_t bytes) noexcept {
       if (!reap() && firm > limit) break;
     } else {
       if (all.claimed_before != 0) record.claimed = 0;
+      step("again");
       std::this_thread::yield();
     }
   }

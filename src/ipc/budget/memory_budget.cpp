@@ -53,9 +53,15 @@ budget_report memory_budget::report() const { return share_->report(); }
 
 std::vector<budget_report> memory_budget::all() {
   std::vector<budget_report> result;
-  for (const std::string& each : budget_file::all())
-    if (const auto file = budget_file::look_at(each))
-      result.push_back(report_of(budget_table{file->shared()}));
+  for (const std::string& each : budget_file::all()) {
+    try {
+      if (const auto file = budget_file::look_at(each))
+        result.push_back(report_of(budget_table{file->shared()}));
+    } catch (const ipc_error& error) {
+      // Such as one of another version: who joins it gets the reason.
+      if (error.reason() != ipc_failure::refused) throw;
+    }
+  }
   return result;
 }
 

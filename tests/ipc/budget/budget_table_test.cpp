@@ -10,15 +10,18 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/budget/process_identity.hpp"
+#include "ipc/protocol_step.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
@@ -253,6 +256,61 @@ TEST_CASE("budget_table: threads that claim at the same time stay within the lim
   CHECK(exceeded == 0);
   CHECK(claims > threads);
   CHECK(table.holders[0]->left() == limit);
+}
+
+/// Calls a function at a step of a claim, the first time only.
+class at_step {
+ public:
+  at_step(const char* step, std::function<void()> call) {
+    wanted = step;
+    body = std::move(call);
+    detail::protocol_step_hook = run;
+  }
+  ~at_step() { detail::protocol_step_hook = nullptr; }
+  at_step(const at_step&) = delete;
+  at_step& operator=(const at_step&) = delete;
+
+ private:
+  static int run(const char* step) {
+    if (body && wanted == step) std::exchange(body, nullptr)();
+    return 0;
+  }
+  static inline std::string wanted;
+  static inline std::function<void()> body;
+};
+
+TEST_CASE("budget_table: a claim that fits is seen by others before it is counted") {
+  shared_table table{100};
+  budget_table& a = table.add();
+  budget_table& b = table.add();
+  bool both = true;
+  const at_step meanwhile{"claimed", [&] { both = b.claim(60); }};
+  CHECK(a.claim(60));
+  CHECK_FALSE(both);
+  CHECK(a.held() == 60);
+}
+
+TEST_CASE("budget_table: of two claims the later record gives way for a moment") {
+  shared_table table{100};
+  budget_table& first = table.add();
+  budget_table& later = table.add();
+  auto& records = table.layout->records;
+  SUBCASE("the first goes on when it did") {
+    records[1].claimed = 60;
+    const at_step meanwhile{"again", [&] {
+                              CHECK(records[0].claimed == 60);
+                              records[1].claimed = 0;
+                            }};
+    CHECK(first.claim(60));
+  }
+  SUBCASE("the later one takes its claim back, and tries again") {
+    records[0].claimed = 60;
+    const at_step meanwhile{"again", [&] {
+                              CHECK(records[1].claimed == 0);
+                              records[0].claimed = 0;
+                            }};
+    CHECK(later.claim(60));
+  }
 }
 
 // Of two that fit one after the other at least one succeeds: they do not refuse each other.

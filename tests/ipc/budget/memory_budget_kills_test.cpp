@@ -12,20 +12,24 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>  // IWYU pragma: keep
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/region/region.hpp>
+#include "ipc/budget/budget_file.hpp"
 #include "ipc/budget/budget_folder.hpp"
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/budget/process_identity.hpp"
 #include "ipc/protocol_step.hpp"
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
+#include "support/random_seed.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -118,6 +122,77 @@ TEST_CASE("budget_table: records of killed processes are used again") {
     REQUIRE(one.join(detail::own_process_identity(), 0, "one"));
   }
   CHECK_FALSE(last.join(detail::own_process_identity(), 0, "last"));
+}
+
+TEST_CASE("budget_table: processes that are killed at any moment leave all to those that run") {
+  forked_table table{100};
+  std::mt19937 chosen = seeded_generator();
+  std::vector<::pid_t> children;
+  for (int i = 0; i < 12; ++i) {
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+      budget_table one{*table.layout};
+      if (!one.join(detail::own_process_identity(), i % 3, "child")) ::_exit(1);
+      for (std::uint64_t bytes = 1;; bytes = bytes % 40 + 1) {
+        if (one.claim(bytes)) continue;
+        one.set_waiting(bytes, std::chrono::steady_clock::now() + 1ms);
+        one.answer(one.request());
+        one.set_waiting(0, {});
+        one.set_held(0);
+      }
+    }
+    children.push_back(child);
+    // Some at a time, and each dies at another moment.
+    if (i < 3) continue;
+    std::this_thread::sleep_for(std::chrono::microseconds{below(chosen, 2000)});
+    ::kill(children[static_cast<std::size_t>(i) - 3], SIGKILL);
+  }
+  for (const ::pid_t each : children) {
+    ::kill(each, SIGKILL);
+    int status = 0;
+    REQUIRE(::waitpid(each, &status, 0) == each);
+    CHECK(WIFSIGNALED(status));
+  }
+  budget_table survivor{*table.layout};
+  REQUIRE(survivor.join(detail::own_process_identity(), 0, "survivor"));
+  CHECK(survivor.claim(100));
+  CHECK(survivor.held() == 100);
+}
+
+TEST_CASE("budget_file: processes that make and remove a budget at the same time meet in one") {
+  const budget_folder folder;
+  const detail::budget_key key{"race", {{'r'}}};
+  std::vector<::pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+      for (int round = 0; round < 20; ++round) {
+        try {
+          const auto file = detail::budget_file::open(key, 100);
+          budget_table table{file->shared()};
+          if (!table.join(detail::own_process_identity(), 0, "child")) ::_exit(1);
+          file->unlock();
+          // Nobody removes it while this process takes part.
+          const auto again = detail::budget_file::open(key, 0);
+          if (!again || budget_table{again->shared()}.holders().empty()) ::_exit(2);
+          table.leave();
+        } catch (const std::exception&) {
+          ::_exit(3);
+        }
+        try {
+          memory_budget::remove(key.name, key.device);
+        } catch (const ipc_error&) {  // another takes part
+        }
+      }
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const ::pid_t each : children) {
+    int status = 0;
+    REQUIRE(::waitpid(each, &status, 0) == each);
+    CHECK(status == 0);
+  }
 }
 
 HIPVMM_CHILD("takes part in a budget until it is killed") {

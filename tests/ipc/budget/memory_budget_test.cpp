@@ -359,6 +359,20 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: a file with other contents is 
   }
 }
 
+TEST_CASE_FIXTURE(budget_process, "memory_budget: files that are no budgets are left out of all") {
+  memory_budget::set_limit("good", first_device.uuid(), 1);
+  std::ofstream{path() / "bad@00"} << "x";
+  std::ofstream{path() / "notes"} << "x";
+  fs::create_symlink(only_file(path()), path() / "link@00");
+  REQUIRE(memory_budget::all().size() == 1);
+  CHECK(memory_budget::all()[0].name == "good");
+}
+
+TEST_CASE_FIXTURE(budget_process, "memory_budget: a relative folder is refused") {
+  ::setenv("HIPVMM_BUDGETS", "budgets", 1);
+  CHECK(has(refusal_of("file"), "HIPVMM_BUDGETS names 'budgets'"));
+}
+
 TEST_CASE_FIXTURE(budget_process, "memory_budget: where there is no folder there are no budgets") {
   ::setenv("HIPVMM_BUDGETS", (path() / "none").c_str(), 1);
   CHECK(memory_budget::all().empty());

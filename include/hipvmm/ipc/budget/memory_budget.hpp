@@ -46,7 +46,8 @@ class memory_budget {
   [[nodiscard]] std::size_t bytes() const noexcept;
   [[nodiscard]] budget_report report() const;
 
-  /// The budgets of this user on all devices. Needs no device.
+  /// The budgets of this user on all devices. Needs no device. Files that are none, or of another
+  /// version, are left out.
   /// Throws: ipc_error where the folder of the budgets is not only this user's.
   [[nodiscard]] static std::vector<budget_report> all();
   /// Sets the limit of a budget in which this process takes no part, and makes the budget where
