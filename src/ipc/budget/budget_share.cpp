@@ -200,6 +200,8 @@ bool budget_share::make_room(std::size_t bytes) noexcept {
 }
 
 void budget_share::serve(const std::stop_token& stop) noexcept {
+  // What a callback allocates must not wait for who waits for this process.
+  const without_asking_others while_serving;
   std::atomic<std::uint32_t>& requests = table_.header().requests;
   const std::stop_callback wake{stop, [&] { change_and_wake(requests); }};
   std::uint32_t attended = requests - 1;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -299,6 +300,24 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: the prefetch of a slot_arena ask
   slot_arena arena{first_device, one_plane(2)};
   arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{unit}, stream);
   CHECK(comes_true([&] { return arena.statistics().failed_prefetches != 0; }));
+  CHECK_FALSE(was_asked("other"));
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: what a callback allocates asks nobody") {
+  start("other", 3, 3);
+  region memory{first_device, 16 * unit};
+  for (std::size_t i = 0; i < 5; ++i) memory.commit(i * unit, unit);
+  std::atomic<int> refused{0};
+  budget_options options = waits(20s);
+  options.trim = [&](std::size_t) {
+    CHECK_THROWS_AS((region{first_device, unit}.commit(0, unit)), out_of_memory);
+    memory.decommit(4 * unit, unit);
+    ++refused;
+  };
+  memory_budget budget{first_device, "shared", unit, options};
+  budget.set_limit(7 * unit);
+  CHECK(comes_true([&] { return refused != 0 && held_of_all() == 7 * unit; }));
+  CHECK(refused == 1);
   CHECK_FALSE(was_asked("other"));
 }
 
