@@ -306,10 +306,11 @@ slot_arena_options slot_settings(device_ref device, const char* options) {
 sleep_storage storage_setting(const char* options) {
   sleep_storage made = sleep_storage::pinned;
   apply_options("a suspension", text_of(options),
-                {{"storage", "pinned or pageable", [&](text value) {
-                    made = choice_value<sleep_storage>(
-                        value,
-                        {{"pinned", sleep_storage::pinned}, {"pageable", sleep_storage::pageable}});
+                {{"storage", "pinned, pinned_kept or pageable", [&](text value) {
+                    made = choice_value<sleep_storage>(value,
+                                                       {{"pinned", sleep_storage::pinned},
+                                                        {"pinned_kept", sleep_storage::pinned_kept},
+                                                        {"pageable", sleep_storage::pageable}});
                   }}});
   return made;
 }

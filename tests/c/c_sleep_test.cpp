@@ -84,9 +84,11 @@ TEST_CASE("C sleep: buffers of a tag wake at their addresses with their contents
 TEST_CASE("C sleep: contents may be dropped, be pageable, and be those of one stream") {
   const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_cache");
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
-  if (!suspends("c_cache", HIPVMM_KEEP_CONTENTS, "storage=pageable")) return;
-  require_ok(hipvmm_resume("c_cache", nullptr));
-  CHECK(first_bytes(buffer) == "abc");
+  for (const char* const storage : {"storage=pageable", "storage=pinned_kept"}) {
+    if (!suspends("c_cache", HIPVMM_KEEP_CONTENTS, storage)) return;
+    require_ok(hipvmm_resume("c_cache", nullptr));
+    CHECK(first_bytes(buffer) == "abc");
+  }
   require_ok(hipvmm_suspend_in_stream("c_cache", HIPVMM_KEEP_CONTENTS, nullptr, nullptr, nullptr));
   require_ok(hipvmm_resume("c_cache", nullptr));
   CHECK(first_bytes(buffer) == "abc");
@@ -110,7 +112,7 @@ TEST_CASE("C sleep: names that nothing was made with, and wrong values, are refu
   CHECK(refused(hipvmm_suspend("c_named", static_cast<hipvmm_keep>(7), nullptr, nullptr),
                 "keep is 7"));
   CHECK(refused(hipvmm_suspend("c_named", HIPVMM_KEEP_NOTHING, "storage=disk", nullptr),
-                "allowed: pinned or pageable"));
+                "allowed: pinned, pinned_kept or pageable"));
   hipvmm_tag_statistics statistics{};
   CHECK(refused(hipvmm_tag_get_statistics("c_named", &statistics), "struct_size is 0"));
   hipvmm_buffer made = nullptr;

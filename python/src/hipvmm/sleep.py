@@ -37,7 +37,8 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
 
     tag: the name that objects were made with, by their option sleep_tag.
     keep: "contents", which go to the host and come back by resume(), or "nothing".
-    storage: "pinned" or "pageable" memory of the host.
+    storage: "pinned" memory of the host, "pinned_kept", which is kept for the next time, or
+        "pageable".
     stream: all work that uses the memory is ordered before the call in it, and it alone is waited
         for. Without one, all work of every device with access is.
 
