@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "ipc/block_mirror.hpp"
@@ -258,6 +259,12 @@ void attachment::add(const chunk_record& sent, owned_descriptor descriptor) {
   }
 }
 
+bool attachment::refuses_holes() const {
+  return std::any_of(devices_.begin(), devices_.end(), [](device_ref each) {
+    return capability_of(each).needs(quirk::access_from_base);
+  });
+}
+
 void attachment::set_readable(byte_range range) noexcept {
   if (range.begin > memory_->max_bytes()) range = {};
   readable_ = range.within(range.begin, range.begin + memory_->committed_from(range.begin));
@@ -278,6 +285,7 @@ std::size_t attachment::refresh(stream_ref stream) {
 std::size_t attachment::refresh(stream_ref stream, deadline until) {
   // Again, where it failed when this process was cut off.
   if (!why_expired_.empty()) unmap_expired(stream);
+  bool has_begun_anew = false;
   for (int round = 0; round < most_rounds; ++round) {
     // First the range: what was announced with it is in the list of that epoch.
     const std::optional<byte_range> seen = state_->readable();
@@ -288,8 +296,18 @@ std::size_t attachment::refresh(stream_ref stream, deadline until) {
     }
     // Of chunks that the answer withdraws it loses the bytes.
     next_ = seen.value_or(readable_);
-    if (!fetch(stream, until)) {
-      socket_ = {};
+    try {
+      if (!fetch(stream, until)) {
+        socket_ = {};
+        continue;
+      }
+    } catch (const unsupported&) {
+      if (mapped_.empty() || has_begun_anew || !refuses_holes()) throw;
+      // Of several chunks that took others' places the first is beside the hole of the next. From
+      // an empty region on, by offset, there is none.
+      has_begun_anew = true;
+      withdraw_others({}, stream);
+      epoch_ = 0;
       continue;
     }
     // What took the place of a chunk while the owner answered was cut off before it was sent. That

@@ -56,6 +56,8 @@ class attachment {
   [[noreturn]] void let_go(const std::string& why, stream_ref stream);
   /// Unmaps all after that. Throws: ipc_error `expired`, when nothing is mapped any more.
   [[noreturn]] void unmap_expired(stream_ref stream);
+  /// Whether a chunk may be refused beside a hole, where chunks have several sizes.
+  [[nodiscard]] bool refuses_holes() const;
   /// Makes the bytes of `range` readable that are backed here.
   void set_readable(byte_range range) noexcept;
   /// Throws: unsupported in a child of fork(), which has the parent's connection.

@@ -173,6 +173,37 @@ publication_options also_of(std::vector<device_ref> devices) {
   return options;
 }
 
+// Where a chunk beside a hole and chunks of other sizes is refused, as the first of two that take
+// others' places would be, all is mapped anew at the same addresses.
+TEST_CASE("attached_region: several chunks in the middle are replaced at once") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach");
+  published_region memory{also_of({peer})};
+  memory.owned.grant(peer);
+  memory.owned.commit(2 * granule(), 2 * granule());
+  memory.owned.commit(4 * granule(), granule());
+  memory.owned.commit(5 * granule(), granule());
+  write_tags(memory.owned, 0, 6, 1, memory.stream);
+  memory.announce(6);
+  attached_region seen{memory.path};
+  const void* const base = seen.data();
+  REQUIRE(seen.bytes() == 6 * granule());
+  REQUIRE(memory.owned.move_range(2 * granule(), 3 * granule(), peer, memory.stream) ==
+          3 * granule());
+  memory.announce(6);
+  for (int looks = 0; looks < 2; ++looks) {
+    CHECK(seen.refresh(memory.stream) == 6 * granule());
+    CHECK(seen.data() == base);
+    REQUIRE(seen.chunks().size() == 5);
+    CHECK(seen.chunks()[2].device == peer);
+    CHECK(seen.chunks()[3].device == peer);
+    for (std::size_t index = 0; index < 6; ++index)
+      CHECK(has_tag(memory.owned, index, 1, memory.stream));
+    CHECK(read_bytes(memory.stream, advance(seen.data(), 4 * granule()), tag_bytes) ==
+          pattern(tag_bytes, 1004));
+  }
+  CHECK(memory.published.wait_until_withdrawn(10s));
+}
+
 HIPVMM_CHILD("follows memory of two devices") {
   const stream stream;
   attached_region seen{std::getenv(path_variable)};

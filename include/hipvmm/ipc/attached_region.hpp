@@ -43,7 +43,8 @@ class attached_region {
 
   /// Maps what the owner announced since the last call, and returns bytes(). Costs two reads of
   /// memory where nothing is new.
-  /// - Where chunks were withdrawn or replaced it waits for `stream` before it unmaps them.
+  /// - Where chunks were withdrawn or replaced it waits for `stream` before it unmaps them. Where
+  ///   quirk::access_from_base is in force it may map all chunks anew then, at the same addresses.
   /// Pre: all work here that uses the bytes is ordered before this call in `stream`, where the
   /// owner may withdraw chunks.
   /// The wait for the owner is attach_options::timeout in all.
