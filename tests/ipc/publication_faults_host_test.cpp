@@ -215,7 +215,7 @@ int hold_accept(const char* step) {
 }
 
 TEST_CASE("publication: a request that came while its thread was held up counts for the lease") {
-  constexpr std::chrono::milliseconds lease = 80ms;
+  constexpr std::chrono::milliseconds lease = 200ms;  // a busy machine takes some of it
   published_region memory{with_lease(lease)};
   attached_region seen{memory.path};
   holds_accept = true;
