@@ -116,13 +116,15 @@ typedef struct hipvmm_tag_statistics {
   size_t objects;       /**< that carry the tag and live */
   size_t bytes_asleep;  /**< that hipvmm_resume backs again; zero while awake */
   size_t bytes_on_host; /**< of the host that hold contents */
+  size_t bytes_on_disk; /**< of files that do */
   int is_asleep;
 } hipvmm_tag_statistics;
 
 /** Releases all memory that carries the tag to the devices, keeps its addresses and waits for all
  * work of every device with access. `bytes`, which may be null, is what was released; 0 where the
- * tag sleeps already. Options: storage (pinned, pinned_kept or pageable). After a failure all is
- * awake. HIPVMM_ERROR_INVALID_ARGUMENT for a name that no object was made with. */
+ * tag sleeps already. Options: storage (pinned, pinned_kept, pageable or file) and, for a file,
+ * folder. After a failure all is awake. HIPVMM_ERROR_INVALID_ARGUMENT for a name that no object was
+ * made with. */
 hipvmm_status hipvmm_suspend(const char* tag, hipvmm_keep keep, const char* options, size_t* bytes);
 /** The same where all work that uses the memory is ordered before the call in `stream`, which alone
  * is waited for; null is the current device's default stream. */

@@ -159,6 +159,21 @@ def test_a_pool_sleeps_and_wakes():
     assert buffer.tobytes() == b"abc"
 
 
+def test_contents_wait_in_a_file(tmp_path):
+    numbers = hipvmm.GrowableArray("float32", max="64MiB", sleep_tag="py_file")
+    numbers.append([1, 2, 3])
+    try:
+        hipvmm.suspend("py_file", storage="file", folder=tmp_path)
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    now = hipvmm.tag_statistics("py_file")
+    assert now.bytes_on_disk == now.bytes_asleep > 0
+    hipvmm.resume("py_file")
+    assert list(numbers.copy_to_host()) == [1, 2, 3]
+    with pytest.raises(ValueError, match="set together"):
+        hipvmm.suspend("py_file", folder=tmp_path)
+
+
 def test_names_that_nothing_was_made_with_are_refused():
     for call in (hipvmm.suspend, hipvmm.resume, hipvmm.tag_statistics):
         with pytest.raises(ValueError, match="nothing was made with the tag 'py_misspelt'"):

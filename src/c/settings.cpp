@@ -303,15 +303,22 @@ slot_arena_options slot_settings(device_ref device, const char* options) {
   return made;
 }
 
-sleep_storage storage_setting(const char* options) {
-  sleep_storage made = sleep_storage::pinned;
+suspend_options suspend_settings(const char* options) {
+  suspend_options made;
   apply_options("a suspension", text_of(options),
-                {{"storage", "pinned, pinned_kept or pageable", [&](text value) {
-                    made = choice_value<sleep_storage>(value,
-                                                       {{"pinned", sleep_storage::pinned},
-                                                        {"pinned_kept", sleep_storage::pinned_kept},
-                                                        {"pageable", sleep_storage::pageable}});
-                  }}});
+                {{"storage", "pinned, pinned_kept, pageable or file",
+                  [&](text value) {
+                    made.storage = choice_value<sleep_storage>(
+                        value, {{"pinned", sleep_storage::pinned},
+                                {"pinned_kept", sleep_storage::pinned_kept},
+                                {"pageable", sleep_storage::pageable},
+                                {"file", sleep_storage::file}});
+                  }},
+                 {"folder", "a folder of a local disk, for storage=file",
+                  [&](text value) { made.folder = std::string{value}; }}});
+  if (made.folder.empty() == (made.storage == sleep_storage::file))
+    throw std::invalid_argument{
+        "options of a suspension: storage=file and folder are set together"};
   return made;
 }
 

@@ -53,7 +53,8 @@ struct binning_options {
 
 /// The slots and their bytes too: as slot_arena for none.
 [[nodiscard]] slot_arena_options slot_settings(device_ref device, const char* text);
-[[nodiscard]] sleep_storage storage_setting(const char* text);
+/// Without a stream.
+[[nodiscard]] suspend_options suspend_settings(const char* text);
 
 struct publishing_settings {
   publication_options options;

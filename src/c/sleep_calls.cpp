@@ -32,7 +32,8 @@ hipvmm_status suspend_tag(const char* function, const char* tag, hipvmm_keep wha
   return guarded(function, [&] {
     named_tag& named = named_tag::find(tag);
     const keep kept = keep_of(what);
-    const suspend_options chosen{storage_setting(options), stream};
+    suspend_options chosen = suspend_settings(options);
+    chosen.stream = stream;
     named.with_all([&](const memory_tag& of) {
       const std::size_t released = suspend(of, kept, chosen);
       if (bytes != nullptr) *bytes = released;
@@ -67,10 +68,11 @@ hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* 
   return guarded(__func__, [&] {
     named_tag::find(tag).with_all([&](const memory_tag& of) {
       const tag_statistics now = of.statistics();
-      copy_struct(statistics,
-                  hipvmm_tag_statistics{sizeof(hipvmm_tag_statistics), now.regions,
-                                        now.bytes_asleep, now.bytes_on_host, now.is_asleep ? 1 : 0},
-                  "statistics");
+      copy_struct(
+          statistics,
+          hipvmm_tag_statistics{sizeof(hipvmm_tag_statistics), now.regions, now.bytes_asleep,
+                                now.bytes_on_host, now.bytes_on_disk, now.is_asleep ? 1 : 0},
+          "statistics");
     });
   });
 }

@@ -10,6 +10,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
 #include "support/devices.hpp"
+#include "support/process/temporary_folder.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -84,8 +85,12 @@ TEST_CASE("C sleep: buffers of a tag wake at their addresses with their contents
 TEST_CASE("C sleep: contents may be dropped, be pageable, and be those of one stream") {
   const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_cache");
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
-  for (const char* const storage : {"storage=pageable", "storage=pinned_kept"}) {
+  const temporary_folder folder;
+  const std::string on_disk = "storage=file,folder=" + folder.path().string();
+  for (const char* const storage : {"storage=pageable", "storage=pinned_kept", on_disk.c_str()}) {
     if (!suspends("c_cache", HIPVMM_KEEP_CONTENTS, storage)) return;
+    const hipvmm_tag_statistics now = statistics_of("c_cache");
+    CHECK((now.bytes_on_disk != 0) == (on_disk == storage));
     require_ok(hipvmm_resume("c_cache", nullptr));
     CHECK(first_bytes(buffer) == "abc");
   }
@@ -112,7 +117,10 @@ TEST_CASE("C sleep: names that nothing was made with, and wrong values, are refu
   CHECK(refused(hipvmm_suspend("c_named", static_cast<hipvmm_keep>(7), nullptr, nullptr),
                 "keep is 7"));
   CHECK(refused(hipvmm_suspend("c_named", HIPVMM_KEEP_NOTHING, "storage=disk", nullptr),
-                "allowed: pinned, pinned_kept or pageable"));
+                "allowed: pinned, pinned_kept, pageable or file"));
+  for (const char* const half : {"storage=file", "folder=/tmp", "storage=pageable,folder=/tmp"})
+    CHECK(refused(hipvmm_suspend("c_named", HIPVMM_KEEP_CONTENTS, half, nullptr),
+                  "storage=file and folder are set together"));
   hipvmm_tag_statistics statistics{};
   CHECK(refused(hipvmm_tag_get_statistics("c_named", &statistics), "struct_size is 0"));
   hipvmm_buffer made = nullptr;

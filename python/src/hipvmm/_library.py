@@ -85,7 +85,7 @@ class TagStatistics(ctypes.Structure):
     """hipvmm_tag_statistics."""
 
     _fields_ = [(name, c_size_t) for name in (
-        "struct_size", "objects", "bytes_asleep", "bytes_on_host")] + [("is_asleep", c_int)]
+        "struct_size", "objects", "bytes_asleep", "bytes_on_host", "bytes_on_disk")] + [("is_asleep", c_int)]
 
 
 FailureCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +25,12 @@ class TagStatistics:
     objects: int
     bytes_asleep: int
     bytes_on_host: int
+    bytes_on_disk: int
     is_asleep: bool
 
 
 def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
-            stream: Any = None) -> int:
+            folder: Any = None, stream: Any = None) -> int:
     """Releases all memory of a tag to the devices, keeps its addresses, and returns the bytes.
 
     >>> weights = hipvmm.GrowableArray("float16", sleep_tag="weights")
@@ -38,7 +40,7 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
     tag: the name that objects were made with, by their option sleep_tag.
     keep: "contents", which go to the host and come back by resume(), or "nothing".
     storage: "pinned" memory of the host, "pinned_kept", which is kept for the next time, or
-        "pageable".
+        "pageable", or "file", in `folder` of a local disk.
     stream: all work that uses the memory is ordered before the call in it, and it alone is waited
         for. Without one, all work of every device with access is.
 
@@ -48,7 +50,7 @@ def suspend(tag: str, keep: str = "contents", *, storage: str = "pinned",
     """
     if keep not in _KEEPS:
         raise InvalidArgumentError(f"keep is {keep!r}; allowed: contents, nothing")
-    options = options_text({"storage": storage})
+    options = options_text({"storage": storage, "folder": None if folder is None else os.fspath(folder)})
     name = tag_bytes(tag)
     if stream is None:
         return get_size(lib().suspend, name, _KEEPS.index(keep), options)
@@ -69,7 +71,8 @@ def tag_statistics(tag: str) -> TagStatistics:
     """What the memory of a tag is like now."""
     now = _CTagStatistics(struct_size=ctypes.sizeof(_CTagStatistics))
     lib().tag_get_statistics(tag_bytes(tag), ctypes.byref(now))
-    return TagStatistics(now.objects, now.bytes_asleep, now.bytes_on_host, bool(now.is_asleep))
+    return TagStatistics(now.objects, now.bytes_asleep, now.bytes_on_host, now.bytes_on_disk,
+                         bool(now.is_asleep))
 
 
 def tag_bytes(tag: str) -> bytes:

@@ -190,10 +190,11 @@ def pool(device: Any = None, *, tag: Optional[str] = None) -> Iterator[Any]:
 Tags = Union[None, str, Sequence[str]]
 
 
-def suspend(tags: Tags = None, keep: str = "contents", *, storage: str = "pinned") -> int:
+def suspend(tags: Tags = None, keep: str = "contents", *, storage: str = "pinned",
+            folder: Any = None) -> int:
     """Releases the memory of pool(tag=...) to the devices, keeps its addresses, returns the bytes.
 
-    tags: a tag, several, or by default all of pool(). keep, storage: as hipvmm.suspend().
+    tags: a tag, several, or by default all of pool(). keep, storage, folder: as hipvmm.suspend().
 
     Waits for all work of the devices. Until resume(), tensors of the pools must not be used, which
     PyTorch does not check; they may end. After a failure all is awake that was before.
@@ -202,7 +203,7 @@ def suspend(tags: Tags = None, keep: str = "contents", *, storage: str = "pinned
     try:
         for tag in _names_of(tags):
             was_asleep = _sleep.tag_statistics(tag).is_asleep
-            released += _sleep.suspend(tag, keep, storage=storage)
+            released += _sleep.suspend(tag, keep, storage=storage, folder=folder)
             if not was_asleep:
                 done.append(tag)
     except BaseException:
