@@ -59,8 +59,7 @@ void wait_for(int descriptor) {
   if (::read(descriptor, &byte, 1) != 1) throw std::runtime_error{"the other process has gone"};
 }
 
-void run_cache(int from_other, int to_other) {
-  const hipvmm::device_ref device = hipvmm::device_ref::current();
+void run_cache(hipvmm::device_ref device, int from_other, int to_other) {
   cache entries{device};
 
   hipvmm::budget_options options;
@@ -79,8 +78,8 @@ void run_cache(int from_other, int to_other) {
   wait_for(from_other);
 }
 
-void run_needy(int from_other, int to_other) {
-  const hipvmm::device_ref device = hipvmm::device_ref::current();
+void run_needy(hipvmm::device_ref device, int from_other, int to_other) {
+  tell(to_other);
   const hipvmm::stream stream{device};
   hipvmm::budget_options options;
   options.patience =
@@ -104,16 +103,19 @@ void run_needy(int from_other, int to_other) {
 }
 
 /// When nobody takes part any more. A budget that others look for is left there.
-void remove_budget(int, int) {
-  hipvmm::memory_budget::remove(budget_name, hipvmm::device_ref::current().uuid());
+void remove_budget(hipvmm::device_ref device, int, int) {
+  hipvmm::memory_budget::remove(budget_name, device.uuid());
 }
 
-int succeeds(const char* who, void (*work)(int, int), int from_other, int to_other) {
+int succeeds(const char* who, void (*work)(hipvmm::device_ref, int, int), int from_other,
+             int to_other) {
   try {
-    work(from_other, to_other);
-    return 0;
-  } catch (const hipvmm::unsupported& error) {
-    std::fprintf(stderr, "share_budget: %s: %s\n", who, error.what());
+    const hipvmm::device_ref device = hipvmm::device_ref::current();
+    try {
+      work(device, from_other, to_other);
+    } catch (const hipvmm::unsupported& error) {  // a device without virtual memory
+      std::fprintf(stderr, "share_budget: %s: %s\n", who, error.what());
+    }
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "share_budget: %s: %s\n", who, error.what());
@@ -139,6 +141,9 @@ int main() {
   if (other == 0) {
     ::close(down[1]);
     ::close(up[0]);
+    // The other one says what it lacks.
+    char has_device = 0;
+    if (::read(down[0], &has_device, 1) != 1) return 1;
     return succeeds("cache", run_cache, down[0], up[1]);
   }
   ::close(down[0]);
