@@ -73,7 +73,8 @@ TEST_CASE_FIXTURE(limited_device, "chunk_limit: chunks count from creation to re
   CHECK(limit->held == before);
 }
 
-TEST_CASE_FIXTURE(limited_device, "chunk_limit: a refusal is out_of_memory, and HIP is not called") {
+TEST_CASE_FIXTURE(limited_device,
+                  "chunk_limit: a refusal is out_of_memory, and HIP is not called") {
   try {
     const physical_chunk refused{first_device, 5 * unit};
     FAIL("created");

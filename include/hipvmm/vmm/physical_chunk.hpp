@@ -141,7 +141,7 @@ class physical_chunk {
   handle_type shareable_ = handle_type::none;
   chunk_memory memory_ = chunk_memory::standard;
   bool shared_ = false;
-  bool counted_ = false;  // by charge_chunk()
+  bool counted_ = false;                 // by charge_chunk()
   std::optional<memory_location> host_;  // where it is memory of the host
 
   void create();
