@@ -9,6 +9,7 @@
 #include <hipvmm/container/slot_arena_options.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include "region/sleep/memory_tag.hpp"
 
 namespace hipvmm::detail {
 
@@ -99,6 +100,9 @@ class slot_rows {
   /// Releases everything when the work of all devices with access has passed.
   void retire() noexcept { region_.retire(); }
   [[nodiscard]] const region& memory() const noexcept { return region_; }
+  /// The steps by which the memory sleeps and wakes.
+  [[nodiscard]] sleeper& chunks() { return sleeper_of(region_); }
+  [[nodiscard]] const sleeper& chunks() const { return sleeper_of(const_cast<region&>(region_)); }
 
  private:
   /// Rows that show the same memory: how many do, in each plane.

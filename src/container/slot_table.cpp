@@ -34,9 +34,11 @@ slot_table::slot_table(device_ref device, const slot_arena_options& options)
       devices_{devices_of(rows_.memory().rights())},
       slots_(geometry_.slots),
       capacities_(geometry_.slots),
-      claims_(geometry_.slots) {}
+      claims_(geometry_.slots),
+      membership_{options.tag, *this} {}
 
 slot_table::~slot_table() {
+  membership_.end();
   stops_ = true;
   task_.cancel_or_wait();
   rows_.retire();
@@ -114,6 +116,7 @@ std::size_t slot_table::acquire(stream_ref stream) {
 
 void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                         stream_ref stream) {
+  require_awake("slot_arena::commit");
   bool fits = true;
   for (std::size_t i = 0; i < count; ++i) {
     if (slots[i] >= slots_.size() || lengths[i] > geometry_.most) [[unlikely]] {
@@ -225,6 +228,7 @@ std::size_t slot_table::slots_that_fit(std::size_t length) {
 }
 
 void slot_table::set_budget(std::size_t bytes) {
+  require_awake("slot_arena::set_budget");
   const pause stopped{*this};
   budget_ = bytes;
   may_prefetch_ = true;
@@ -232,6 +236,7 @@ void slot_table::set_budget(std::size_t bytes) {
 }
 
 std::size_t slot_table::trim() {
+  require_awake("slot_arena::trim");
   const pause stopped{*this};
   const std::size_t before = rows_.held_bytes();
   release_down_to(0);

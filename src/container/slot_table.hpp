@@ -16,6 +16,7 @@
 #include "core/background_task.hpp"
 #include "core/process_mark.hpp"
 #include "region/device_work.hpp"
+#include "region/sleep/memory_tag.hpp"
 
 namespace hipvmm::detail {
 
@@ -23,10 +24,10 @@ namespace hipvmm::detail {
 /// There are no locks. The background task changes rows, and the claims of slots:
 /// - While it may run, the owner reads and writes lengths, and the events of slots in use.
 /// - For everything else the owner stops it first, which waits for the HIP calls of one chunk.
-class slot_table {
+class slot_table final : sleeper {
  public:
   slot_table(device_ref device, const slot_arena_options& options);
-  ~slot_table();
+  ~slot_table() override;
   slot_table(const slot_table&) = delete;
   slot_table& operator=(const slot_table&) = delete;
 
@@ -107,6 +108,31 @@ class slot_table {
    private:
     slot_table& owner_;
   };
+
+  // For suspend() and resume(): the books stay, the region does the rest.
+  void begin_asleep() noexcept override { is_asleep_ = true; }
+  void prepare_to_sleep(keep what) override;
+  void stay_awake() noexcept override;
+  void wait_for_work() override { rows_.chunks().wait_for_work(); }
+  [[nodiscard]] std::size_t sleeping_bytes() const override {
+    return rows_.chunks().sleeping_bytes();
+  }
+  [[nodiscard]] std::vector<sleeping_range> contents() const override {
+    return rows_.chunks().contents();
+  }
+  void unmap_to_sleep() override { rows_.chunks().unmap_to_sleep(); }
+  void map_again() noexcept override { rows_.chunks().map_again(); }
+  void fall_asleep() noexcept override { rows_.chunks().fall_asleep(); }
+  void take_addresses_back() override { rows_.chunks().take_addresses_back(); }
+  void begin_to_wake(const mapped_again& each) override { rows_.chunks().begin_to_wake(each); }
+  void sleep_on(bool may_be_in_use) noexcept override { rows_.chunks().sleep_on(may_be_in_use); }
+  void apply_rights() override { rows_.chunks().apply_rights(); }
+  void finish_waking() noexcept override;
+  /// Throws: std::logic_error while the memory sleeps.
+  void require_awake(const char* function) const {
+    if (is_asleep_) [[unlikely]]
+      membership_.require_awake(function);
+  }
 
   void require_slot(const char* function, std::size_t which) const;
   slot& require_in_use(const char* function, std::size_t which, stream_ref stream);
@@ -192,13 +218,16 @@ class slot_table {
   std::uint64_t prefetched_rows_ = 0;
   std::uint64_t failed_prefetches_ = 0;
 
+  bool is_asleep_ = false;   // or falling asleep: nothing is prefetched
   bool has_shared_ = false;  // since some rows were shared: before that all are private
   bool is_paused_ = false;
   std::atomic<bool> stops_{false};
   std::atomic<bool> is_requested_{false};
   std::atomic<bool> may_prefetch_{true};  // not after a failure, until memory may be there again
-  // Last member: it ends before anything that it uses.
+  // It ends before anything that it uses.
   background_task task_{[this] { prefetch(); }};
+  // Last member: suspend() of another thread may use all of them.
+  tag_membership membership_;
 };
 
 }  // namespace hipvmm::detail

@@ -42,12 +42,13 @@ slot_table::pause::pause(slot_table& owner) noexcept : owner_{owner} {
 slot_table::pause::~pause() {
   owner_.is_paused_ = false;
   // What was requested, or interrupted.
-  if (owner_.is_requested_.load() && owner_.may_prefetch_.load()) owner_.task_.request();
+  if (owner_.is_requested_.load() && owner_.may_prefetch_.load() && !owner_.is_asleep_)
+    owner_.task_.request();
 }
 
 void slot_table::request_prefetch() noexcept {
   if (prefetch_rows_ == 0 || !may_prefetch_.load(std::memory_order_relaxed)) return;
-  if (!is_requested_.exchange(true) && !is_paused_) task_.request();
+  if (!is_requested_.exchange(true) && !is_paused_ && !is_asleep_) task_.request();
 }
 
 void slot_table::prefetch() noexcept {
@@ -235,6 +236,32 @@ bool slot_table::wait_for_spare() {
     return true;
   }
   return false;
+}
+
+void slot_table::prepare_to_sleep(keep what) {
+  is_asleep_ = true;
+  try {
+    const pause stopped{*this};
+    release_down_to(0);
+    while (wait_for_spare()) release_down_to(0);
+    rows_.chunks().prepare_to_sleep(what);
+  } catch (...) {
+    stay_awake();
+    throw;
+  }
+}
+
+void slot_table::stay_awake() noexcept {
+  is_asleep_ = false;
+  may_prefetch_ = true;
+  // What was released, and what was requested meanwhile.
+  is_requested_.store(false);
+  request_prefetch();
+}
+
+void slot_table::finish_waking() noexcept {
+  rows_.chunks().finish_waking();
+  stay_awake();
 }
 
 void slot_table::decommit_unclaimed() {

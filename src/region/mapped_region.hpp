@@ -293,8 +293,13 @@ class mapped_region final : public sleeper {
   void take_addresses_back() override;
   void begin_to_wake(const mapped_again& each) override;
   void sleep_on(bool may_be_in_use) noexcept override;
+  void apply_rights() override;
   void finish_waking() noexcept override;
-  void require_can_sleep(std::size_t offset, const backing& held, keep what) const;
+  /// How many mappings of the region show each chunk.
+  using owner_counts = std::map<ihipMemGenericAllocationHandle*, std::size_t>;
+  void require_can_sleep(std::size_t offset, const backing& held, const owner_counts& owners) const;
+  /// Chooses the mappings by which contents are copied back. Throws: std::invalid_argument.
+  void choose_contents();
   /// Throws: unsupported where HIP would not grant all chunks, mapped anew by their offsets, what
   /// they have.
   void require_mappable_again() const;
@@ -343,6 +348,10 @@ class mapped_region final : public sleeper {
     device_ref device;
     chunk_memory memory;
     std::shared_ptr<const access_map> own_rights;
+    std::size_t first;         // offset of the first mapping of its memory
+    bool has_contents = true;  // whose are copied: one of the mappings of a chunk
+    // Gets its own rights when the contents are there, and those of the region before.
+    bool opens_late = false;
   };
   std::map<std::size_t, sleeping_chunk> asleep;
   // Made again and not yet part of the region; or what sleep_on() had to leave mapped.

@@ -388,4 +388,14 @@ void mapped_region::await_visible(std::size_t offset, std::size_t bytes) const n
   wait_until(last);
 }
 
+void mapped_region::apply_rights() {
+  for (const auto& [offset, one] : asleep) {
+    if (!one.opens_late) continue;
+    change_access(mapped_here(&waking), offset, one.bytes, rights_for::these,
+                  [&, &one = one](void* start, std::size_t length) {
+                    set_rights(start, length, *one.own_rights, one.device, &rights);
+                  });
+  }
+}
+
 }  // namespace hipvmm::detail

@@ -24,21 +24,41 @@ namespace hipvmm::detail {
 
 sleeper& sleeper_of(region& of) { return of.live(); }
 
-void mapped_region::require_can_sleep(std::size_t offset, const backing& held, keep what) const {
-  const std::string which = "suspend: the chunk at offset " + std::to_string(offset) +
-                            " of the region at " + address_text(base());
-  if (held.chunk.shared() || is_retained(held.chunk))
-    throw std::invalid_argument{
-        which +
-        " was exported, imported or retained: others may use its memory, "
-        "which would not return; let them go, or leave the memory without a "
-        "tag"};
-  const access_map& its = held.own_rights ? *held.own_rights : rights;
-  const device_ref copies = held.chunk.device();
-  if (what == keep::contents && its.get(copies) != access_right::read_write)
-    throw std::invalid_argument{which + " gives device " + std::to_string(copies.ordinal()) +
-                                ", which copies it, no read_write: grant it first, or suspend "
-                                "with keep::nothing"};
+void mapped_region::require_can_sleep(std::size_t offset, const backing& held,
+                                      const owner_counts& owners) const {
+  // What share_prefix() shows knows of no export, but was made for none.
+  const bool may_be_exported = held.chunk.shared() && held.chunk.shareable() != handle_type::none;
+  if (!may_be_exported && !is_retained_by_address(held.chunk) &&
+      owners_of(held.chunk) == owners.at(held.chunk.get()))
+    return;
+  throw std::invalid_argument{
+      "suspend: the chunk at offset " + std::to_string(offset) + " of the region at " +
+      address_text(base()) +
+      " was exported, imported or retained: others may use its memory, which would not return; let "
+      "them go, or leave the memory without a tag"};
+}
+
+void mapped_region::choose_contents() {
+  std::map<std::size_t, sleeping_chunk*> chosen;  // by the first mapping of the memory
+  const auto can_copy = [&](const sleeping_chunk& one) {
+    const access_map& its = one.own_rights ? *one.own_rights : rights;
+    return its.get(one.device) == access_right::read_write;
+  };
+  for (auto& [offset, one] : asleep) {
+    sleeping_chunk*& best = chosen.try_emplace(one.first, nullptr).first->second;
+    one.has_contents = false;
+    if (best == nullptr || (!can_copy(*best) && can_copy(one))) best = &one;
+  }
+  for (auto& [first, one] : chosen) {
+    one->has_contents = true;
+    if (can_copy(*one)) continue;
+    if (rights.get(one->device) != access_right::read_write)
+      throw std::invalid_argument{
+          "suspend: the chunk at offset " + std::to_string(first) + " of the region at " +
+          address_text(base()) + " gives device " + std::to_string(one->device.ordinal()) +
+          ", which copies it, no read_write: grant it first, or suspend with keep::nothing"};
+    one->opens_late = true;
+  }
 }
 
 void mapped_region::prepare_to_sleep(keep what) {
@@ -50,11 +70,16 @@ void mapped_region::prepare_to_sleep(keep what) {
   }
   require_none_left_behind("suspend", 0, max_bytes());
   asleep.clear();
+  owner_counts owners;
+  for (const auto& [offset, held] : backings) ++owners[held.chunk.get()];
+  std::map<ihipMemGenericAllocationHandle*, std::size_t> firsts;
   for (const auto& [offset, held] : backings) {
-    require_can_sleep(offset, held, what);
+    require_can_sleep(offset, held, owners);
+    const std::size_t first = firsts.try_emplace(held.chunk.get(), offset).first->second;
     asleep.emplace(offset, sleeping_chunk{held.bytes(), held.chunk.location(), held.chunk.device(),
-                                          held.chunk.memory(), held.own_rights});
+                                          held.chunk.memory(), held.own_rights, first});
   }
+  if (what == keep::contents) choose_contents();
   drop_prepared();
   finish_retired(*addresses, 0, max_bytes());
   addresses->refused().retry(base(), max_bytes());
@@ -70,7 +95,8 @@ void mapped_region::wait_for_work() { wait_for_users(users); }
 
 std::size_t mapped_region::sleeping_bytes() const {
   std::size_t sum = 0;
-  for (const auto& [offset, one] : asleep) sum += one.bytes;
+  for (const auto& [offset, one] : asleep)
+    if (one.first == offset) sum += one.bytes;
   return sum;
 }
 
@@ -78,7 +104,8 @@ std::vector<sleeping_range> mapped_region::contents() const {
   std::vector<sleeping_range> result;
   result.reserve(asleep.size());
   for (const auto& [offset, one] : asleep)
-    result.push_back({static_cast<char*>(base()) + offset, one.bytes, one.device});
+    if (one.has_contents)
+      result.push_back({static_cast<char*>(base()) + offset, one.bytes, one.device});
   return result;
 }
 
@@ -154,7 +181,10 @@ void mapped_region::begin_to_wake(const mapped_again& each) {
   const auto make = [this](std::size_t offset, const sleeping_chunk& one) {
     backing& fresh = waking.try_emplace(offset).first->second;
     fresh.own_rights = one.own_rights;
-    fresh.chunk = make_with_reclaim([&] { return acquire(one.where, one.bytes, one.memory); });
+    if (one.first != offset)
+      fresh.chunk = reference_to(waking.at(one.first).chunk);
+    else
+      fresh.chunk = make_with_reclaim([&] { return acquire(one.where, one.bytes, one.memory); });
   };
   // Where rights go by what is around, and where addresses keep the memory of a failure, all chunks
   // come first. Elsewhere one is filled while the next ones are made.
@@ -173,7 +203,8 @@ void mapped_region::begin_to_wake(const mapped_again& each) {
     for (const auto& [offset, one] : asleep) {
       if (!makes_all_first) make(offset, one);
       backing& fresh = waking.at(offset);
-      fresh.map = map_here(offset, fresh.chunk, fresh.own_rights.get(), &waking);
+      fresh.map =
+          map_here(offset, fresh.chunk, one.opens_late ? nullptr : one.own_rights.get(), &waking);
       fresh.visible = visible_if_mapped_now();
       show_until(std::chrono::steady_clock::now());
     }

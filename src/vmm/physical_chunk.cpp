@@ -80,6 +80,12 @@ class handle_counts {
     const std::lock_guard lock{mutex_};
     return counts_.find(handle) != counts_.end();
   }
+  [[nodiscard]] std::size_t count(hipMemGenericAllocationHandle_t handle) noexcept {
+    if (!has_some_) return 0;
+    const std::lock_guard lock{mutex_};
+    const auto found = counts_.find(handle);
+    return found == counts_.end() ? 0 : found->second;
+  }
 
  private:
   template <int Which>
@@ -232,6 +238,14 @@ physical_chunk detail::reference_to(const physical_chunk& chunk) {
   result.host_ = chunk.host_;
   result.counted_ = chunk.counted_;
   return result;
+}
+
+std::size_t detail::owners_of(const physical_chunk& chunk) noexcept {
+  return 1 + handle_counts::further_owners().count(chunk.get());
+}
+
+bool detail::is_retained_by_address(const physical_chunk& chunk) noexcept {
+  return handle_counts::retained().has(chunk.get());
 }
 
 bool detail::is_retained(const physical_chunk& chunk) noexcept {

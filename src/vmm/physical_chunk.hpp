@@ -22,6 +22,12 @@ namespace hipvmm::detail {
 /// Throws: std::bad_alloc.
 [[nodiscard]] physical_chunk reference_to(const physical_chunk& chunk);
 
+/// How many owners in this process the chunk has, beside retained ones.
+[[nodiscard]] std::size_t owners_of(const physical_chunk& chunk) noexcept;
+
+/// Whether what retain_at() returned for the memory of `chunk` is still there.
+[[nodiscard]] bool is_retained_by_address(const physical_chunk& chunk) noexcept;
+
 /// Whether what retain_at() or reference_to() returned for the memory of `chunk` is still there:
 /// its owner is in this process, and nobody else may get the memory, though the chunk does not know
 /// that it is shared.

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 
+#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/access.hpp>
 
 namespace hipvmm {
@@ -46,6 +48,14 @@ struct slot_arena_options {
   /// Where chunks are acquired and recycled; null: a cache of the arena's own, which keeps every
   /// chunk until the budget or trim() takes it.
   chunk_cache* cache = nullptr;
+  /// The tag by which suspend() gives the memory back and resume() makes it again, at the same
+  /// addresses.
+  /// - suspend() releases blocks that no length needs, those prefetched too. What share_prefix()
+  ///   shows in several slots is saved, and made again, once.
+  /// - While it sleeps, slots may be released and truncated, and acquired; commit(),
+  /// share_prefix(),
+  ///   make_writable(), set_budget() and trim() throw std::logic_error.
+  std::optional<memory_tag> tag = {};
 };
 
 /// Counts of a slot_arena. Bytes are of all planes together.

@@ -38,6 +38,7 @@ class pool_sleep final : detail::sleeper {
   void take_addresses_back() override { chunks().take_addresses_back(); }
   void begin_to_wake(const detail::mapped_again& each) override { chunks().begin_to_wake(each); }
   void sleep_on(bool may_be_in_use) noexcept override { chunks().sleep_on(may_be_in_use); }
+  void apply_rights() override { chunks().apply_rights(); }
   void finish_waking() noexcept override;
 
   /// Another region after a release of all memory with its addresses.

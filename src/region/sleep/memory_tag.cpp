@@ -229,6 +229,7 @@ std::size_t tag_state::resume() {
     }
     from_file.finish();
     copies.finish();
+    for (member& each : members_) each.who->apply_rights();
   } catch (...) {
     const bool from_file_ended = from_file.drain();
     const bool may_be_in_use = !copies.drain() || !from_file_ended;

@@ -70,6 +70,8 @@ class sleeper {
   /// Undoes begin_to_wake(), also where that failed. `may_be_in_use`: copies to the memory may be
   /// running, for HIP refused to wait for them.
   virtual void sleep_on(bool may_be_in_use) noexcept = 0;
+  /// The contents are there. Throws: hip_error; then sleep_on() is to follow.
+  virtual void apply_rights() {}
   virtual void finish_waking() noexcept = 0;
 };
 

@@ -109,8 +109,9 @@ class memory_tag {
 /// error handler that is called meanwhile makes and ends none of it.
 /// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone):
 /// - std::invalid_argument where a region has a chunk that others may use (exported, imported,
-///   retained), or that is mapped at two addresses; where the device of a chunk has no read_write
-///   and contents are kept; in a stream that is being captured.
+///   retained), or that is mapped at two addresses; where contents are kept and the device of a
+///   chunk has read_write neither to it nor by the region's rights; in a stream that is being
+///   captured.
 /// - unsupported where the device never returns memory (ROCm 6.4.0 and 6.4.1); where
 ///   quirk::access_from_base is in force and a region has chunks of several sizes beside a hole,
 ///   which could not be mapped again.

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/container/slot_arena.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
+#include "container/slot_arena/arenas.hpp"
+#include "support/device_memory.hpp"
+#include "support/happens.hpp"
+#include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+
+// Arenas that sleep and wake.
+namespace hipvmm::test {
+namespace {
+
+constexpr std::size_t end_piece = 64;
+
+slot_arena_options asleep_by(const memory_tag& tag, std::size_t prefetched = 0) {
+  slot_arena_options result = small_slots();
+  result.prefetch_blocks = prefetched;
+  result.tag = tag;
+  return result;
+}
+
+/// Slots 0 and 1 have a block and two; where it can be, slot 2 shows the first block of slot 1.
+struct sleeping_arena {
+  memory_tag tag;
+  hipvmm::stream stream{first_device};
+  slot_arena arena;
+  bool shares;
+  std::size_t rows;
+
+  explicit sleeping_arena(bool wants_shared = true, std::size_t prefetched = 0)
+      : arena{first_device, asleep_by(tag, prefetched)},
+        shares{wants_shared && !capability_of(first_device).needs(quirk::no_aliases)},
+        rows{3} {
+    arena.commit(sizes{0, 1}, sizes{granule() / 2, 2 * granule()}, stream);
+    write_end(arena, 0, end_piece, 1, stream);
+    write_end(arena, 1, end_piece, 3, stream);
+    write_first(1, 5);
+    if (shares) arena.share_prefix(1, sizes{2}, granule(), stream);
+    stream.synchronize();
+  }
+  void write_first(std::size_t slot, std::uint32_t seed) const {
+    write_bytes(stream, arena.pointer(slot, 1), pattern(end_piece, seed));
+  }
+  [[nodiscard]] bool has_first(std::size_t slot, std::uint32_t seed) const {
+    return read_bytes(stream, arena.pointer(slot, 1), end_piece) == pattern(end_piece, seed);
+  }
+  void check_awake() {
+    CHECK_FALSE(tag.is_asleep());
+    CHECK(has_end(arena, 0, end_piece, 1, stream));
+    CHECK(has_end(arena, 1, end_piece, 3, stream));
+    CHECK(has_first(1, 5));
+    if (shares) {
+      CHECK(has_first(2, 5));
+      CHECK(get_access(arena.pointer(2, 1), first_device) == access_right::read);
+      CHECK(arena.statistics().shared_bytes == row());
+    }
+    CHECK(arena.statistics().needed_bytes == rows * row());
+  }
+};
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("sleep: an arena wakes with its slots, and what they share is saved once") {
+  sleeping_arena subject;
+  const std::size_t before = first_device.free_memory();
+  CHECK(suspend(subject.tag, keep::contents) == subject.rows * row());
+  CHECK(subject.tag.statistics().bytes_on_host == subject.rows * row());
+  CHECK(first_device.free_memory() >= before + subject.rows * row());
+  CHECK(subject.arena.length(1) == 2 * granule());
+  CHECK(resume(subject.tag) == subject.rows * row());
+  subject.check_awake();
+  if (subject.shares) {
+    // They show the same memory still, and part when one is written.
+    subject.write_first(1, 9);
+    CHECK(subject.has_first(2, 9));
+    subject.arena.make_writable(2, 0, granule(), subject.stream);
+    subject.write_first(2, 7);
+    CHECK(subject.has_first(1, 9));
+  }
+  subject.arena.commit(sizes{0}, sizes{3 * granule()}, subject.stream);
+}
+
+TEST_CASE("sleep: a prefix of which only readers are left comes back") {
+  sleeping_arena subject;
+  if (!subject.shares) return;
+  subject.arena.share_prefix(2, sizes{3}, granule(), subject.stream);
+  subject.arena.release(1, subject.stream);
+  CHECK(suspend(subject.tag, keep::contents) == 2 * row());
+  resume(subject.tag);
+  for (const std::size_t slot : {2U, 3U}) {
+    CHECK(subject.has_first(slot, 5));
+    CHECK(get_access(subject.arena.pointer(slot, 1), first_device) == access_right::read);
+  }
+}
+
+TEST_CASE("sleep: an arena refuses what needs memory, and lets slots go") {
+  sleeping_arena subject{false};
+  slot_arena& arena = subject.arena;
+  suspend(subject.tag, keep::nothing);
+  const auto refused = [](auto operation) { CHECK_THROWS_AS(operation(), std::logic_error); };
+  refused([&] { arena.commit(sizes{0}, sizes{1}, subject.stream); });
+  refused([&] { arena.commit(sizes{0}, sizes{3 * granule()}, subject.stream); });
+  refused([&] { arena.share_prefix(1, sizes{2}, granule(), subject.stream); });
+  refused([&] { arena.make_writable(1, 0, 1, subject.stream); });
+  refused([&] { arena.set_budget(1); });
+  refused([&] { static_cast<void>(arena.trim()); });
+  arena.release(1, subject.stream);
+  arena.truncate(0, 1, subject.stream);
+  CHECK(arena.statistics().slots_in_use == 1);
+  slot_arena moved = std::move(arena);
+  resume(subject.tag);
+  moved.commit(sizes{1}, sizes{4 * granule()}, subject.stream);
+  write_end(moved, 1, end_piece, 3, subject.stream);
+  CHECK(has_end(moved, 1, end_piece, 3, subject.stream));
+}
+
+TEST_CASE("sleep: nothing is prefetched while an arena sleeps, and again behind its wake") {
+  sleeping_arena subject{false, 1};
+  const auto has_ahead = [&] { return subject.arena.capacity(1) == 3 * granule(); };
+  CHECK(comes_true(has_ahead));
+  CHECK(suspend(subject.tag, keep::nothing) == subject.rows * row());
+  const call_counter made{"hipMemCreate"};
+  subject.arena.truncate(1, granule(), subject.stream);
+  static_cast<void>(subject.arena.acquire(subject.stream));
+  CHECK_FALSE(happens([&] { return made.count() != 0; }));
+  resume(subject.tag);
+  CHECK(comes_true([&] { return subject.arena.capacity(0) == 2 * granule(); }));
+}
+
+TEST_CASE("sleep: an arena may end while it sleeps") {
+  const hipvmm_host_counters before = live_objects();
+  {
+    const sleeping_arena subject;
+    suspend(subject.tag, keep::contents);
+  }
+  drain_retired_memory();
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("sleep: suspend and resume of an arena that fail") {
+  for (const bool wakes : {false, true}) {
+    using subject_ptr = std::unique_ptr<sleeping_arena>;
+    fault_sweep{wakes ? "resume" : "suspend", after_failure::capacity}.run(
+        [&] {
+          auto result = std::make_unique<sleeping_arena>();
+          if (wakes) suspend(result->tag, keep::contents);
+          return result;
+        },
+        [&](subject_ptr& subject) {
+          wakes ? resume(subject->tag) : suspend(subject->tag, keep::contents);
+        },
+        [&](const subject_ptr& subject) {
+          CHECK(subject->tag.is_asleep() == wakes);
+          resume(subject->tag);
+          subject->check_awake();
+        },
+        [&](const subject_ptr& subject) {
+          CHECK(subject->tag.is_asleep() == !wakes);
+          resume(subject->tag);
+          subject->check_awake();
+        });
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
