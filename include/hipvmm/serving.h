@@ -53,7 +53,7 @@ typedef struct hipvmm_slot_arena_statistics {
 } hipvmm_slot_arena_statistics;
 
 /** Reserves the addresses of all slots and backs none. Options: slots and bytes_per_slot, which are
- * needed; planes, block, layout, budget, prefetch, access (docs/guides/c_api.md).
+ * needed; planes, block, layout, budget, prefetch, access, sleep_tag (docs/guides/c_api.md).
  * HIPVMM_ERROR_UNSUPPORTED on a device without virtual memory that can be used. */
 hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_slot_arena* arena);
 /** The memory is released when work under way has passed; does not wait for that. */
@@ -100,9 +100,10 @@ hipvmm_status hipvmm_slot_arena_get_statistics(hipvmm_slot_arena arena,
                                                hipvmm_slot_arena_statistics* statistics);
 
 /* ---- Sleep and wake ----
- * A tag is a name of the process. What is made with the option "sleep_tag=NAME" carries it: buffers
- * and pools. While a tag sleeps, calls that need the memory are HIPVMM_ERROR_INVALID_STATE, and
- * work that uses its addresses fails. While it goes to sleep or wakes, calls for its buffers wait,
+ * A tag is a name of the process. What is made with the option "sleep_tag=NAME" carries it: buffers,
+ * pools and slot arenas. While a tag sleeps, calls that need the memory are HIPVMM_ERROR_INVALID_STATE, and
+ * work that uses its addresses fails. While it goes to sleep or wakes, calls for its buffers and
+ * arenas wait,
  * and pools refuse requests; nothing else may use the memory then. */
 
 /** What hipvmm_suspend does with the bytes of the memory that it releases. */

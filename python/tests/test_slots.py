@@ -146,6 +146,25 @@ def test_memory_sleeps_and_wakes_by_its_tag():
     weights.append([4])
 
 
+@needs_host_access
+def test_an_arena_sleeps_and_wakes():
+    arena = make(planes=1, sleep_tag="py_slots")
+    slot = arena.acquire()
+    arena.commit([slot], [1000])
+    view, before = arena.view(slot).numpy_view(), arena.pointer(slot)
+    view[:] = 7
+    try:
+        hipvmm.suspend("py_slots")
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    with pytest.raises(hipvmm.InvalidStateError, match="py_slots"):
+        arena.commit([slot], [4 * MIB])
+    hipvmm.resume("py_slots")
+    assert arena.pointer(slot) == before
+    assert set(view.tolist()) == {7}
+    arena.commit([slot], [4 * MIB])
+
+
 def test_a_pool_sleeps_and_wakes():
     pool = hipvmm.Pool(maximum="64MiB", sleep_tag="py_pool")
     buffer = hipvmm.DeviceBuffer.to_device(b"abc", mr=pool)

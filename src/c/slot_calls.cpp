@@ -52,7 +52,9 @@ hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_s
   return guarded(__func__, [&] {
     create(arena, "arena", [&] {
       const device_ref of = device_of(device);
-      return std::make_shared<slot_arena_object>(of, slot_settings(of, options));
+      const slot_arena_options chosen = slot_settings(of, options);
+      const auto make = [&] { return std::make_shared<slot_arena_object>(of, chosen); };
+      return chosen.tag ? named_tag::of(chosen.tag->name()).add(make) : make();
     });
   });
 }

@@ -147,6 +147,29 @@ TEST_CASE("C sleep: blocks of a pool wake at their addresses with their contents
   require_ok(hipvmm_deallocate(pool, block, 1000, 0, nullptr));
 }
 
+TEST_CASE("C sleep: slots of an arena wake at their addresses with their contents") {
+  owned_slot_arena arena;
+  require_ok(hipvmm_slot_arena_create(
+      0, "slots=2,bytes_per_slot=8MiB,prefetch=0,sleep_tag=c_slots", arena.out()));
+  std::size_t slot = 0;
+  const std::size_t length = 1000;
+  void* bytes = nullptr;
+  require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &slot));
+  require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
+  require_ok(hipvmm_slot_arena_pointer(arena, slot, 0, &bytes));
+  require_ok(hipvmm_fill_async(bytes, 'x', length, nullptr));
+  if (!suspends("c_slots", HIPVMM_KEEP_CONTENTS)) return;
+  CHECK(statistics_of("c_slots").objects == 1);
+  const std::size_t more = std::size_t{4} << 20;
+  CHECK(fails(hipvmm_slot_arena_commit(arena, &slot, &more, 1, nullptr),
+              HIPVMM_ERROR_INVALID_STATE, "c_slots"));
+  require_ok(hipvmm_resume("c_slots", nullptr));
+  char last = 0;
+  require_ok(hipvmm_copy(&last, static_cast<char*>(bytes) + length - 1, 1, nullptr));
+  CHECK(last == 'x');
+  require_ok(hipvmm_slot_arena_commit(arena, &slot, &more, 1, nullptr));
+}
+
 TEST_CASE("C sleep: threads that append while the memory sleeps and wakes are refused, or served") {
   const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_threads");
   require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));

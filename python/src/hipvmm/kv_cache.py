@@ -35,7 +35,7 @@ class KVCache:
         comes in blocks, and half a block of each plane is unused on average. With 2 * layers the
         tokens of a layer are contiguous. It divides 2 * layers.
     block_tokens: the least tokens that a block has room for.
-    budget, prefetch, layout, access: as for SlotArena.
+    budget, prefetch, layout, access, sleep_tag: as for SlotArena.
 
     Tensors are views of one memory, at addresses that never change: kernels and graphs may keep
     them. What is behind the length of a slot may have no memory: do not read it, nor print
@@ -48,7 +48,8 @@ class KVCache:
     def __init__(self, layers: int, heads: int, head_dim: int, *, slots: int, max_tokens: int,
                  dtype: Any = None, device: Any = None, planes: int = 1, block_tokens: int = 64,
                  budget: Optional[Size] = None, prefetch: Optional[int] = None,
-                 layout: Optional[str] = None, access: Optional[str] = None) -> None:
+                 layout: Optional[str] = None, access: Optional[str] = None,
+                 sleep_tag: Optional[str] = None) -> None:
         import torch
 
         for name, value in (("layers", layers), ("heads", heads), ("head_dim", head_dim),
@@ -69,7 +70,8 @@ class KVCache:
         block = -(-block_tokens * self._token_bytes // _BLOCK_UNIT) * _BLOCK_UNIT
         self.arena = SlotArena(
             slots, max_tokens * self._token_bytes, planes, device=_ordinal(torch, device),
-            block=block, budget=budget, prefetch=prefetch, layout=layout, access=access)
+            block=block, budget=budget, prefetch=prefetch, layout=layout, access=access,
+            sleep_tag=sleep_tag)
         self._on_host = provider() == "host"
         self._lengths = [0] * slots
         row = head_dim * heads

@@ -68,6 +68,7 @@ class SlotArena(Owner):
         behind each slot in use, 1 by default.
     layout: "packed" for slots of less than a block, which then share them.
     access: devices that may use it, such as "1:read" or "all".
+    sleep_tag: the name by which hipvmm.suspend() knows its memory.
 
     Work is in the order of the streams that are given, None being the default stream of the device.
     Threads may share an arena: each call is whole. docs/reference/slot_arena.md has the costs.
@@ -78,11 +79,12 @@ class SlotArena(Owner):
     def __init__(self, slots: int, bytes_per_slot: Size, planes: int = 1, *,
                  device: Optional[int] = None, block: Optional[Size] = None,
                  budget: Optional[Size] = None, prefetch: Optional[int] = None,
-                 layout: Optional[str] = None, access: Optional[str] = None) -> None:
+                 layout: Optional[str] = None, access: Optional[str] = None,
+                 sleep_tag: Optional[str] = None) -> None:
         text = options_text({
             "slots": operator.index(slots), "bytes_per_slot": bytes_per_slot,
             "planes": operator.index(planes), "block": block, "budget": budget,
-            "prefetch": prefetch, "layout": layout, "access": access})
+            "prefetch": prefetch, "layout": layout, "access": access, "sleep_tag": sleep_tag})
         super().__init__(get_address(lib().slot_arena_create, device_or_current(device), text))
         self._layout = _CLayout(struct_size=ctypes.sizeof(_CLayout))
         lib().slot_arena_get_layout(self.handle, ctypes.byref(self._layout))
