@@ -167,13 +167,15 @@ hipError_t hipMemExportToShareableHandle(void* shareable, hipMemGenericAllocatio
     const int made = hipvmm::hip_compat::handle_kinds(memory->properties());
     const int kind = value_of(type);
     if (kind == hipvmm::hip_compat::fabric_handle_kind && shareable != nullptr) {
-      require((made & kind) != 0);
+      require(made == kind || made == (kind | hipMemHandleTypePosixFileDescriptor));
       const exported_block block = block_of(fabric_tag, *memory, memory->bytes(), 0);
       std::memset(shareable, 0, hipvmm::hip_compat::fabric_handle_bytes);
       std::memcpy(shareable, &block, sizeof(block));
       return hipSuccess;
     }
-    require(kind == hipMemHandleTypePosixFileDescriptor && (made & kind) != 0);
+    // An import may have been told any kind, which it keeps.
+    require(kind == hipMemHandleTypePosixFileDescriptor &&
+            (made == kind || made == (kind | hipvmm::hip_compat::fabric_handle_kind)));
     if (shareable == nullptr) {
       throw crash{"writes the descriptor through a null pointer",
                   "ROCm/clr 6.2 to 6.4, hip_vm.cpp"};

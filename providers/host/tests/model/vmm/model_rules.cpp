@@ -122,6 +122,13 @@ constexpr model_rules rocm_7_14() {
   return rules;
 }
 
+constexpr model_rules rocm_10() {
+  model_rules rules = rocm_7_14();
+  rules.name = "rocm-10";
+  rules.host_nodes = 2;
+  return rules;
+}
+
 constexpr model_rules cuda_13() {
   model_rules rules;
   rules.name = "cuda-13";
@@ -138,8 +145,8 @@ constexpr model_rules cuda_13() {
   return rules;
 }
 
-constexpr std::array columns{model_rules{}, rocm_5_7(), rocm_6_2(),  rocm_6_4(),
-                             rocm_7_1(),    rocm_7_2(), rocm_7_14(), cuda_13()};
+constexpr std::array columns{model_rules{}, rocm_5_7(),  rocm_6_2(), rocm_6_4(), rocm_7_1(),
+                             rocm_7_2(),    rocm_7_14(), rocm_10(),  cuda_13()};
 
 }  // namespace
 
