@@ -136,7 +136,7 @@ enum range_handle_type : int {};
 inline constexpr int dma_buf_of_range = 1;
 
 // hipMemHandleTypeFabric is newer than 7.2; its number is CUDA's, and a chunk may be asked for with
-// both kinds. The argument of an export is made here, for older headers have no such enumerator.
+// both kinds.
 inline constexpr int fabric_handle_kind = 8;
 inline constexpr std::size_t fabric_handle_bytes = 64;
 inline void set_handle_kinds(hipMemAllocationProp& properties, int kinds) noexcept {
@@ -146,12 +146,6 @@ inline int handle_kinds(const hipMemAllocationProp& properties) noexcept {
   int kinds = 0;
   std::memcpy(&kinds, &properties.requestedHandleType, sizeof(kinds));
   return kinds;
-}
-template <typename Call>
-__attribute__((no_sanitize("enum"))) hipError_t with_handle_kind(int kind, Call call) {
-  hipMemAllocationHandleType type{};
-  std::memcpy(&type, &kind, sizeof(kind));
-  return call(type);
 }
 
 // The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId. It converts to what

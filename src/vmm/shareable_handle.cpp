@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -27,16 +28,20 @@ void require_exportable(const physical_chunk& chunk, handle_type wanted, const c
                                 std::string{name} + ": name that to its constructor"};
 }
 
-hipError_t export_as(int kind, void* result, const physical_chunk& chunk) {
-  return hip_compat::with_handle_kind(kind, [&](hipMemAllocationHandleType type) {
-    return hipMemExportToShareableHandle(result, chunk.get(), type, 0);
-  });
+// Older headers have no enumerator of hip_compat::fabric_handle_kind.
+__attribute__((no_sanitize("enum"))) hipError_t export_as(int kind, void* result,
+                                                          const physical_chunk& chunk) {
+  hipMemAllocationHandleType type{};
+  std::memcpy(&type, &kind, sizeof(kind));
+  return hipMemExportToShareableHandle(result, chunk.get(), type, 0);
 }
 
-hipError_t import_as(int kind, hipMemGenericAllocationHandle_t& result, void* handle) {
-  return hip_compat::with_handle_kind(kind, [&](hipMemAllocationHandleType type) {
-    return hipMemImportFromShareableHandle(&result, handle, type);
-  });
+__attribute__((no_sanitize("enum"))) hipError_t import_as(int kind,
+                                                          hipMemGenericAllocationHandle_t& result,
+                                                          void* handle) {
+  hipMemAllocationHandleType type{};
+  std::memcpy(&type, &kind, sizeof(kind));
+  return hipMemImportFromShareableHandle(&result, handle, type);
 }
 
 }  // namespace
