@@ -14,7 +14,7 @@ namespace {
 
 /// Times `change` by `memory`, made anew for each sample.
 template <typename Make, typename Before, typename Change>
-method timed(const char* called, const settings& chosen, std::string unavailable, Make make,
+method timed(const char* called, const settings& chosen, std::string unavailable, const Make& make,
              Before before, Change change) {
   return {called, chosen.runs, chosen.repeats,
           [=](memory_probe*) {

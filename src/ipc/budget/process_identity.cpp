@@ -10,7 +10,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdio>
-#include <optional>
 #include <string_view>
 
 #include "ipc/socket.hpp"

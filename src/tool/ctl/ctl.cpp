@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 // hipvmm-ctl: shows, limits and removes the memory budgets that processes of this user share.
 #include <CLI/CLI.hpp>
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "tool/budgets.hpp"
