@@ -100,11 +100,11 @@ hipvmm_status hipvmm_slot_arena_get_statistics(hipvmm_slot_arena arena,
                                                hipvmm_slot_arena_statistics* statistics);
 
 /* ---- Sleep and wake ----
- * A tag is a name of the process. What is made with the option "sleep_tag=NAME" carries it: buffers,
- * pools and slot arenas. While a tag sleeps, calls that need the memory are HIPVMM_ERROR_INVALID_STATE, and
- * work that uses its addresses fails. While it goes to sleep or wakes, calls for its buffers and
- * arenas wait,
- * and pools refuse requests; nothing else may use the memory then. */
+ * A tag is a name of the process. What is made with the option "sleep_tag=NAME" carries it:
+ * buffers, pools and slot arenas. While a tag sleeps, calls that need the memory are
+ * HIPVMM_ERROR_INVALID_STATE, and work that uses its addresses fails. While it goes to sleep or
+ * wakes, calls for its buffers and arenas wait, and pools refuse requests; nothing else may use the
+ * memory then. */
 
 /** What hipvmm_suspend does with the bytes of the memory that it releases. */
 typedef enum hipvmm_keep HIPVMM_C_ENUM {

@@ -299,7 +299,8 @@ slot_arena_options slot_settings(device_ref device, const char* options) {
                   }},
                  limit_option("budget", made.budget_bytes, device),
                  count("prefetch", made.prefetch_blocks),
-                 access_option("access", made.access, device), sleep_tag_option(made.tag)});
+                 access_option("access", made.access, device),
+                 sleep_tag_option(made.tag)});
   return made;
 }
 

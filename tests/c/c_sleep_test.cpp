@@ -149,8 +149,8 @@ TEST_CASE("C sleep: blocks of a pool wake at their addresses with their contents
 
 TEST_CASE("C sleep: slots of an arena wake at their addresses with their contents") {
   owned_slot_arena arena;
-  require_ok(hipvmm_slot_arena_create(
-      0, "slots=2,bytes_per_slot=8MiB,prefetch=0,sleep_tag=c_slots", arena.out()));
+  require_ok(hipvmm_slot_arena_create(0, "slots=2,bytes_per_slot=8MiB,prefetch=0,sleep_tag=c_slots",
+                                      arena.out()));
   std::size_t slot = 0;
   const std::size_t length = 1000;
   void* bytes = nullptr;
@@ -161,8 +161,8 @@ TEST_CASE("C sleep: slots of an arena wake at their addresses with their content
   if (!suspends("c_slots", HIPVMM_KEEP_CONTENTS)) return;
   CHECK(statistics_of("c_slots").objects == 1);
   const std::size_t more = std::size_t{4} << 20;
-  CHECK(fails(hipvmm_slot_arena_commit(arena, &slot, &more, 1, nullptr),
-              HIPVMM_ERROR_INVALID_STATE, "c_slots"));
+  CHECK(fails(hipvmm_slot_arena_commit(arena, &slot, &more, 1, nullptr), HIPVMM_ERROR_INVALID_STATE,
+              "c_slots"));
   require_ok(hipvmm_resume("c_slots", nullptr));
   char last = 0;
   require_ok(hipvmm_copy(&last, static_cast<char*>(bytes) + length - 1, 1, nullptr));
