@@ -334,6 +334,7 @@ class thread_cache {
 
   spin_lock lock_;
   std::array<std::uint32_t, size_class_count> sizes_{};
+  static_assert(size_class_count < 64);
   // One bit for each class that may have blocks, so that a miss need not look at all classes of all
   // caches.
   std::uint64_t filled_ = 0;
