@@ -8,7 +8,7 @@ namespace hipvmm::detail {
 /// While an object lives, HIP calls of this thread disturb no stream capture of another thread. A
 /// capture in global mode forbids other threads to wait, to query and to free, and is invalidated
 /// when they do. Calls must still not touch what is being captured. Inside another object's life of
-/// the same thread it makes no HIP call.
+/// the same thread it makes no HIP call; they end in the reverse order.
 class relaxed_captures {
  public:
   /// Throws: hip_error.

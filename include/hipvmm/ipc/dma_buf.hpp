@@ -33,8 +33,7 @@ struct dma_buf {
 ///   of this moment: export anew for what grows, or takes their place.
 /// - The receiver can reach what is in the same page of the host on NVIDIA, the whole chunk on AMD.
 /// - Make the memory shareable (region_options::shareable): on AMD nothing else can be exported,
-/// and
-///   on NVIDIA such chunks are made for network cards where the device says that it can.
+///   and on NVIDIA such chunks are made for network cards where the device says that it can.
 /// Cost: a descriptor each, until the result ends. The first call for a device also that of
 /// export_kind_of().
 /// Throws: std::out_of_range; std::invalid_argument for no bytes, where not all of them are backed,

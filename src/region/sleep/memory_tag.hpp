@@ -51,7 +51,7 @@ class sleeper {
   virtual void stay_awake() noexcept {}
   /// Waits for all work that may use it.
   virtual void wait_for_work() = 0;
-  /// Bytes that it gives back, known from prepare_to_sleep() on.
+  /// Bytes that it releases, known from prepare_to_sleep() on.
   [[nodiscard]] virtual std::size_t sleeping_bytes() const = 0;
   /// What keep::contents copies of that, by address, known like the bytes. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::vector<sleeping_range> contents() const = 0;

@@ -51,17 +51,17 @@ enum class tag_phase {
   waking,          ///< resume() is under way, and may yet fail
 };
 
-/// What a tag's memory is like now, all regions together.
+/// What a tag's memory is like now, all that carries it together.
 struct tag_statistics {
   bool is_asleep;
-  std::size_t regions;        ///< regions and vectors that carry the tag and live
+  std::size_t regions;        ///< regions, vectors, pools and arenas that carry the tag and live
   std::size_t bytes_asleep;   ///< bytes that resume() backs again; zero while awake
   std::size_t bytes_on_host;  ///< bytes of the host that hold contents, or are kept for them
   std::size_t bytes_on_disk;  ///< bytes of files that hold contents
 };
 
 /// Names memory that sleeps and wakes together: what is made with region_options::tag, in a vector
-/// growth_options::chunks.tag.
+/// growth_options::chunks.tag, pool_options::tag or slot_arena_options::tag.
 /// - A copy is the same tag. The tag lives as long as a copy, or memory that carries it.
 /// - What is made while the tag sleeps carries it too, and can hold nothing before resume().
 /// - Thread-safe, but see suspend().
@@ -117,8 +117,7 @@ class memory_tag {
 ///   which could not be mapped again.
 /// - out_of_memory where the host has no room for the contents.
 /// - std::system_error where the folder takes no file, or its disk is full, which is found out
-/// before
-///   anything is copied; and as reads and writes of files.
+///   before anything is copied; and as reads and writes of files.
 /// - hip_error, among others where a capture forbids to wait for a device: name a stream.
 std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
