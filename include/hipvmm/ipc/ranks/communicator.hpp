@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm {
+
+/// Bytes of device memory that go to a rank.
+struct outgoing {
+  int rank;
+  const void* data;
+  std::size_t bytes;
+};
+
+/// Room in device memory for bytes that come from a rank.
+struct incoming {
+  int rank;
+  void* data;
+  std::size_t bytes;
+};
+
+/// How a communicator behaves.
+struct communicator_options {
+  /// How long a call waits for other ranks before it throws rank_error of rank_failure::timeout.
+  std::chrono::milliseconds limit = std::chrono::minutes{5};
+};
+
+/// Ranks that exchange device memory: a group of MPI (compat/mpi.hpp), of NCCL or RCCL
+/// (compat/nccl.hpp), or threads of one process (thread_communicator). All functions are
+/// collective: every rank calls the same ones in the same order, each from one thread at a time.
+/// Throws, all of them: rank_error; hip_error. They have no effect then that a caller could use,
+/// and what was being received is unspecified.
+class communicator {
+ public:
+  communicator() = default;
+  communicator(const communicator&) = delete;
+  communicator& operator=(const communicator&) = delete;
+  virtual ~communicator() = default;
+
+  /// Of this rank: 0 to size() - 1.
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+  /// The device whose memory this rank sends and receives.
+  [[nodiscard]] virtual device_ref device() const noexcept = 0;
+  /// The library, its version, and how device memory travels, in one line for people.
+  [[nodiscard]] virtual std::string describe() const = 0;
+
+  /// Host memory: `bytes` bytes of every rank, in the order of ranks, to every rank. Returns when
+  /// `all` is filled: bytes * size() of them.
+  virtual void all_gather(const void* mine, void* all, std::size_t bytes) = 0;
+  /// Host memory: piece r of `mine` to rank r; piece r of `theirs` is from rank r. Each piece has
+  /// `bytes` bytes. Returns when `theirs` is filled.
+  virtual void all_to_all(const void* mine, void* theirs, std::size_t bytes) = 0;
+  /// Device memory, in the order of `stream`, all pieces at once. Where it returns, `stream` is
+  /// ordered behind them, and the sources may be changed in it.
+  /// - At most one piece for each pair of ranks and direction; the sender's bytes are the
+  ///   receiver's, none is none. A piece for the own rank is a copy.
+  /// - Whether it has waited for `stream`: describe().
+  virtual void transfer(std::span<const outgoing> out, std::span<const incoming> in,
+                        stream_ref stream) = 0;
+};
+
+}  // namespace hipvmm
