@@ -148,6 +148,22 @@ inline int handle_kinds(const hipMemAllocationProp& properties) noexcept {
   return kinds;
 }
 
+// Whether a chunk is compressed, and what it is for: fields of allocFlags in headers since 5.7.
+template <class Properties>
+constexpr auto& compression_type(Properties& properties) noexcept {
+  if constexpr (requires { properties.allocFlags; })
+    return properties.allocFlags.compressionType;
+  else
+    return properties.compressionType;
+}
+template <class Properties>
+constexpr auto& usage(Properties& properties) noexcept {
+  if constexpr (requires { properties.allocFlags; })
+    return properties.allocFlags.usage;
+  else
+    return properties.usage;
+}
+
 // The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId. It converts to what
 // the header declares: an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
 class advice_place {

@@ -42,8 +42,8 @@ CUmemAllocationProp properties_of(const driver& machine, const hipMemAllocationP
     properties.location = device_location(machine, wanted.location, missing_device);
   }
   properties.requestedHandleTypes = chunk_handle_types(hip_compat::handle_kinds(wanted));
-  properties.allocFlags.compressionType = wanted.compressionType;
-  properties.allocFlags.usage = wanted.usage;
+  properties.allocFlags.compressionType = hip_compat::compression_type(wanted);
+  properties.allocFlags.usage = hip_compat::usage(wanted);
   properties.allocFlags.gpuDirectRDMACapable = is_for_network_cards(machine, wanted) ? 1 : 0;
   return properties;
 }
@@ -61,8 +61,8 @@ hipMemAllocationProp properties_to_hip(const driver& machine, const CUmemAllocat
   }
   hip_compat::set_handle_kinds(properties,
                                static_cast<int>(found.requestedHandleTypes) & exported_kinds);
-  properties.compressionType = found.allocFlags.compressionType;
-  properties.usage = found.allocFlags.usage;
+  hip_compat::compression_type(properties) = found.allocFlags.compressionType;
+  hip_compat::usage(properties) = found.allocFlags.usage;
   return properties;
 }
 
