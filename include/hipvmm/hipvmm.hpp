@@ -39,7 +39,9 @@
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/ipc/ranks/thread_communicator.hpp>
 #include <hipvmm/mr/adaptor/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/failure_callback_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/guard_options.hpp>

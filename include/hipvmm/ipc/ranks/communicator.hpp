@@ -3,8 +3,8 @@
 
 #include <chrono>
 #include <cstddef>
-#include <span>
 #include <string>
+#include <vector>
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -32,10 +32,10 @@ struct communicator_options {
 };
 
 /// Ranks that exchange device memory: a group of MPI (compat/mpi.hpp), of NCCL or RCCL
-/// (compat/nccl.hpp), or threads of one process (thread_communicator). All functions are
-/// collective: every rank calls the same ones in the same order, each from one thread at a time.
-/// Throws, all of them: rank_error; hip_error. They have no effect then that a caller could use,
-/// and what was being received is unspecified.
+/// (compat/nccl.hpp), or threads of one process (thread_communicator). all_gather(), all_to_all()
+/// and transfer() are collective: every rank calls the same ones in the same order, each from one
+/// thread at a time.
+/// Throws, all of these: rank_error; hip_error. What was being received is unspecified then.
 class communicator {
  public:
   communicator() = default;
@@ -62,7 +62,10 @@ class communicator {
   /// - At most one piece for each pair of ranks and direction; the sender's bytes are the
   ///   receiver's, none is none. A piece for the own rank is a copy.
   /// - Whether it has waited for `stream`: describe().
-  virtual void transfer(std::span<const outgoing> out, std::span<const incoming> in,
+  /// - Where it throws on one rank, it throws on all, or what they call next does. Then no transfer
+  ///   uses the memory any longer.
+  /// Pre: `stream` is of device() and is not captured.
+  virtual void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
                         stream_ref stream) = 0;
 };
 

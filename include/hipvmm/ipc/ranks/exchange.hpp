@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <type_traits>
+#include <vector>
+
+#include <hipvmm/container/device_span.hpp>
+#include <hipvmm/container/element_range.hpp>
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/container/growable_storage.hpp>
+#include <hipvmm/container/reserve_all.hpp>
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm {
+
+/// What exchange(), gather() or all_gather() appended to a vector.
+struct exchange_result {
+  std::vector<std::size_t> counts;   ///< elements that came from each rank: size() of them
+  std::vector<std::size_t> offsets;  ///< index in the vector of the first element from each rank,
+                                     ///< and the vector's size: size() + 1 of them
+};
+
+namespace detail {
+
+enum class exchange_function { exchange, gather, all_gather };
+
+/// One call of exchange(), gather() or all_gather(), whatever the elements.
+struct exchange_request {
+  exchange_function function;
+  std::size_t element_bytes;
+  const void* source;
+  std::size_t source_count;
+  const std::vector<std::size_t>* counts;  // of exchange()
+  int root;                                // of gather()
+  growable_storage* storage;               // of the vector that grows
+  std::size_t size;                        // its elements
+};
+
+/// `resize` makes the vector's size the one that it is given, without contents.
+exchange_result exchange_elements(const exchange_request& request, communicator& ranks,
+                                  stream_ref stream,
+                                  const std::function<void(std::size_t)>& resize);
+
+template <typename T>
+exchange_result exchange_elements(exchange_request request, device_span<const T> source,
+                                  growable_device_vector<T>& out, communicator& ranks,
+                                  stream_ref stream) {
+  const std::size_t before = out.size();
+  request.element_bytes = sizeof(T);
+  request.source = source.data();
+  request.source_count = source.size();
+  request.storage = &reservation_request{out, 0}.storage();
+  request.size = before;
+  try {
+    return exchange_elements(request, ranks, stream,
+                             [&](std::size_t count) { out.resize_uninitialized(count); });
+  } catch (...) {
+    out.resize(before, stream);  // not more than there are: cannot fail
+    throw;
+  }
+}
+
+template <typename Range, typename T>
+using if_device_range = std::enable_if_t<is_device_range_v<Range, T>>;
+
+}  // namespace detail
+
+/// Sends the first counts[0] elements of `source` to rank 0, the next counts[1] to rank 1 and so
+/// on, and appends what the ranks sent to this one to `out`, in the order of ranks. A collective
+/// call, see communicator.
+/// - How much comes is found out by the call: `out` grows once, and the elements are received at
+///   its end. Nothing is staged. Counts may be zero.
+/// - `source`: device memory, also elements of `out`; may be changed in `stream` afterwards.
+/// - Stream: elements are sent and received in its order. The call waits for the other ranks, up to
+///   communicator_options::limit for each step.
+/// Throws, and `out` has the size and elements of before, on every rank:
+/// - the rank at fault: std::invalid_argument for counts that are not one for each rank or whose
+///   sum is not the source's size, for a `stream` that is captured, for an `out` of another device
+///   than ranks.device(); std::out_of_range for a source that reaches beyond the elements of `out`;
+///   std::logic_error while `out` sleeps; as growable_device_vector::reserve; hip_error
+/// - the others: rank_error, of rank_failure::remote with that rank and its message
+/// - all: rank_error, of rank_failure::refused where functions or sizes of elements differ; as
+///   communicator. After failures that leave the communicator usable, capacity() is as before too.
+template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
+exchange_result exchange(const Range& source, const std::vector<std::size_t>& counts,
+                         growable_device_vector<T>& out, communicator& ranks, stream_ref stream) {
+  return detail::exchange_elements<T>(
+      {detail::exchange_function::exchange, 0, nullptr, 0, &counts, 0, nullptr, 0},
+      device_span<const T>{source}, out, ranks, stream);
+}
+
+/// Appends the elements of every rank's `source` to the `out` of rank `root`, in the order of
+/// ranks. The others' stay as they are. Otherwise as exchange().
+template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
+exchange_result gather(const Range& source, growable_device_vector<T>& out, int root,
+                       communicator& ranks, stream_ref stream) {
+  return detail::exchange_elements<T>(
+      {detail::exchange_function::gather, 0, nullptr, 0, nullptr, root, nullptr, 0},
+      device_span<const T>{source}, out, ranks, stream);
+}
+
+/// Appends the elements of every rank's `source` to the `out` of every rank, in the order of ranks.
+/// Otherwise as exchange().
+template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
+exchange_result all_gather(const Range& source, growable_device_vector<T>& out, communicator& ranks,
+                           stream_ref stream) {
+  return detail::exchange_elements<T>(
+      {detail::exchange_function::all_gather, 0, nullptr, 0, nullptr, 0, nullptr, 0},
+      device_span<const T>{source}, out, ranks, stream);
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm {
+
+namespace detail {
+class thread_group;
+}  // namespace detail
+
+/// Ranks that are threads of this process. Each makes a thread_communicator of it. The object may
+/// end before these.
+class thread_ranks {
+ public:
+  /// Throws: std::invalid_argument unless size > 0 and options.limit > 0.
+  explicit thread_ranks(int size, const communicator_options& options = {});
+  /// Ranks that no thread_communicator was made for count as lost from then on.
+  ~thread_ranks();
+  thread_ranks(const thread_ranks&) = delete;
+  thread_ranks& operator=(const thread_ranks&) = delete;
+
+  [[nodiscard]] int size() const noexcept;
+
+ private:
+  friend class thread_communicator;
+
+  std::shared_ptr<detail::thread_group> group_;
+};
+
+/// One rank of thread_ranks: device memory travels by copies in the receivers' streams, which wait
+/// for the senders'. transfer() does not wait for `stream`.
+/// - Ranks may share a device.
+/// - Between chunks of two devices where trait::peer_copies is missing, the receiver's memory needs
+///   the sender's device granted.
+/// - A communicator that ends, as by an exception in its thread, is lost to the other ranks: what
+///   they call then throws rank_error at once.
+class thread_communicator final : public communicator {
+ public:
+  /// Makes rank `rank`, for memory of `device`.
+  /// Throws: std::invalid_argument for a rank or a device that does not exist, and a rank that has
+  /// been made before; as event. The rank is lost then.
+  thread_communicator(thread_ranks& ranks, int rank, device_ref device);
+  ~thread_communicator() override;
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override;
+  [[nodiscard]] device_ref device() const noexcept override { return device_; }
+  [[nodiscard]] std::string describe() const override;
+
+  void all_gather(const void* mine, void* all, std::size_t bytes) override;
+  void all_to_all(const void* mine, void* theirs, std::size_t bytes) override;
+  void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
+                stream_ref stream) override;
+
+ private:
+  std::shared_ptr<detail::thread_group> group_;
+  int rank_;
+  device_ref device_;
+};
+
+}  // namespace hipvmm

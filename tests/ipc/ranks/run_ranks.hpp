@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/ipc/ranks/thread_communicator.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/stream.hpp>
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+
+/// What a rank that is a thread has.
+struct thread_rank {
+  communicator& ranks;
+  hipvmm::stream stream{ranks.device()};
+};
+
+/// How a rank ended.
+struct rank_end {
+  std::string thrown;  ///< empty where nothing was
+  std::optional<rank_failure> reason;
+  int at_fault = -2;
+};
+
+inline rank_end caught_in_rank(const std::exception_ptr& caught) {
+  rank_end result;
+  try {
+    if (caught) std::rethrow_exception(caught);
+  } catch (const rank_error& error) {
+    result = {error.what(), error.reason(), error.rank()};
+  } catch (const std::exception& error) {
+    result.thrown = error.what();
+  }
+  return result;
+}
+
+/// Runs `body` as each of the ranks, with the devices in turn, and returns how they ended.
+inline std::vector<rank_end> run_ranks_to_end(int size, const std::vector<device_ref>& devices,
+                                              const communicator_options& options,
+                                              const std::function<void(thread_rank&)>& body) {
+  std::vector<std::exception_ptr> caught(static_cast<std::size_t>(size));
+  thread_ranks group{size, options};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto index = static_cast<std::size_t>(rank);
+    threads.emplace_back([&, rank, index] {
+      try {
+        thread_communicator ranks{group, rank, devices[index % devices.size()]};
+        thread_rank one{ranks};
+        body(one);
+        one.stream.synchronize();
+      } catch (...) {
+        caught[index] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  std::vector<rank_end> result;
+  for (const std::exception_ptr& each : caught) result.push_back(caught_in_rank(each));
+  return result;
+}
+
+/// The same where none may fail.
+inline void run_ranks(int size, const std::vector<device_ref>& devices,
+                      const std::function<void(thread_rank&)>& body) {
+  for (const rank_end& each : run_ranks_to_end(size, devices, {}, body)) CHECK(each.thrown == "");
+}
+
+}  // namespace hipvmm::test
