@@ -152,25 +152,31 @@ class thread_group {
     const auto [reason, rank] = *broken_;
     std::string text = rank_text(rank);
     if (reason == rank_failure::timeout)
-      text += " did not come to " + call_text({call}) + " within " +
+      text += std::string{" did not come to "} + function_text(call) + " within " +
               std::to_string(limit_.count()) +
-              " ms (communicator_options::limit): does it make the same calls as the others?";
+              " ms (communicator_options::limit); it must make the same calls as the others";
     else
       text += " has ended its communicator, or never had one";
     throw rank_error{reason, rank,
                      text + "; the ranks that are left need thread_ranks of their own"};
   }
 
-  static std::string call_text(const part& brought) {
-    switch (brought.call) {
+  static const char* function_text(function call) {
+    switch (call) {
       case function::all_gather:
-        return "all_gather() of " + std::to_string(brought.bytes) + " bytes";
+        return "all_gather()";
       case function::all_to_all:
-        return "all_to_all() of " + std::to_string(brought.bytes) + " bytes";
+        return "all_to_all()";
       case function::transfer:
         break;
     }
     return "transfer()";
+  }
+  static std::string call_text(const part& brought) {
+    std::string text = function_text(brought.call);
+    if (brought.call != function::transfer)
+      text += " of " + std::to_string(brought.bytes) + " bytes";
+    return text;
   }
 
   [[nodiscard]] std::optional<verdict> judge() const {
@@ -332,11 +338,18 @@ class thread_transfer {
     copy_peer_async(stream_, piece.data, own().device, sent->data, sender.device, piece.bytes);
   }
 
-  /// ROCm 6 lets the sender's device copy between chunks.
+  /// ROCm 6 lets the sender's device copy between chunks. A device without a peer has no finding of
+  /// its own about that.
   void require_right(const void* target, device_ref sender) {
-    const capability known = capability_of(own().device);
-    if (known.path() == memory_path::fallback || known.has(trait::peer_copies)) return;
+    if (capability_of(own().device).path() == memory_path::fallback) return;
+    for (const device_ref each : {own().device, sender}) {
+      const capability known = capability_of(each);
+      if (!known.has(trait::peer_copies)) return require_right(target, sender, known);
+    }
+  }
+  void require_right(const void* target, device_ref sender, const capability& known) {
     unsigned long long flags = 0;
+    // No mapping: memory of hipMalloc.
     if (query_access(target, sender, flags) != hipSuccess) return clear_last_error();
     if (flags == hipMemAccessFlagsProtReadWrite) return;
     const std::string from = "device " + std::to_string(sender.ordinal());

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <hipvmm/ipc/ranks/exchange.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -6,8 +8,9 @@
 #include <random>
 #include <vector>
 
+#include <hipvmm/capability/capability.hpp>
+#include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/ranks/exchange.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
@@ -15,7 +18,8 @@
 namespace hipvmm::test {
 namespace {
 
-using elements = std::vector<std::uint32_t>;
+using element = std::uint32_t;
+using elements = std::vector<element>;
 
 /// What rank `from` sends to rank `to` in one step of a random test: the same on every rank.
 elements sent(std::uint32_t seed, int step, int from, int to) {
@@ -24,19 +28,30 @@ elements sent(std::uint32_t seed, int step, int from, int to) {
   const std::uint32_t kind = random() % 4;
   const std::size_t count = kind == 0 ? 0 : kind == 1 ? random() % 3000 : random() % 20;
   elements result(count);
-  for (std::uint32_t& each : result) each = static_cast<std::uint32_t>(random());
+  for (element& each : result) each = static_cast<element>(random());
   return result;
 }
 
-void exchange_at_random(int size, const std::vector<device_ref>& devices, std::uint32_t seed) {
-  CAPTURE(seed);
-  CAPTURE(size);
-  run_ranks(size, devices, [&](thread_rank& one) {
+struct random_exchange {
+  int size;
+  std::vector<device_ref> devices;
+  std::uint32_t seed;
+  growth_options options = {};
+
+  void run() const {
+    CAPTURE(seed);
+    CAPTURE(size);
+    run_ranks(size, devices, [&](thread_rank& one) { run(one); });
+  }
+
+ private:
+  void run(thread_rank& one) const {
     const int rank = one.ranks.rank();
-    growable_device_vector<std::uint32_t> out{one.ranks.device()};
+    growable_device_vector<element> out{one.ranks.device(), options};
+    grant_to_all(out, devices);
     elements model;
     for (int step = 0; step < 4; ++step) {
-      growable_device_vector<std::uint32_t> source{one.ranks.device()};
+      growable_device_vector<element> source{one.ranks.device(), options};
       std::vector<std::size_t> counts;
       for (int to = 0; to < size; ++to) {
         const elements piece = sent(seed, step, rank, to);
@@ -58,12 +73,122 @@ void exchange_at_random(int size, const std::vector<device_ref>& devices, std::u
       source.assign(source.size(), 0U, one.stream);
     }
     CHECK(out.copy_to_host(one.stream) == model);
+  }
+};
+
+TEST_CASE("exchange: random counts of 1 to 8 ranks on one device arrive as in a plain model") {
+  auto generator = seeded_generator();
+  for (int size = 1; size <= 8; ++size)
+    random_exchange{size, {first_device}, static_cast<std::uint32_t>(generator())}.run();
+}
+
+TEST_CASE("exchange: random counts of ranks on two devices arrive as in a plain model") {
+  HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
+  auto generator = seeded_generator();
+  for (const int size : {2, 5})
+    random_exchange{size, {first_device, other}, static_cast<std::uint32_t>(generator())}.run();
+}
+
+TEST_CASE("exchange: devices that do not reach each other exchange too, or are named") {
+  HIPVMM_REQUIRE_DEVICE(other, stranger_to(first_device), "device that does not reach another");
+  auto generator = seeded_generator();
+  const auto seed = static_cast<std::uint32_t>(generator());
+  const capability known = capability_of(first_device);
+  if (known.path() == memory_path::fallback || known.has(trait::peer_copies))
+    return random_exchange{3, {first_device, other}, seed}.run();
+  const auto ends = run_ranks_to_end(2, {first_device, other}, {}, [](thread_rank& one) {
+    growable_device_vector<element> out{one.ranks.device()};
+    growable_device_vector<element> source{one.ranks.device()};
+    source.append({1, 2}, one.stream);
+    exchange(source, {1, 1}, out, one.ranks, one.stream);
+  });
+  for (const rank_end& each : ends) {
+    INFO(each.thrown);
+    CHECK(each.thrown.find("may not write there") != std::string::npos);
+  }
+}
+
+TEST_CASE("exchange: vectors on hipMalloc receive too") {
+  growth_options options;
+  options.fallback = without_vmm::always;
+  auto generator = seeded_generator();
+  random_exchange{3, {first_device}, static_cast<std::uint32_t>(generator()), options}.run();
+}
+
+TEST_CASE("gather: the root gets what every rank has, the others nothing") {
+  run_ranks(4, {first_device}, [](thread_rank& one) {
+    const auto rank = static_cast<element>(one.ranks.rank());
+    growable_device_vector<element> source{first_device};
+    source.assign(rank, 10 + rank, one.stream);
+    growable_device_vector<element> out{first_device};
+    out.append({7}, one.stream);
+    const exchange_result got = gather(source, out, 2, one.ranks, one.stream);
+    if (rank == 2) {
+      CHECK(out.copy_to_host(one.stream) == elements{7, 11, 12, 12, 13, 13, 13});
+      CHECK(got.counts == std::vector<std::size_t>{0, 1, 2, 3});
+      CHECK(got.offsets == std::vector<std::size_t>{1, 1, 2, 4, 7});
+    } else {
+      CHECK(out.copy_to_host(one.stream) == elements{7});
+      CHECK(got.counts == std::vector<std::size_t>(4));
+      CHECK(got.offsets == std::vector<std::size_t>(5, 1));
+    }
   });
 }
 
-TEST_CASE("exchange: random counts of 1 to 8 ranks on one device arrive as in a plain model") {
-  const auto seed = static_cast<std::uint32_t>(seeded_generator()());
-  for (int size = 1; size <= 8; ++size) exchange_at_random(size, {first_device}, seed);
+TEST_CASE("all_gather: every rank gets what all have, from vectors of any kind") {
+  run_ranks(3, {first_device}, [](thread_rank& one) {
+    const auto rank = static_cast<element>(one.ranks.rank());
+    device_uvector<element> source{rank + 1, one.stream};
+    const element value = 10 * rank;
+    for (std::size_t i = 0; i < source.size(); ++i) source.set_element_async(i, value, one.stream);
+    growable_device_vector<element> out{first_device};
+    const exchange_result got = all_gather(source, out, one.ranks, one.stream);
+    CHECK(out.copy_to_host(one.stream) == elements{0, 10, 10, 20, 20, 20});
+    CHECK(got.counts == std::vector<std::size_t>{1, 2, 3});
+    CHECK(got.offsets == std::vector<std::size_t>{0, 1, 3, 6});
+  });
+}
+
+TEST_CASE("exchange: elements of the vector that grows are sent, also where it moves") {
+  growth_options small;
+  small.max_bytes = granule();
+  growth_options copies;
+  copies.fallback = without_vmm::always;
+  for (const growth_options& options : {growth_options{}, small, copies}) {
+    const std::size_t many = options.max_bytes == 0 ? 16 : granule() / sizeof(element);
+    run_ranks(2, {first_device}, [&](thread_rank& one) {
+      const auto rank = static_cast<element>(one.ranks.rank());
+      growable_device_vector<element> out{first_device, options};
+      out.resize(many - 4, 1U, one.stream);
+      out.append({10 * rank, 10 * rank + 1, 10 * rank + 2}, one.stream);
+      all_gather(out.span().last(3), out, one.ranks, one.stream);
+      all_gather(out.span(), out, one.ranks, one.stream);
+      elements model(many - 4, 1U);
+      for (const element each :
+           {10 * rank, 10 * rank + 1, 10 * rank + 2, 0U, 1U, 2U, 10U, 11U, 12U})
+        model.push_back(each);
+      elements of_first = model;
+      elements of_second = model;
+      for (element i = 0; i < 3; ++i) {
+        of_first[many - 4 + i] = i;
+        of_second[many - 4 + i] = 10 + i;
+      }
+      model.insert(model.end(), of_first.begin(), of_first.end());
+      model.insert(model.end(), of_second.begin(), of_second.end());
+      CHECK(out.copy_to_host(one.stream) == model);
+    });
+  }
+}
+
+TEST_CASE("exchange: nothing at all is sent, and a default stream will do") {
+  run_ranks(2, {first_device}, [](thread_rank& one) {
+    growable_device_vector<element> out{first_device};
+    const exchange_result got = exchange(device_span<const element>{}, {0, 0}, out, one.ranks,
+                                         stream_ref::per_thread_default());
+    CHECK(got.counts == std::vector<std::size_t>{0, 0});
+    CHECK(out.empty());
+    CHECK(out.capacity() == 0);
+  });
 }
 
 }  // namespace

@@ -78,4 +78,11 @@ inline void run_ranks(int size, const std::vector<device_ref>& devices,
   for (const rank_end& each : run_ranks_to_end(size, devices, {}, body)) CHECK(each.thrown == "");
 }
 
+/// Lets all devices that reach the vector's write to it, for copies of ROCm 6 need that.
+template <typename Vector>
+void grant_to_all(Vector& vector, const std::vector<device_ref>& devices) {
+  for (const device_ref each : devices)
+    if (each != vector.device() && each.can_access_peer(vector.device())) vector.grant(each);
+}
+
 }  // namespace hipvmm::test

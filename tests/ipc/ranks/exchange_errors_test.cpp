@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// Calls of exchange() that one rank cannot take part in.
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ranks/exchange.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
+#include "ipc/ranks/run_ranks.hpp"
+#include "support/captures.hpp"
+#include "support/devices.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using element = std::uint32_t;
+using elements = std::vector<element>;
+
+constexpr int rank_count = 3;
+
+/// What each rank has in these cases.
+struct exchanging_rank {
+  thread_rank& one;
+  growth_options options = {};
+  growable_device_vector<element> source{one.ranks.device()};
+  growable_device_vector<element> out{one.ranks.device(), options};
+
+  explicit exchanging_rank(thread_rank& rank, const growth_options& its = {})
+      : one{rank}, options{its} {
+    source.append({1, 2, 3, 4, 5, 6}, one.stream);
+    out.append({7, 8}, one.stream);
+  }
+  void run(const std::vector<std::size_t>& counts) {
+    exchange(source, counts, out, one.ranks, one.stream);
+  }
+  void check_works() {
+    run({1, 2, 3});
+    elements model{7, 8};
+    const elements pieces[]{{1}, {2, 3}, {4, 5, 6}};
+    for (int from = 0; from < rank_count; ++from)
+      model.insert(model.end(), pieces[one.ranks.rank()].begin(), pieces[one.ranks.rank()].end());
+    CHECK(out.copy_to_host(one.stream) == model);
+  }
+};
+
+/// Whether a call throws `Error`, by which `text` is in the message.
+template <typename Error, typename Call>
+bool throws(const std::string& text, Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    INFO(error.what());
+    CHECK(std::string{error.what()}.find(text) != std::string::npos);
+    return true;
+  }
+  return false;
+}
+
+/// Runs `bad` on rank 1 while the others do what is right: rank 1 throws `Error`, the others an
+/// error that names rank 1 and its reason, nothing has changed, and all can go on.
+template <typename Error>
+void check_failure_on_one(const std::string& text, const std::vector<device_ref>& devices,
+                          const std::function<void(exchanging_rank&)>& bad,
+                          const growth_options& options = {}) {
+  run_ranks(rank_count, devices, [&](thread_rank& one) {
+    exchanging_rank subject{one, options};
+    const std::size_t capacity = subject.out.capacity();
+    if (one.ranks.rank() == 1) {
+      CHECK(throws<Error>(text, [&] { bad(subject); }));
+    } else {
+      try {
+        subject.run({1, 2, 3});
+        FAIL_CHECK("the rank does not fail");
+      } catch (const rank_error& error) {
+        CHECK(error.reason() == rank_failure::remote);
+        CHECK(error.rank() == 1);
+        INFO(error.what());
+        CHECK(std::string{error.what()}.find("rank 1 could not take part in exchange()") == 0);
+        CHECK(std::string{error.what()}.find(text) != std::string::npos);
+      }
+    }
+    CHECK(subject.out.size() == 2);
+    CHECK(subject.out.capacity() == capacity);
+    subject.check_works();
+  });
+}
+
+template <typename Error>
+void check_failure(const std::string& text, const std::function<void(exchanging_rank&)>& bad,
+                   const growth_options& options = {}) {
+  check_failure_on_one<Error>(text, {first_device}, bad, options);
+}
+
+TEST_CASE("exchange: counts that are not one for each rank fail on all ranks") {
+  check_failure<std::invalid_argument>("2 counts for 3 ranks", [](exchanging_rank& its) {
+    its.run({3, 3});
+  });
+}
+
+TEST_CASE("exchange: counts that are not the source's fail on all ranks") {
+  check_failure<std::invalid_argument>("sum up to 5 elements, and the source has 6",
+                                       [](exchanging_rank& its) {
+                                         its.run({3, 1, 1});
+                                       });
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  check_failure<std::length_error>("", [](exchanging_rank& its) { its.run({most, most, 8}); });
+}
+
+TEST_CASE("exchange: a null source fails on all ranks") {
+  check_failure<std::invalid_argument>("6 elements is null", [](exchanging_rank& its) {
+    exchange(device_span<const element>{nullptr, 6}, {1, 2, 3}, its.out, its.one.ranks,
+             its.one.stream);
+  });
+}
+
+TEST_CASE("exchange: a source behind the elements of the vector fails on all ranks") {
+  check_failure<std::out_of_range>("4 bytes behind the last element", [](exchanging_rank& its) {
+    its.out.reserve(16);
+    exchange(device_span<const element>{its.out.data() + 1, 2}, {1, 1, 0}, its.out, its.one.ranks,
+             its.one.stream);
+  });
+}
+
+TEST_CASE("exchange: more elements than there are addresses fail on all ranks") {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 2;
+  check_failure<std::length_error>("", [](exchanging_rank& its) {
+    exchange(device_span<const element>{its.source.data(), most}, {1, most - 1, 0}, its.out,
+             its.one.ranks, its.one.stream);
+  });
+}
+
+TEST_CASE("exchange: a stream that is captured fails on all ranks, and stays captured") {
+  check_failure<std::invalid_argument>("is being captured", [](exchanging_rank& its) {
+    const stream captured{its.one.ranks.device()};
+    REQUIRE(hipStreamBeginCapture(captured.get(), hipStreamCaptureModeRelaxed) == hipSuccess);
+    try {
+      exchange(its.source, {1, 2, 3}, its.out, its.one.ranks, captured);
+    } catch (...) {
+      end_capture(captured.get());
+      throw;
+    }
+    end_capture(captured.get());
+  });
+}
+
+TEST_CASE("exchange: a vector of another device fails on all ranks") {
+  HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
+  check_failure<std::invalid_argument>(
+      "the vector is on device 1, and rank 1 is for memory of device 0", [&](exchanging_rank& its) {
+        growable_device_vector<element> elsewhere{other};
+        exchange(its.source, {1, 2, 3}, elsewhere, its.one.ranks, its.one.stream);
+      });
+}
+
+TEST_CASE("exchange: a rank whose vector may not grow fails all ranks") {
+  check_failure<std::length_error>("growth_options::past_max is refuse", [](exchanging_rank& its) {
+    growth_options options;
+    options.max_bytes = granule();
+    options.past_max = past_max_size::refuse;
+    growable_device_vector<element> full{its.one.ranks.device(), options};
+    full.resize(full.max_size(), its.one.stream);
+    const std::size_t size = full.size();
+    try {
+      exchange(its.source, {1, 2, 3}, full, its.one.ranks, its.one.stream);
+    } catch (...) {
+      CHECK(full.size() == size);
+      throw;
+    }
+  });
+}
+
+TEST_CASE("exchange: a vector that sleeps fails all ranks" * needs_virtual_memory) {
+  check_failure<std::logic_error>("", [](exchanging_rank& its) {
+    const memory_tag tag;
+    growth_options options;
+    options.chunks.tag = tag;
+    growable_device_vector<element> asleep{its.one.ranks.device(), options};
+    asleep.append({1}, its.one.stream);
+    suspend(tag, keep::contents, its.one.stream);
+    exchange(its.source, {1, 2, 3}, asleep, its.one.ranks, its.one.stream);
+  });
+}
+
+/// Runs `other` on rank 1 while rank 0 and 2 call exchange(): all are refused, and go on.
+void check_refused(const std::string& text, const std::function<void(exchanging_rank&)>& other) {
+  run_ranks(rank_count, {first_device}, [&](thread_rank& one) {
+    exchanging_rank subject{one};
+    try {
+      one.ranks.rank() == 1 ? other(subject) : subject.run({1, 2, 3});
+      FAIL_CHECK("the rank is not refused");
+    } catch (const rank_error& error) {
+      CHECK(error.reason() == rank_failure::refused);
+      CHECK(error.rank() == 1);
+      INFO(error.what());
+      CHECK(std::string{error.what()}.find(text) == 0);
+    }
+    CHECK(subject.out.size() == 2);
+    subject.check_works();
+  });
+}
+
+TEST_CASE("exchange: elements of another size are refused on all ranks") {
+  check_refused("rank 1 called exchange() with elements of 8 bytes, and rank 0 with elements of 4",
+                [](exchanging_rank& its) {
+                  growable_device_vector<std::uint64_t> source{its.one.ranks.device()};
+                  growable_device_vector<std::uint64_t> out{its.one.ranks.device()};
+                  source.append({1, 2, 3}, its.one.stream);
+                  exchange(source, {1, 1, 1}, out, its.one.ranks, its.one.stream);
+                });
+}
+
+TEST_CASE("exchange: another function is refused on all ranks") {
+  check_refused("rank 1 called all_gather(), and rank 0 exchange()", [](exchanging_rank& its) {
+    all_gather(its.source, its.out, its.one.ranks, its.one.stream);
+  });
+  check_refused("rank 1 called all_gather() of 4 bytes, and rank 0 all_to_all() of",
+                [](exchanging_rank& its) {
+                  const int mine = 1;
+                  std::vector<int> all(rank_count);
+                  its.one.ranks.all_gather(&mine, all.data(), sizeof(mine));
+                });
+}
+
+TEST_CASE("gather: roots that differ, or are no rank, are refused on all ranks") {
+  run_ranks(rank_count, {first_device}, [&](thread_rank& one) {
+    exchanging_rank subject{one};
+    const auto gather_to = [&](int root) {
+      gather(subject.source, subject.out, root, one.ranks, one.stream);
+    };
+    const int rank = one.ranks.rank();
+    CHECK(throws<rank_error>("rank 2 called gather() to rank 1, and rank 0 to rank 0",
+                             [&] { gather_to(rank == 2 ? 1 : 0); }));
+    CHECK(throws<std::invalid_argument>("rank 3 is not one of 3 ranks", [&] { gather_to(3); }));
+    CHECK(throws<std::invalid_argument>("rank -1 is not one of 3 ranks", [&] { gather_to(-1); }));
+    subject.check_works();
+  });
+}
+
+TEST_CASE("exchange: of several ranks that fail each throws its own error") {
+  run_ranks(rank_count, {first_device}, [&](thread_rank& one) {
+    exchanging_rank subject{one};
+    const int rank = one.ranks.rank();
+    if (rank == 0)
+      CHECK(throws<rank_error>("rank 1 could", [&] { subject.run({1, 2, 3}); }));
+    else if (rank == 1)
+      CHECK(throws<std::invalid_argument>("1 counts", [&] { subject.run({6}); }));
+    else
+      CHECK(throws<std::invalid_argument>("sum up to 3", [&] { subject.run({1, 1, 1}); }));
+    subject.check_works();
+  });
+}
+
+}  // namespace
+}  // namespace hipvmm::test
