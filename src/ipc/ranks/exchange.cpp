@@ -16,6 +16,7 @@
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "core/check.hpp"
+#include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -161,6 +162,12 @@ class exchange_call {
           name() +
           " in a stream that is being captured: how much comes is known only when it is "
           "called, so that a graph cannot repeat it; name a stream that is not captured"};
+    const std::optional<device_ref> device = device_of_stream(stream_);
+    if (device && *device != ranks_.device())
+      throw std::invalid_argument{
+          name() + ": the stream is of device " + std::to_string(device->ordinal()) +
+          ", and rank " + std::to_string(ranks_.rank()) + " is for memory of device " +
+          std::to_string(ranks_.device().ordinal()) + "; name a stream of that"};
     request_.storage->require_awake(name().c_str());
     if (request_.storage->device() != ranks_.device())
       throw std::invalid_argument{name() + ": the vector is on device " +

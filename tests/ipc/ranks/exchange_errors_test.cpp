@@ -162,6 +162,14 @@ TEST_CASE("exchange: a vector of another device fails on all ranks") {
       });
 }
 
+TEST_CASE("exchange: a stream of another device fails on all ranks") {
+  HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
+  check_failure<std::invalid_argument>(
+      "the stream is of device 1, and rank 1 is for memory of device 0", [&](exchanging_rank& its) {
+        exchange(its.source, {1, 2, 3}, its.out, its.one.ranks, stream{other});
+      });
+}
+
 TEST_CASE("exchange: a rank whose vector may not grow fails all ranks") {
   check_failure<std::length_error>("growth_options::past_max is refuse", [](exchanging_rank& its) {
     growth_options options;

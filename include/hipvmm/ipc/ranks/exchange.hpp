@@ -78,12 +78,15 @@ using if_device_range = std::enable_if_t<is_device_range_v<Range, T>>;
 ///   communicator_options::limit for each step.
 /// Throws, and `out` has the size and elements of before, on every rank:
 /// - the rank at fault: std::invalid_argument for counts that are not one for each rank or whose
-///   sum is not the source's size, for a `stream` that is captured, for an `out` of another device
-///   than ranks.device(); std::out_of_range for a source that reaches beyond the elements of `out`;
-///   std::logic_error while `out` sleeps; as growable_device_vector::reserve; hip_error
+///   sum is not the source's size, for a `stream` that is captured, for a `stream` or an `out` of
+///   another device than ranks.device(); std::out_of_range for a source that reaches beyond the
+///   elements of `out`; std::logic_error while `out` sleeps; as growable_device_vector::reserve;
+///   hip_error
 /// - the others: rank_error, of rank_failure::remote with that rank and its message
 /// - all: rank_error, of rank_failure::refused where functions or sizes of elements differ; as
-///   communicator. After failures that leave the communicator usable, capacity() is as before too.
+///   communicator
+/// capacity() is as before too, except: the transfer itself failed; growth past max_size(); growth
+/// that copies.
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
 exchange_result exchange(const Range& source, const std::vector<std::size_t>& counts,
                          growable_device_vector<T>& out, communicator& ranks, stream_ref stream) {
