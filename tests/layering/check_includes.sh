@@ -15,7 +15,7 @@ declare -A may_include=(
   [c]="core runtime vmm capability region mr container ipc c"
   [preload]="core runtime vmm capability region mr container ipc c preload"
   [tool]="core runtime vmm capability region mr container ipc tool"
-  [compat]="core runtime vmm capability region mr container compat"
+  [compat]="core runtime vmm capability region mr container ipc compat"
   [testing]="core runtime mr testing"
 )
 

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Ranks of MPI as a communicator of hipvmm. Needs MPI 3.0 or newer: Open MPI, MPICH and their like.
+#include <mpi.h>
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/compat/mpi_messages.hpp>
+#include <hipvmm/container/pinned_array.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/communicator_parts.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm {
+
+/// How device memory gets to MPI.
+enum class mpi_device_memory {
+  ask,     ///< direct where MPI or the provider reports that it works, else staged
+  direct,  ///< MPI gets device addresses. Not every GPU-aware MPI takes mapped memory, as of
+           ///< vectors
+  staged,  ///< in pieces through pinned host memory
+};
+
+struct mpi_options : communicator_options {
+  mpi_device_memory device_memory = mpi_device_memory::ask;
+  /// Where memory is staged: bytes of each of four pinned buffers, which the first transfer
+  /// allocates, and of a message. All ranks use the smallest that one of them has.
+  std::size_t staging_bytes = 4 * MiB;
+};
+
+namespace detail {
+
+/// Whether MPI itself reports that it takes addresses of device memory of this build's provider.
+inline bool mpi_takes_device_memory() {
+  const std::string provider = provider_name();
+#if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
+  if (provider == "cuda") return MPIX_Query_cuda_support() == 1;
+#endif
+#if defined(OMPI_HAVE_MPI_EXT_ROCM) && OMPI_HAVE_MPI_EXT_ROCM
+  if (provider == "amd") return MPIX_Query_rocm_support() == 1;
+#endif
+#if defined(MPIX_GPU_SUPPORT_CUDA) && defined(MPIX_GPU_SUPPORT_HIP)  // MPICH 4.1
+  int supported = 0;
+  if (provider == "host" ||
+      MPIX_GPU_query_support(provider == "cuda" ? MPIX_GPU_SUPPORT_CUDA : MPIX_GPU_SUPPORT_HIP,
+                             &supported) != MPI_SUCCESS)
+    return false;
+  return supported == 1;
+#else
+  return false;
+#endif
+}
+
+}  // namespace detail
+
+/// The ranks of an MPI communicator, which is duplicated.
+/// - Messages between each two ranks, nonblocking and polled; their errors are returned. The limit
+///   begins anew whenever a message has arrived.
+/// - transfer() returns when all has arrived, or is on its way from pinned memory to the device.
+/// - A rank that calls another function or gives other sizes is found by its messages, or by the
+///   limit. Each rank_error ends the use of the communicator; make another one.
+/// - A rank that dies: Open MPI's mpirun ends all others, unless it is told otherwise. Else they
+///   see an error of MPI, or the limit.
+/// - After rank_error of a transfer that is not staged, MPI may still use the memory of its pieces:
+///   keep it until MPI_Finalize or the end of the process.
+/// - Needs MPI_THREAD_SERIALIZED where another thread than that of MPI_Init calls it.
+class mpi_communicator final : public communicator {
+ public:
+  /// Collective. Throws: std::invalid_argument where MPI is not initialized or already finalized,
+  /// or staging_bytes is 0; rank_error, also of refused where ranks have another version of hipvmm
+  /// or another provider.
+  explicit mpi_communicator(MPI_Comm ranks, device_ref device = device_ref::current(),
+                            const mpi_options& options = {})
+      : device_{checked(device, options)},
+        is_host_memory_{detail::is_host_memory(device)},
+        is_direct_{options.device_memory == mpi_device_memory::direct ||
+                   (options.device_memory == mpi_device_memory::ask &&
+                    (is_host_memory_ || detail::mpi_takes_device_memory()))},
+        link_{ranks, options.limit} {
+    const std::size_t largest = link_.piece_bytes;
+    const detail::rank_greeting own =
+        detail::own_greeting(is_direct_ ? largest : std::min(options.staging_bytes, largest));
+    std::vector<detail::rank_greeting> all(static_cast<std::size_t>(size()));
+    all_gather(&own, all.data(), sizeof(own));
+    link_.piece_bytes = detail::agree(all);
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return link_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return link_.size(); }
+  [[nodiscard]] device_ref device() const noexcept override { return device_; }
+  [[nodiscard]] std::string describe() const override {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    const std::string version{text.data(), static_cast<std::size_t>(length)};
+    return version.substr(0, version.find_first_of(",\n")) + ", rank " + std::to_string(rank()) +
+           " of " + std::to_string(size()) + ", device memory " +
+           (!is_direct_       ? "staged through pinned memory"
+            : is_host_memory_ ? "is host memory, passed as it is"
+                              : "passed as it is to a GPU-aware MPI") +
+           " in messages of at most " + format_bytes(link_.piece_bytes) +
+           "; transfer() waits for its stream";
+  }
+
+  void all_gather(const void* mine, void* all, std::size_t bytes) override {
+    link_.begin(detail::mpi_function::all_gather);
+    collect(mine, 0, all, bytes);
+  }
+  void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
+    link_.begin(detail::mpi_function::all_to_all);
+    collect(mine, bytes, theirs, bytes);
+  }
+  void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
+                stream_ref stream) override {
+    link_.begin(detail::mpi_function::transfer);
+    try {
+      detail::check_pieces(out, in, rank(), size());
+      std::vector<outgoing> to;
+      std::vector<incoming> from;
+      for (const outgoing& each : out)
+        if (each.rank != rank() && each.bytes != 0) to.push_back(each);
+      for (const incoming& each : in)
+        if (each.rank != rank() && each.bytes != 0) from.push_back(each);
+      if (!is_direct_ && !(to.empty() && from.empty())) make_buffers();
+      copy_own(out, in, stream);
+      if (to.empty() && from.empty()) return;
+      if (is_direct_)
+        transfer_direct(to, from, stream);
+      else
+        transfer_staged(to, from, stream);
+    } catch (const rank_error&) {
+      throw;
+    } catch (const std::exception& error) {
+      // The other ranks wait for what this one has not sent.
+      link_.give_up(error.what());
+      throw;
+    }
+  }
+
+ private:
+  /// A pinned buffer with what uses it: a copy in a stream, or a message.
+  struct staging_buffer {
+    pinned_array<std::byte> memory;
+    event copied;
+    detail::mpi_message message;
+    bool is_copying = false;
+    void* target = nullptr;
+  };
+  /// The pieces of a direction, peer by peer.
+  struct lane {
+    std::vector<std::pair<int, std::pair<std::byte*, std::size_t>>> left;  // the next one is last
+    std::deque<staging_buffer*> busy;
+  };
+
+  static device_ref checked(device_ref device, const mpi_options& options) {
+    int initialized = 0;
+    int finalized = 0;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    if (initialized == 0 || finalized != 0)
+      throw std::invalid_argument{std::string{"mpi_communicator: MPI is "} +
+                                  (finalized != 0 ? "finalized" : "not initialized") +
+                                  "; make it between MPI_Init_thread and MPI_Finalize"};
+    if (options.staging_bytes == 0)
+      throw std::invalid_argument{"mpi_communicator: staging_bytes is 0; give some, such as 4 MiB"};
+    require_device(device);
+    return device;
+  }
+
+  /// Piece r of `mine`, which begins at r * stride, to rank r.
+  void collect(const void* mine, std::size_t stride, void* theirs, std::size_t bytes) {
+    // Messages may outlive a failure, and use memory of their own therefore.
+    const std::size_t count = static_cast<std::size_t>(size());
+    const std::size_t sent = stride == 0 ? bytes : bytes_for(count, bytes);
+    std::vector<std::byte> memory(add_bytes(add_bytes(sent, bytes_for(count, bytes)), 1));
+    std::byte* const to = memory.data();
+    std::byte* const from = memory.data() + sent;
+    if (sent != 0) std::memcpy(to, mine, sent);
+    std::vector<detail::mpi_message> messages;
+    try {
+      // Each rank begins with another one.
+      for (int k = 1; k < size(); ++k) {
+        const int source = (rank() + size() - k) % size();
+        link_.post(messages, source, from + static_cast<std::size_t>(source) * bytes, bytes, true);
+      }
+      for (int k = 1; k < size(); ++k) {
+        const int target = (rank() + k) % size();
+        link_.post(messages, target, to + static_cast<std::size_t>(target) * stride, bytes, false);
+      }
+      link_.wait_for(messages);
+    } catch (...) {
+      detail::mpi_link::cancel(messages);
+      detail::keep_until_exit(std::move(memory));
+      throw;
+    }
+    const std::size_t own = static_cast<std::size_t>(rank());
+    if (bytes == 0) return;
+    std::memcpy(from + own * bytes, to + own * stride, bytes);
+    std::memcpy(theirs, from, count * bytes);
+  }
+
+  void copy_own(const std::vector<outgoing>& out, const std::vector<incoming>& in,
+                stream_ref stream) {
+    for (const outgoing& each : out)
+      for (const incoming& own : in)
+        if (each.rank == rank() && own.rank == rank() && each.bytes != 0 && own.data != each.data)
+          copy_async(stream, own.data, each.data, each.bytes);
+  }
+
+  void transfer_direct(const std::vector<outgoing>& to, const std::vector<incoming>& from,
+                       stream_ref stream) {
+    stream.synchronize();
+    std::vector<detail::mpi_message> messages;
+    try {
+      for (const incoming& each : from)
+        link_.post(messages, each.rank, static_cast<std::byte*>(each.data), each.bytes, true);
+      for (const outgoing& each : to)
+        link_.post(messages, each.rank, static_cast<std::byte*>(const_cast<void*>(each.data)),
+                   each.bytes, false);
+      link_.wait_for(messages);
+    } catch (...) {
+      detail::mpi_link::cancel(messages);
+      throw;
+    }
+  }
+
+  /// The pieces by the distance of ranks, which is the same in both directions: whoever is first in
+  /// this order finds its peer there, so that few buffers suffice.
+  template <typename Piece>
+  lane lane_of(std::vector<Piece> pieces, int sign) {
+    const auto distance = [&](const Piece& each) {
+      return (sign * (each.rank - rank()) + size()) % size();
+    };
+    std::sort(pieces.begin(), pieces.end(),
+              [&](const Piece& a, const Piece& b) { return distance(a) > distance(b); });
+    lane result;
+    for (const Piece& each : pieces)
+      result.left.push_back(
+          {each.rank,
+           {static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(each.data))),
+            each.bytes}});
+    return result;
+  }
+  struct piece {
+    int rank;
+    std::byte* data;
+    std::size_t bytes;
+  };
+  piece take_piece(lane& from) const {
+    auto& [rank, rest] = from.left.back();
+    const piece result{rank, rest.first, std::min(link_.piece_bytes, rest.second)};
+    rest.first += result.bytes;
+    rest.second -= result.bytes;
+    if (rest.second == 0) from.left.pop_back();
+    return result;
+  }
+  void make_buffers() {
+    while (buffers_.size() < 4)
+      buffers_.push_back(std::make_unique<staging_buffer>(staging_buffer{
+          pinned_array<std::byte>(link_.piece_bytes), event{device_}, {}, false, nullptr}));
+  }
+  void transfer_staged(const std::vector<outgoing>& to, const std::vector<incoming>& from,
+                       stream_ref stream) {
+    lane sent = lane_of(to, 1);
+    lane received = lane_of(from, -1);
+    std::vector<staging_buffer*> for_sends{buffers_[0].get(), buffers_[1].get()};
+    std::vector<staging_buffer*> for_receives{buffers_[2].get(), buffers_[3].get()};
+    detail::rank_wait wait{link_.limit()};
+    int idle = 0;
+    try {
+      while (!sent.left.empty() || !sent.busy.empty() || !received.left.empty() ||
+             !received.busy.empty()) {
+        const bool sent_any = advance_sends(sent, for_sends, stream);
+        const bool received_any = advance_receives(received, for_receives, stream);
+        // A copy that is under way waits for the stream, not for a rank.
+        const bool copies =
+            (!received.left.empty() && received.busy.empty()) ||
+            std::any_of(sent.busy.begin(), sent.busy.end(),
+                        [](const staging_buffer* each) { return each->is_copying; });
+        if (sent_any || received_any || copies) wait.restart();
+        if (sent_any || received_any) {
+          idle = 0;
+          continue;
+        }
+        if (++idle % 64 == 0) link_.check_late(pending_of(sent, received), wait);
+        wait.pause();
+      }
+    } catch (...) {
+      for (auto& each : buffers_) detail::keep_until_exit(std::move(each));
+      buffers_.clear();
+      throw;
+    }
+  }
+  static std::vector<const detail::mpi_message*> pending_of(const lane& sent,
+                                                            const lane& received) {
+    std::vector<const detail::mpi_message*> result;
+    for (const lane* each : {&received, &sent})
+      for (const staging_buffer* buffer : each->busy)
+        if (!buffer->is_copying) result.push_back(&buffer->message);
+    return result;
+  }
+  bool advance_sends(lane& sent, std::vector<staging_buffer*>& free, stream_ref stream) {
+    bool any = false;
+    for (staging_buffer* each : sent.busy) {
+      // In order: messages of a pair of ranks arrive as they were sent.
+      if (!each->is_copying) continue;
+      if (!each->copied.is_done()) break;
+      each->message = link_.send(each->message.rank, each->memory.data(), each->message.bytes);
+      each->is_copying = false;
+      any = true;
+    }
+    while (!sent.busy.empty() && !sent.busy.front()->is_copying &&
+           link_.is_done(sent.busy.front()->message)) {
+      free.push_back(sent.busy.front());
+      sent.busy.pop_front();
+      any = true;
+    }
+    while (!sent.left.empty() && !free.empty()) {
+      staging_buffer& buffer = *free.back();
+      const piece next = take_piece(sent);
+      copy_async(stream, buffer.memory.data(), next.data, next.bytes);
+      buffer.copied.record(stream);
+      buffer.message = {MPI_REQUEST_NULL, next.rank, next.bytes, false};
+      buffer.is_copying = true;
+      sent.busy.push_back(&buffer);
+      free.pop_back();
+      any = true;
+    }
+    return any;
+  }
+  bool advance_receives(lane& received, std::vector<staging_buffer*>& free, stream_ref stream) {
+    bool any = false;
+    while (!received.busy.empty() && link_.is_done(received.busy.front()->message)) {
+      staging_buffer& buffer = *received.busy.front();
+      copy_async(stream, buffer.target, buffer.memory.data(), buffer.message.bytes);
+      buffer.copied.record(stream);
+      free.insert(free.begin(), &buffer);
+      received.busy.pop_front();
+      any = true;
+    }
+    // What a buffer got last, in an earlier call too, is copied before it gets more.
+    while (!received.left.empty() && !free.empty() && free.back()->copied.is_done()) {
+      staging_buffer& buffer = *free.back();
+      const piece next = take_piece(received);
+      buffer.message = link_.receive(next.rank, buffer.memory.data(), next.bytes);
+      buffer.target = next.data;
+      received.busy.push_back(&buffer);
+      free.pop_back();
+      any = true;
+    }
+    return any;
+  }
+
+  device_ref device_;
+  bool is_host_memory_;
+  bool is_direct_;
+  detail::mpi_link link_;
+  std::vector<std::unique_ptr<staging_buffer>> buffers_;
+};
+
+}  // namespace hipvmm

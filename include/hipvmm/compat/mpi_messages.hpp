@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The messages of compat/mpi.hpp: nonblocking, polled with a limit, with errors that name the rank.
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/ipc/ranks/communicator_parts.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+
+namespace hipvmm {
+namespace detail {
+
+/// A message under way.
+struct mpi_message {
+  MPI_Request request = MPI_REQUEST_NULL;
+  int rank = 0;
+  std::size_t bytes = 0;
+  bool is_received = false;
+};
+
+/// Memory that messages may still use: kept until the process ends.
+template <typename T>
+void keep_until_exit(T&& memory) {
+  static auto& all = *new std::deque<std::shared_ptr<void>>;
+  all.push_back(std::make_shared<std::decay_t<T>>(std::forward<T>(memory)));
+}
+
+enum class mpi_function { all_gather, all_to_all, transfer };
+
+/// A duplicate of an MPI communicator, whose errors are returned, and the messages of one call at a
+/// time. A message's tag has the number of the call and its function, so that a rank that calls
+/// another function is found. A rank that fails sends a note to all others, which then end too.
+class mpi_link {
+ public:
+  /// Collective. Throws: rank_error.
+  mpi_link(MPI_Comm ranks, std::chrono::milliseconds limit) : limit_{limit} { duplicate(ranks); }
+  mpi_link(const mpi_link&) = delete;
+  mpi_link& operator=(const mpi_link&) = delete;
+  ~mpi_link() {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    // A communicator with messages under way stays until MPI ends.
+    if (finalized == 0 && !failure_.happened() && ranks_ != MPI_COMM_NULL) MPI_Comm_free(&ranks_);
+  }
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] std::chrono::milliseconds limit() const noexcept { return limit_; }
+  /// Most bytes of one message; MPI counts them by an int.
+  std::size_t piece_bytes = GiB;
+
+  /// A call begins. Throws: the rank_error of an earlier one.
+  void begin(mpi_function which) {
+    failure_.require_none();
+    function_ = which;
+    sequence_ = (sequence_ + 1) % sequences;
+    tag_ = sequence_ * functions + static_cast<int>(which);
+  }
+
+  /// This rank cannot do its part of the call: it and the others throw rank_error from then on.
+  void give_up(const std::string& reason) {
+    note_failure({rank_failure::remote, rank_,
+                  std::string{name_of(function_)} + ": " + name_ranks({rank_}) +
+                      " could not do its part: " + reason});
+  }
+
+  [[nodiscard]] mpi_message receive(int rank, void* data, std::size_t bytes) {
+    mpi_message result{MPI_REQUEST_NULL, rank, bytes, true};
+    require(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, rank, tag_, ranks_, &result.request),
+            "MPI_Irecv");
+    return result;
+  }
+  [[nodiscard]] mpi_message send(int rank, const void* data, std::size_t bytes) {
+    mpi_message result{MPI_REQUEST_NULL, rank, bytes, false};
+    require(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, rank, tag_, ranks_, &result.request),
+            "MPI_Isend");
+    return result;
+  }
+  /// Adds the messages of pieces of at most piece_bytes; of no bytes, one.
+  void post(std::vector<mpi_message>& messages, int rank, std::byte* data, std::size_t bytes,
+            bool is_received) {
+    std::size_t begin = 0;
+    do {
+      const std::size_t piece = std::min(piece_bytes, bytes - begin);
+      messages.push_back(is_received ? receive(rank, data + begin, piece)
+                                     : send(rank, data + begin, piece));
+      begin += piece;
+    } while (begin < bytes);
+  }
+
+  /// Whether the message is done; asked no more then.
+  bool is_done(mpi_message& message) {
+    int done = 0;
+    MPI_Status status;
+    const int code = MPI_Test(&message.request, &done, &status);
+    if (code != MPI_SUCCESS) {
+      int kind = code;
+      MPI_Error_class(code, &kind);
+      if (kind == MPI_ERR_TRUNCATE)
+        refuse(message.rank, "sent more than the " + std::to_string(message.bytes) +
+                                 " bytes that rank " + std::to_string(rank_) +
+                                 " expects; all ranks give the same sizes");
+      fail(rank_failure::lost, message.rank,
+           std::string{name_of(function_)} + ": " + name_ranks({message.rank}) + ": " +
+               text_of(code, "MPI_Test"));
+    }
+    if (done == 0 || !message.is_received) return done != 0;
+    int count = 0;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    if (count < 0 || static_cast<std::size_t>(count) != message.bytes)
+      refuse(message.rank, "sent " + std::to_string(count) + " bytes where rank " +
+                               std::to_string(rank_) + " expects " + std::to_string(message.bytes) +
+                               "; all ranks give the same sizes");
+    return true;
+  }
+
+  /// Waits for all. Throws: rank_error.
+  void wait_for(std::vector<mpi_message>& messages) {
+    rank_wait wait{limit_};
+    for (int idle = 0; !messages.empty();) {
+      // Those that are done stay where they are until all were asked, which may throw.
+      bool any = false;
+      for (mpi_message& each : messages) any = is_done(each) || any;
+      if (any) {
+        messages.erase(std::remove_if(messages.begin(), messages.end(),
+                                      [](const mpi_message& each) {
+                                        return each.request == MPI_REQUEST_NULL;
+                                      }),
+                       messages.end());
+        wait.restart();
+        idle = 0;
+        continue;
+      }
+      if (++idle % 64 == 0) {
+        std::vector<const mpi_message*> pending;
+        for (const mpi_message& each : messages) pending.push_back(&each);
+        check_late(pending, wait);
+      }
+      wait.pause();
+    }
+  }
+  /// Where nothing has arrived for a while: throws where a rank has failed or called another
+  /// function, or the limit is over.
+  void check_late(const std::vector<const mpi_message*>& pending, const rank_wait& wait) {
+    check_notes();
+    std::vector<int> absent;
+    for (const mpi_message* each : pending) {
+      if (std::find(absent.begin(), absent.end(), each->rank) != absent.end()) continue;
+      absent.push_back(each->rank);
+      int found = 0;
+      MPI_Status status;
+      require(MPI_Iprobe(each->rank, MPI_ANY_TAG, ranks_, &found, &status), "MPI_Iprobe");
+      // Of the same call in their order, and of another function.
+      if (found != 0 && status.MPI_TAG != tag_ && status.MPI_TAG / functions == sequence_)
+        refuse(each->rank, std::string{"called "} +
+                               name_of(static_cast<mpi_function>(status.MPI_TAG % functions)) +
+                               " instead; all ranks call the same functions in the same order");
+    }
+    if (!wait.is_over() || absent.empty()) return;
+    std::sort(absent.begin(), absent.end());
+    fail(rank_failure::timeout, absent.front(),
+         std::string{name_of(function_)} + ": " + name_ranks(absent) +
+             " did not take part within " + std::to_string(limit_.count()) +
+             " ms; see whether they failed or wait elsewhere, and end the program");
+  }
+  /// Receives that nobody has answered are undone, so that their memory is not written later.
+  static void cancel(std::vector<mpi_message>& messages) noexcept {
+    for (mpi_message& each : messages) {
+      if (each.request == MPI_REQUEST_NULL || !each.is_received) continue;
+      int done = 0;
+      MPI_Cancel(&each.request);
+      MPI_Test(&each.request, &done, MPI_STATUS_IGNORE);
+    }
+  }
+
+ private:
+  // Tags stay below the 32767 that MPI promises.
+  static constexpr int functions = 3;
+  static constexpr int sequences = 8192;
+  static constexpr int note_tag = sequences * functions;
+
+  /// What a rank that has failed tells the others.
+  struct failure_note {
+    int reason;
+    int rank;
+    std::array<char, 500> text;  // short enough to be on its way without an answer
+  };
+
+  static constexpr const char* name_of(mpi_function which) {
+    return which == mpi_function::all_gather   ? "all_gather()"
+           : which == mpi_function::all_to_all ? "all_to_all()"
+                                               : "transfer()";
+  }
+  static std::string text_of(int code, const char* call) {
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(code, text.data(), &length);
+    return std::string{call} + " failed: " + std::string{text.data(), text.data() + length};
+  }
+  [[noreturn]] void refuse(int rank, const std::string& what) {
+    fail(rank_failure::refused, rank,
+         std::string{name_of(function_)} + ": " + name_ranks({rank}) + " " + what);
+  }
+  void note_failure(const rank_error& error) {
+    if (failure_.happened()) return;
+    failure_.remember(error);
+    failure_note note{static_cast<int>(error.reason()), error.rank(), {}};
+    const std::string text = error.what();
+    std::copy_n(text.begin(), std::min(text.size(), note.text.size() - 1), note.text.begin());
+    static auto& kept = *new std::deque<failure_note>;
+    kept.push_back(note);
+    for (int rank = 0; rank < size_; ++rank) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (rank != rank_ && MPI_Isend(&kept.back(), sizeof(note), MPI_BYTE, rank, note_tag, ranks_,
+                                     &request) == MPI_SUCCESS)
+        MPI_Request_free(&request);
+    }
+  }
+  [[noreturn]] void fail(rank_failure reason, int rank, const std::string& message) {
+    const rank_error error{reason, rank, message};
+    note_failure(error);
+    throw rank_error{error};
+  }
+  /// Throws where a rank has failed, in this call or in one before.
+  void check_notes() {
+    int found = 0;
+    MPI_Status status;
+    require(MPI_Iprobe(MPI_ANY_SOURCE, note_tag, ranks_, &found, &status), "MPI_Iprobe");
+    if (found == 0) return;
+    failure_note note{};
+    require(MPI_Recv(&note, sizeof(note), MPI_BYTE, status.MPI_SOURCE, note_tag, ranks_, &status),
+            "MPI_Recv");
+    note.text.back() = '\0';
+    fail(static_cast<rank_failure>(note.reason), note.rank, note.text.data());
+  }
+  void require(int code, const char* call) {
+    if (code != MPI_SUCCESS) fail(rank_failure::lost, -1, text_of(code, call));
+  }
+  void duplicate(MPI_Comm ranks) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+    require(MPI_Comm_idup(ranks, made.get(), &request), "MPI_Comm_idup");
+    rank_wait wait{limit_};
+    for (int done = 0;;) {
+      require(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done != 0) break;
+      if (wait.is_over()) {
+        keep_until_exit(std::move(made));
+        fail(rank_failure::timeout, -1,
+             "mpi_communicator: not all ranks made theirs within " +
+                 std::to_string(limit_.count()) +
+                 " ms; see whether they failed, and end the program");
+      }
+      wait.pause();
+    }
+    ranks_ = *made;
+    MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(ranks_, &rank_);
+    MPI_Comm_size(ranks_, &size_);
+  }
+
+  std::chrono::milliseconds limit_;
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  int sequence_ = 0;
+  int tag_ = 0;
+  mpi_function function_ = mpi_function::all_gather;
+  last_failure failure_;
+};
+
+}  // namespace detail
+}  // namespace hipvmm

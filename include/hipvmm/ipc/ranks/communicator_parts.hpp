@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/runtime/device.hpp>
+
+// What the communicators of compat/mpi.hpp and compat/nccl.hpp are made of.
+namespace hipvmm {
+namespace detail {
+
+/// What ranks exchange when they make a communicator. Its form stays the same in later versions.
+struct rank_greeting {
+  std::array<std::uint32_t, 3> version{};  ///< of hipvmm
+  std::array<char, 20> provider{};         ///< padded with zeros
+  std::uint64_t piece_bytes = 0;           ///< most bytes of one message
+};
+
+/// Throws: hip_error.
+[[nodiscard]] rank_greeting own_greeting(std::size_t piece_bytes);
+/// Returns the smallest piece_bytes. `all` is in the order of ranks.
+/// Throws: rank_error of refused, which names the first rank whose major or minor version of hipvmm
+/// or whose provider differs from that of rank 0.
+[[nodiscard]] std::size_t agree(const std::vector<rank_greeting>& all);
+
+/// The name of this build's provider: "amd", "cuda" or "host". Throws: hip_error.
+[[nodiscard]] std::string provider_name();
+/// Whether memory of `device` is ordinary memory, which any library of the host can use: on the
+/// host provider, except under profiles that close it to the host.
+[[nodiscard]] bool is_host_memory(device_ref device);
+
+/// Throws: std::invalid_argument for a rank outside 0 to size - 1, two pieces for one rank in a
+/// direction, a piece of the own rank without its counterpart of as many bytes, or nullptr with
+/// bytes.
+void check_pieces(const std::vector<outgoing>& out, const std::vector<incoming>& in, int rank,
+                  int size);
+
+/// The failure after which a communicator is of no more use.
+class last_failure {
+ public:
+  /// Throws: the failure, where there was one.
+  void require_none() const {
+    if (failure_.has_value()) throw rank_error{*failure_};
+  }
+  [[nodiscard]] bool happened() const noexcept { return failure_.has_value(); }
+  /// The first one stays.
+  void remember(const rank_error& error) {
+    if (!failure_.has_value()) failure_.emplace(error);
+  }
+
+ private:
+  std::optional<rank_error> failure_;
+};
+
+/// Waits between two looks at what other ranks do: at first it lets other threads run, later it
+/// sleeps, at most 0.5 ms.
+class rank_wait {
+ public:
+  explicit rank_wait(std::chrono::milliseconds limit);
+  /// Something has arrived: the limit begins anew.
+  void restart();
+  [[nodiscard]] bool is_over() const;
+  void pause();
+
+ private:
+  using clock = std::chrono::steady_clock;
+  std::chrono::milliseconds limit_;
+  clock::time_point start_;
+};
+
+/// "rank 3", or "ranks 0, 2 and 17 more".
+[[nodiscard]] std::string name_ranks(const std::vector<int>& ranks);
+
+}  // namespace detail
+}  // namespace hipvmm

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+// What every communicator does. Each function is called by all ranks, in the same order.
+namespace hipvmm::contract {
+
+inline std::vector<unsigned char> on_host(const growable_device_vector<unsigned char>& from,
+                                          stream_ref stream) {
+  std::vector<unsigned char> result(from.size());
+  if (!result.empty()) copy(stream, result.data(), from.data(), result.size());
+  return result;
+}
+
+/// Bytes that rank `from` sends to rank `to`: none, few, or some 100 KiB.
+inline std::size_t bytes_between(int from, int to) {
+  const int kind = (from * 3 + to * 5) % 4;
+  return kind == 0   ? 0
+         : kind == 1 ? static_cast<std::size_t>(from + 1)
+                     : static_cast<std::size_t>(from * 7 + to * 11 + 100) * 1000U;
+}
+inline unsigned char byte_between(int from, int to, int round) {
+  return static_cast<unsigned char>(1 + from * 16 + to + round * 3);
+}
+
+inline void check_names(const communicator& ranks) {
+  CHECK(ranks.rank() >= 0);
+  CHECK(ranks.rank() < ranks.size());
+  CHECK(!ranks.describe().empty());
+  CHECK(ranks.describe().find('\n') == std::string::npos);
+}
+
+inline void check_all_gather(communicator& ranks) {
+  const int size = ranks.size();
+  for (const std::size_t count : {1U, 3U, 20000U}) {
+    const std::vector<int> mine(count, ranks.rank() * 10 + static_cast<int>(count));
+    std::vector<int> all(count * static_cast<std::size_t>(size), -1);
+    ranks.all_gather(mine.data(), all.data(), count * sizeof(int));
+    int wrong = 0;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      wrong += all[i] != static_cast<int>(i / count) * 10 + static_cast<int>(count) ? 1 : 0;
+    CHECK(wrong == 0);
+  }
+  ranks.all_gather(nullptr, nullptr, 0);
+}
+
+inline void check_all_to_all(communicator& ranks) {
+  const int size = ranks.size();
+  for (const std::size_t count : {1U, 2U, 5000U}) {
+    std::vector<int> mine(count * static_cast<std::size_t>(size));
+    std::vector<int> theirs(mine.size(), -1);
+    for (std::size_t i = 0; i < mine.size(); ++i)
+      mine[i] = ranks.rank() * 100 + static_cast<int>(i / count);
+    ranks.all_to_all(mine.data(), theirs.data(), count * sizeof(int));
+    int wrong = 0;
+    for (std::size_t i = 0; i < theirs.size(); ++i)
+      wrong += theirs[i] != static_cast<int>(i / count) * 100 + ranks.rank() ? 1 : 0;
+    CHECK(wrong == 0);
+  }
+}
+
+/// Pieces of different lengths between all ranks, the own one included; sources are written in the
+/// stream before the call and changed in it afterwards, with no wait of the host.
+inline void check_transfer(communicator& ranks) {
+  const int own = ranks.rank();
+  const int size = ranks.size();
+  const stream stream{ranks.device()};
+  std::size_t sent = 0;
+  std::size_t received = 0;
+  for (int other = 0; other < size; ++other) {
+    sent += bytes_between(own, other);
+    received += bytes_between(other, own);
+  }
+  growable_device_vector<unsigned char> source{ranks.device()};
+  growable_device_vector<unsigned char> target{ranks.device()};
+  source.resize(sent + 1, 0, stream);
+  for (int round = 0; round < 3; ++round) {
+    target.clear();
+    target.resize(received + 1, 0xEE, stream);
+    std::vector<outgoing> out;
+    std::vector<incoming> in;
+    std::vector<unsigned char> expected;
+    std::size_t at = 0;
+    for (int other = 0; other < size; ++other) {
+      const std::size_t to = bytes_between(own, other);
+      if (to != 0) fill_async(stream, source.data() + at, byte_between(own, other, round), to);
+      out.push_back({other, source.data() + at, to});
+      at += to;
+    }
+    for (int other = 0; other < size; ++other) {
+      const std::size_t from = bytes_between(other, own);
+      // None is none: it may be left out.
+      if (from != 0 || round == 0) in.push_back({other, target.data() + expected.size(), from});
+      expected.insert(expected.end(), from, byte_between(other, own, round));
+    }
+    expected.push_back(0xEE);
+    ranks.transfer(out, in, stream);
+    fill_async(stream, source.data(), 0, sent + 1);
+    CHECK(on_host(target, stream) == expected);
+  }
+  ranks.transfer({}, {}, stream);
+}
+
+/// Whoever sends to one rank only: to the next.
+inline void check_ring(communicator& ranks) {
+  const stream stream{ranks.device()};
+  const int next = (ranks.rank() + 1) % ranks.size();
+  const int last = (ranks.rank() + ranks.size() - 1) % ranks.size();
+  growable_device_vector<unsigned char> token{ranks.device()};
+  growable_device_vector<unsigned char> came{ranks.device()};
+  token.resize(1000, static_cast<unsigned char>(ranks.rank()), stream);
+  came.resize(1000, 0xFF, stream);
+  for (int i = 0; i < ranks.size(); ++i) {
+    ranks.transfer({{next, token.data(), 1000}}, {{last, came.data(), 1000}}, stream);
+    copy_async(stream, token.data(), came.data(), 1000);
+  }
+  CHECK(on_host(token, stream) ==
+        std::vector<unsigned char>(1000, static_cast<unsigned char>(ranks.rank())));
+}
+
+inline void check_communicator(communicator& ranks) {
+  check_names(ranks);
+  check_all_gather(ranks);
+  check_all_to_all(ranks);
+  check_transfer(ranks);
+  check_ring(ranks);
+  check_all_gather(ranks);
+}
+
+template <typename Call>
+void check_ends_by_rank_error(Call call, std::chrono::milliseconds within) {
+  const auto start = std::chrono::steady_clock::now();
+  CHECK_THROWS_AS(call(), rank_error);
+  CHECK(std::chrono::steady_clock::now() - start < within);
+}
+
+/// Rank 0 leaves, the others find that within the limit, and each later call throws too. `limit`
+/// is that of the communicator.
+inline void check_absent_rank(communicator& ranks, std::chrono::milliseconds limit) {
+  if (ranks.rank() == 0) return;
+  const int mine = 1;
+  std::vector<int> all(static_cast<std::size_t>(ranks.size()));
+  const auto call = [&] { ranks.all_gather(&mine, all.data(), sizeof(int)); };
+  check_ends_by_rank_error(call, limit + std::chrono::seconds{10});
+  check_ends_by_rank_error(call, limit);
+  check_ends_by_rank_error([&] { ranks.all_to_all(all.data(), all.data(), 0); }, limit);
+}
+
+/// Rank 0 calls another function than the others.
+inline void check_other_function(communicator& ranks, std::chrono::milliseconds limit) {
+  std::vector<int> mine(static_cast<std::size_t>(ranks.size()));
+  std::vector<int> all(mine.size());
+  check_ends_by_rank_error(
+      [&] {
+        if (ranks.rank() == 0)
+          ranks.all_to_all(mine.data(), all.data(), sizeof(int));
+        else
+          ranks.all_gather(mine.data(), all.data(), sizeof(int));
+      },
+      limit + std::chrono::seconds{10});
+}
+
+/// Rank 0 does not send what the others expect of it.
+inline void check_missing_piece(communicator& ranks, std::chrono::milliseconds limit) {
+  const stream stream{ranks.device()};
+  growable_device_vector<unsigned char> room{ranks.device()};
+  room.resize(100, 0, stream);
+  const auto call = [&] {
+    if (ranks.rank() == 0)
+      ranks.all_gather(nullptr, nullptr, 0);
+    else
+      ranks.transfer({}, {{0, room.data(), 100}}, stream);
+  };
+  check_ends_by_rank_error(call, limit + std::chrono::seconds{10});
+}
+
+}  // namespace hipvmm::contract
