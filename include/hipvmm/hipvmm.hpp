@@ -40,6 +40,7 @@
 #include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
 #include <hipvmm/ipc/ranks/exchange.hpp>
+#include <hipvmm/ipc/ranks/partitioned_vector.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/ipc/ranks/thread_communicator.hpp>
 #include <hipvmm/mr/adaptor/aligned_resource_adaptor.hpp>

@@ -23,6 +23,8 @@
 
 namespace hipvmm {
 
+template <typename T>
+class partitioned_vector;
 class reservation_request;
 
 /// A vector in the memory of one device that grows in place: growth maps more memory behind the
@@ -361,6 +363,7 @@ class growable_device_vector : public growable_sharing {
   }
 
  private:
+  friend class partitioned_vector<T>;
   friend class reservation_request;
 
   struct alignas(T) storage_for_one {

@@ -11,6 +11,8 @@ namespace hipvmm {
 
 template <typename T>
 class growable_device_vector;
+template <typename T>
+class partitioned_vector;
 class reservation_request;
 
 /// Who may use the memory of a growable_device_vector, of whatever elements: its base class, which
@@ -65,6 +67,8 @@ class growable_sharing {
  private:
   template <typename T>
   friend class growable_device_vector;
+  template <typename T>
+  friend class partitioned_vector;
   friend class reservation_request;
 
   growable_storage storage_;

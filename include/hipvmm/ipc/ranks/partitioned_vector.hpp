@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+
+namespace hipvmm {
+
+/// How many elements each rank has, in the order of ranks: rank r has the global indices from
+/// offset(r) to offset(r) + size(r).
+class partition {
+ public:
+  /// No elements on `ranks` ranks.
+  explicit partition(int ranks) : begins_(static_cast<std::size_t>(ranks) + 1) {}
+  /// `elements` elements on `ranks` ranks, whose numbers differ by at most one: the first ranks
+  /// have one more. Pre: ranks > 0.
+  [[nodiscard]] static partition even(std::size_t elements, int ranks);
+
+  [[nodiscard]] int ranks() const noexcept { return static_cast<int>(begins_.size()) - 1; }
+  /// Elements of all ranks.
+  [[nodiscard]] std::size_t size() const noexcept { return begins_.back(); }
+  /// Elements of a rank, and of all ranks before it. Pre: 0 <= rank < ranks().
+  [[nodiscard]] std::size_t size(int rank) const noexcept {
+    return begins_[static_cast<std::size_t>(rank) + 1] - offset(rank);
+  }
+  [[nodiscard]] std::size_t offset(int rank) const noexcept {
+    return begins_[static_cast<std::size_t>(rank)];
+  }
+  /// The rank that has the element. Cost: O(log ranks). Throws: std::out_of_range.
+  [[nodiscard]] int owner_of(std::size_t index) const;
+
+  /// Changes the number of elements of a rank. Pre: 0 <= rank < ranks().
+  void resize(int rank, std::size_t elements) noexcept;
+
+ private:
+  std::vector<std::size_t> begins_;  // and the end of the last
+};
+
+namespace detail {
+
+/// What is agreed by all ranks of a partitioned_vector. All functions are collective.
+class part_agreement {
+ public:
+  part_agreement(communicator& ranks, std::size_t element_bytes);
+  [[nodiscard]] communicator& ranks() const noexcept { return *ranks_; }
+  /// Calls `own_part`, and tells all ranks whether it failed, and the elements of this rank. Sets
+  /// `parts`. Throws: what own_part threw; rank_error of rank_failure::remote where another rank's
+  /// did, of refused where ranks called different functions or have elements of different sizes.
+  void reach(const char* call, std::size_t elements, partition& parts,
+             const std::function<void()>& own_part);
+
+ private:
+  [[nodiscard]] rank_error refusal(const char* call, int rank) const;
+
+  communicator* ranks_;
+  std::size_t element_bytes_;
+  std::vector<unsigned char> reports_;  // room for one of each rank, so that none fails for lack
+};
+
+/// What rebalance() does with one rank's part. Numbers of elements.
+struct rebalance_plan {
+  struct piece {
+    int rank;
+    std::size_t first;  ///< of what is sent: in the part; of what is received: in the new part
+    std::size_t count;
+  };
+
+  rebalance_plan(const partition& from, const partition& to, int rank);
+  /// Sends the pieces of `part` and receives those of `new_part`. Needs no memory of the host.
+  void transfer(communicator& ranks, const void* part, void* new_part, std::size_t element_bytes,
+                stream_ref stream);
+
+  std::size_t size;         ///< of the new part
+  std::size_t kept_begin;   ///< of those that stay, in the part
+  std::size_t kept_end;     ///< as kept_begin where none stays
+  std::size_t received;     ///< from other ranks
+  bool in_front;            ///< whether some of those come in front of some that stay
+  std::vector<piece> send;  ///< to other ranks, and to this one if in_front
+  std::vector<piece> receive;
+
+ private:
+  std::vector<outgoing> out_;
+  std::vector<incoming> in_;
+};
+
+}  // namespace detail
+
+/// A vector whose elements are on the ranks of a communicator, in the order of ranks. Each rank has
+/// a part, a growable_device_vector on its device, and uses it as such: local().append(...),
+/// exchange(). The other ranks see its size at the next update().
+/// - Collective, called by all ranks in the same order: update(), rebalance(). All else is local.
+/// - Failures of update() and rebalance() are thrown on all ranks, and then every rank has the
+///   elements that it had. Exception: rank_error of timeout or lost in rebalance()'s last
+///   agreement, by which some ranks may have their new part already.
+/// - Same thread rules as std::vector, for each rank. `ranks` must outlive the vector.
+template <typename T>
+class partitioned_vector {
+ public:
+  using value_type = T;
+  using size_type = std::size_t;
+
+  /// Makes an empty part on ranks.device(). Not collective.
+  /// Throws: as growable_device_vector.
+  explicit partitioned_vector(communicator& ranks, const growth_options& options = {})
+      : agreement_{ranks, sizeof(T)}, parts_{ranks.size()}, local_{ranks.device(), options} {}
+
+  [[nodiscard]] communicator& ranks() const noexcept { return agreement_.ranks(); }
+  /// This rank's part. Its data() changes when rebalance() brings elements in front of others.
+  [[nodiscard]] growable_device_vector<T>& local() noexcept { return local_; }
+  [[nodiscard]] const growable_device_vector<T>& local() const noexcept { return local_; }
+
+  /// Sizes and offsets of all parts at the last update() or rebalance(); no elements before.
+  [[nodiscard]] const partition& parts() const noexcept { return parts_; }
+  /// Elements of all ranks, as parts().
+  [[nodiscard]] size_type size() const noexcept { return parts_.size(); }
+  /// The global index of this rank's first element, as parts().
+  [[nodiscard]] size_type offset() const noexcept { return parts_.offset(ranks().rank()); }
+
+  /// Tells every rank the sizes of all parts. Collective; uses no stream. Throws: rank_error.
+  void update() { agreement_.reach("update", local_.size(), parts_, {}); }
+
+  /// Moves elements between ranks until the sizes of parts differ by at most one; their order
+  /// stays. Collective. Each element that changes its rank is sent once, straight to its place, in
+  /// the order of `stream`, a stream of this rank's device; calls update() first.
+  /// - A rank that only gives, or gets elements behind its own: its own stay where they are. What
+  ///   it gives from the front is released as by erase_front(), from the back stays backed.
+  /// - A rank that gets elements in front of its own: all of its part goes to new memory, which is
+  ///   there beside the old one until `stream` has passed.
+  /// Pre: all work that uses the elements is ordered before this call in `stream`, and later work
+  /// behind it.
+  /// Throws: out_of_memory; std::length_error; std::invalid_argument while `stream` is captured;
+  /// std::logic_error while the memory sleeps; hip_error; rank_error.
+  void rebalance(stream_ref stream);
+
+ private:
+  void drop_front(size_type count, stream_ref stream);
+
+  detail::part_agreement agreement_;
+  partition parts_;
+  growable_device_vector<T> local_;
+};
+
+template <typename T>
+void partitioned_vector<T>::rebalance(stream_ref stream) {
+  const size_type size = local_.size();
+  agreement_.reach("rebalance", size, parts_, [&] {
+    if (stream.is_capturing())
+      throw std::invalid_argument{
+          "partitioned_vector::rebalance in a stream that is being captured into a graph; name a "
+          "stream that is not captured"};
+  });
+  std::optional<detail::rebalance_plan> plan;
+  std::optional<growable_device_vector<T>> fresh;
+  std::optional<partition> even;
+  // Rights before the messages: a sender's device may be the one that writes.
+  const bool writes = local_.access(local_.device()) == access_right::read_write;
+  const auto get_memory = [&] {
+    even = partition::even(parts_.size(), parts_.ranks());
+    plan.emplace(parts_, *even, ranks().rank());
+    if (!plan->in_front) return local_.reserve(size + plan->received);
+    fresh.emplace(growable_device_vector<T>{local_.storage_.empty_copy()});
+    fresh->reserve(plan->size);
+    if (writes) local_.storage_.share_rights(fresh->storage_, stream);
+  };
+  agreement_.reach("rebalance's memory", size, parts_, get_memory);
+  const bool keeps = plan->kept_begin != plan->kept_end;
+  const auto send = [&] {
+    T* const to =
+        plan->in_front ? fresh->data() : local_.data() + (keeps ? plan->kept_begin : size);
+    plan->transfer(ranks(), local_.data(), to, sizeof(T), stream);
+    if (plan->in_front && !writes) local_.storage_.share_rights(fresh->storage_, stream);
+  };
+  agreement_.reach("rebalance's messages", size, parts_, send);
+
+  parts_ = std::move(*even);
+  if (plan->in_front) {
+    local_ = std::move(*fresh);
+    local_.size_ = plan->size;
+    return;
+  }
+  // Nothing comes behind elements that leave from the back.
+  local_.size_ = (keeps ? plan->kept_end : size) + plan->received;
+  if (plan->size == 0) return local_.clear();
+  drop_front(keeps ? plan->kept_begin : size, stream);
+}
+
+// Every rank has agreed to go on: a device that refuses to release is no reason not to.
+template <typename T>
+void partitioned_vector<T>::drop_front(size_type count, stream_ref stream) {
+  try {
+    local_.erase_front(count, stream);
+  } catch (const std::exception&) {
+    local_.erase(0, count, stream);
+  }
+}
+
+}  // namespace hipvmm

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/ipc/ranks/partitioned_vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+#include "ipc/ranks/parts_model.hpp"
+#include "ipc/ranks/run_ranks.hpp"
+#include "support/devices.hpp"
+#include "support/element.hpp"
+#include "support/random_seed.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+using numbers = partitioned_vector<std::uint32_t>;
+
+parts_model parts_of(const std::vector<std::size_t>& sizes) {
+  parts_model result;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank)
+    result.push_back(numbers_of_rank(static_cast<int>(rank), 0, sizes[rank]));
+  return result;
+}
+
+/// Checks this rank's part, and what it knows of the others.
+void check_parts(const numbers& of, const parts_model& expected, stream_ref stream) {
+  CHECK(of.parts().ranks() == static_cast<int>(expected.size()));
+  std::size_t at = 0;
+  for (std::size_t rank = 0; rank < expected.size(); ++rank) {
+    CHECK(of.parts().size(static_cast<int>(rank)) == expected[rank].size());
+    CHECK(of.parts().offset(static_cast<int>(rank)) == at);
+    at += expected[rank].size();
+  }
+  CHECK(of.size() == at);
+  const auto own = static_cast<std::size_t>(of.ranks().rank());
+  CHECK(of.offset() == of.parts().offset(of.ranks().rank()));
+  CHECK(of.local().copy_to_host(stream) == expected[own]);
+}
+
+void balance(const std::vector<std::size_t>& sizes, const std::vector<device_ref>& devices) {
+  CAPTURE(sizes.size());
+  const parts_model before = parts_of(sizes);
+  run_ranks(static_cast<int>(sizes.size()), devices, [&](thread_rank& one) {
+    numbers of{one.ranks};
+    for (device_ref each : devices) of.local().grant(each);
+    of.local().append(before[static_cast<std::size_t>(one.ranks.rank())], one.stream);
+    of.rebalance(one.stream);
+    check_parts(of, balanced(before), one.stream);
+  });
+}
+
+TEST_CASE("partition: an even one gives the first ranks one more") {
+  const partition found = partition::even(11, 4);
+  CHECK(found.ranks() == 4);
+  CHECK(found.size() == 11);
+  for (int rank = 0; rank < 4; ++rank) CHECK(found.size(rank) == (rank < 3 ? 3 : 2));
+  CHECK(found.offset(3) == 9);
+  CHECK(partition::even(2, 3).size(2) == 0);
+}
+
+TEST_CASE("partition: owner_of finds the rank beside ranks without elements") {
+  partition found{5};
+  CHECK(found.size() == 0);
+  found.resize(1, 3);
+  found.resize(3, 2);
+  for (std::size_t index = 0; index < 5; ++index)
+    CHECK(found.owner_of(index) == (index < 3 ? 1 : 3));
+  CHECK_THROWS_WITH_AS(static_cast<void>(found.owner_of(5)),
+                       "partition::owner_of: element 5 is beyond the size, 5", std::out_of_range);
+  found.resize(1, 1);
+  CHECK(found.size() == 3);
+  CHECK(found.owner_of(1) == 3);
+}
+
+TEST_CASE("partitioned_vector: random appends and rebalances of 1 to 8 ranks follow a model") {
+  std::mt19937 random = seeded_generator();
+  for (int size = 1; size <= 8; ++size) {
+    std::vector<std::vector<std::size_t>> added(3);
+    for (std::vector<std::size_t>& each : added)
+      for (int rank = 0; rank < size; ++rank)
+        each.push_back(below(random, 3) == 0 ? 0 : below(random, 2000));
+    run_ranks(size, {first_device}, [&](thread_rank& one) {
+      numbers of{one.ranks};
+      parts_model model(static_cast<std::size_t>(size));
+      for (std::size_t step = 0; step < added.size(); ++step) {
+        for (int rank = 0; rank < size; ++rank) {
+          const auto index = static_cast<std::size_t>(rank);
+          const auto more = numbers_of_rank(rank, 10000 * step, added[step][index]);
+          model[index].insert(model[index].end(), more.begin(), more.end());
+          if (rank == one.ranks.rank()) of.local().append(more, one.stream);
+        }
+        of.update();
+        check_parts(of, model, one.stream);
+        of.rebalance(one.stream);
+        model = balanced(model);
+        check_parts(of, model, one.stream);
+      }
+    });
+  }
+}
+
+TEST_CASE("partitioned_vector: rebalance spreads what one rank has, and what there is none of") {
+  balance({0, 0, 0}, {first_device});
+  balance({1, 0, 0}, {first_device});
+  balance({0, 0, 0, 0, 2}, {first_device});
+  balance({100001, 0, 0, 0}, {first_device});
+  balance({0, 0, 0, 100001}, {first_device});
+  balance({0, 100001, 0}, {first_device});
+  balance({3000, 100, 10, 2000}, {first_device});
+  balance({50, 1, 0, 70000}, {first_device});
+}
+
+TEST_CASE("partitioned_vector: rebalance moves elements between two devices") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach each other");
+  balance({300000, 0, 5, 90000}, {first_device, peer});
+  balance({0, 700001}, {first_device, peer});
+}
+
+TEST_CASE("partitioned_vector: elements of 12 bytes keep their values and their order") {
+  run_ranks(3, {first_device}, [&](thread_rank& one) {
+    partitioned_vector<element12> of{one.ranks};
+    const std::size_t sizes[] = {3, 40, 500};
+    const std::size_t begins[] = {0, 3, 43};
+    const auto rank = static_cast<std::size_t>(one.ranks.rank());
+    std::vector<element12> own;
+    for (std::size_t i = 0; i < sizes[rank]; ++i)
+      own.push_back(numbered<element12>(begins[rank] + i));
+    of.local().append(own, one.stream);
+    of.rebalance(one.stream);
+    std::vector<element12> expected;
+    for (std::size_t i = 0; i < of.local().size(); ++i)
+      expected.push_back(numbered<element12>(of.offset() + i));
+    CHECK(of.local().copy_to_host(one.stream) == expected);
+  });
+}
+
+TEST_CASE("partitioned_vector: only elements that come in front of others move the address") {
+  run_ranks(3, {first_device}, [&](thread_rank& one) {
+    numbers of{one.ranks};
+    const std::size_t sizes[] = {10, 100, 1000};  // 370 each
+    of.local().reserve(2000);
+    const auto rank = static_cast<std::size_t>(one.ranks.rank());
+    of.local().append(numbers_of_rank(one.ranks.rank(), 0, sizes[rank]), one.stream);
+    const std::uint32_t* const before = of.local().data();
+    of.rebalance(one.stream);
+    CHECK(of.local().size() == 370);
+    // Rank 0 gets all behind its own, rank 1 gives 100 away and gets others, rank 2 gives 630.
+    const std::size_t given[] = {0, 100, 630};
+    CHECK(of.local().data() == before + given[rank]);
+    if (rank == 0) of.local().resize_uninitialized(270);
+    of.rebalance(one.stream);
+    CHECK(of.local().size() == (rank == 0 ? 337 : rank == 1 ? 337 : 336));
+  });
+}
+
+TEST_CASE("partitioned_vector: what leaves the front goes back to the device" *
+          needs_virtual_memory) {
+  run_ranks(2, {first_device}, [&](thread_rank& one) {
+    growth_options options;
+    options.granule_bytes = granule();
+    numbers of{one.ranks, options};
+    const std::size_t step = granule() / sizeof(std::uint32_t);
+    if (one.ranks.rank() == 1)
+      for (int i = 0; i < 4; ++i) {  // a chunk each
+        of.local().reserve((static_cast<std::size_t>(i) + 1) * step);
+        of.local().resize(of.local().capacity(), one.stream);
+      }
+    of.rebalance(one.stream);
+    CHECK(of.local().size() == 2 * step);
+    if (one.ranks.rank() == 1) CHECK(of.local().capacity() == 2 * step);
+  });
+}
+
+TEST_CASE("partitioned_vector: rights to a part stay when it goes to new memory" *
+          needs_virtual_memory) {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "two devices that reach each other");
+  run_ranks(2, {first_device}, [&](thread_rank& one) {
+    numbers of{one.ranks};
+    of.local().grant(peer, access_right::read);
+    of.local().append(numbers_of_rank(one.ranks.rank(), 0, one.ranks.rank() == 0 ? 500 : 100),
+                      one.stream);
+    of.rebalance(one.stream);
+    CHECK(of.local().access(peer) == access_right::read);
+    CHECK(of.local().access(first_device) == access_right::read_write);
+  });
+}
+
+TEST_CASE("partitioned_vector: a part that its device may only read stays so in new memory") {
+  run_ranks(2, {first_device}, [&](thread_rank& one) {
+    numbers of{one.ranks};
+    const auto own = numbers_of_rank(one.ranks.rank(), 0, one.ranks.rank() == 0 ? 500 : 100);
+    of.local().append(own, one.stream);
+    one.stream.synchronize();
+    if (on_fallback()) return of.rebalance(one.stream);
+    if (one.ranks.rank() == 1) of.local().grant(first_device, access_right::read);
+    of.rebalance(one.stream);
+    check_parts(of, balanced(parts_of({500, 100})), one.stream);
+    CHECK(of.local().access(first_device) ==
+          (one.ranks.rank() == 1 ? access_right::read : access_right::read_write));
+  });
+}
+
+TEST_CASE(
+    "partitioned_vector: a rank without room fails the rebalance of all, and nothing is lost") {
+  run_ranks(2, {first_device}, [&](thread_rank& one) {
+    growth_options options;
+    options.max_bytes = 2 * granule();
+    options.past_max = past_max_size::refuse;
+    numbers of = one.ranks.rank() == 0 ? numbers{one.ranks, options} : numbers{one.ranks};
+    const std::size_t many = 2 * of.ranks().size() * granule();
+    if (one.ranks.rank() == 1) of.local().resize(many, 7, one.stream);
+    std::string message;
+    std::optional<int> at_fault;
+    try {
+      of.rebalance(one.stream);
+    } catch (const rank_error& error) {
+      message = error.what();
+      at_fault = error.rank();
+    } catch (const std::length_error& error) {
+      message = error.what();
+    }
+    CAPTURE(message);
+    CHECK(message != "");
+    if (one.ranks.rank() == 1) {
+      CHECK(at_fault == 0);
+      CHECK(message.find("partitioned_vector: rebalance's memory: rank 0 could not do its part, so "
+                         "that all ranks keep the elements they had: ") == 0);
+    }
+    CHECK(of.local().size() == (one.ranks.rank() == 0 ? 0 : many));
+    CHECK(of.size() == many);
+    // With fewer it fits.
+    if (one.ranks.rank() == 1) of.local().resize(101, one.stream);
+    of.rebalance(one.stream);
+    CHECK(of.local().size() == (one.ranks.rank() == 0 ? 51 : 50));
+  });
+}
+
+TEST_CASE("partitioned_vector: ranks with elements of different sizes are refused") {
+  const auto ends = run_ranks_to_end(2, {first_device}, {}, [&](thread_rank& one) {
+    numbers of{one.ranks};
+    partitioned_vector<char> other{one.ranks};
+    if (one.ranks.rank() == 0) return of.update();
+    other.update();
+  });
+  for (const rank_end& each : ends) {
+    CHECK(each.reason == rank_failure::refused);
+    CHECK(each.thrown.find("use the same element type on all ranks") != std::string::npos);
+  }
+}
+
+TEST_CASE("partitioned_vector: ranks that call different functions are refused") {
+  const auto ends = run_ranks_to_end(2, {first_device}, {}, [&](thread_rank& one) {
+    numbers of{one.ranks};
+    if (one.ranks.rank() == 0) return of.update();
+    of.rebalance(one.stream);
+  });
+  for (const rank_end& each : ends) CHECK(each.reason == rank_failure::refused);
+  CHECK(ends[1].thrown ==
+        "partitioned_vector: rebalance: rank 0 has called update, and this rank rebalance; call "
+        "collective functions in the same order on all ranks");
+}
+
+}  // namespace
+}  // namespace hipvmm::test
