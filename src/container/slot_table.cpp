@@ -61,6 +61,23 @@ slot_table::slot& slot_table::require_in_use(const char* function, std::size_t w
   return one;
 }
 
+void slot_table::require_not_evicting(const char* function) const {
+  if (evicting_ == nullptr) [[likely]]
+    return;
+  throw std::logic_error{std::string{"slot_arena::"} + function +
+                         ": called by the eviction callback of a commit, in which slots are "
+                         "released and truncated and get no memory: call it when the commit has "
+                         "returned"};
+}
+
+void slot_table::require_outside_batch(const char* function, std::size_t which) const {
+  if (evicting_ == nullptr || !evicting_->names(which)) return;
+  throw std::invalid_argument{slot_text(function, which) +
+                              " is of the batch that is being committed, whose eviction callback "
+                              "calls this: choose a slot that the commit does not name, or let "
+                              "the commit fail"};
+}
+
 bool slot_table::has_passed(std::size_t which) {
   std::optional<event>& passed = claims_[which].passed;
   if (passed && passed->is_done()) {
@@ -92,6 +109,7 @@ void slot_table::wait_in(const char* function, std::size_t which, stream_ref str
 }
 
 std::size_t slot_table::acquire(stream_ref stream) {
+  require_not_evicting("acquire");
   const pause stopped{*this};
   constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
   std::size_t best = none;
@@ -117,6 +135,7 @@ std::size_t slot_table::acquire(stream_ref stream) {
 void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                         stream_ref stream) {
   require_awake("slot_arena::commit");
+  require_not_evicting("commit");
   bool fits = true;
   for (std::size_t i = 0; i < count; ++i) {
     if (slots[i] >= slots_.size() || lengths[i] > geometry_.most) [[unlikely]] {
@@ -147,12 +166,17 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
     if (!evict_) throw;
   }
   ++evictions_;
-  evict_(missing_bytes(slots, lengths, count));
+  {
+    const eviction running{*this, slots, count};
+    evict_(missing_bytes(slots, lengths, count));
+  }
+  require_awake("slot_arena::commit");  // the callback may have suspended its tag
   grow_all(slots, lengths, count, stream);
 }
 
 void slot_table::release(std::size_t which, stream_ref stream) {
   slot& one = require_in_use("release", which, stream);
+  require_outside_batch("release", which);
   mark("release", which, stream);
   const auto release_now = [&] {
     one.length.store(0, std::memory_order_relaxed);
@@ -171,6 +195,7 @@ void slot_table::release(std::size_t which, stream_ref stream) {
 
 void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stream) {
   slot& one = require_in_use("truncate", which, stream);
+  require_outside_batch("truncate", which);
   const std::size_t present = one.length.load(std::memory_order_relaxed);
   if (length > present)
     throw std::invalid_argument{slot_text("truncate", which) + " has " + std::to_string(present) +

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -97,6 +98,25 @@ class slot_table final : sleeper {
     std::vector<grown_slot> grown_;
     bool is_kept_ = false;
   };
+  /// While one lives, the eviction callback runs, for a commit of these slots.
+  class eviction {
+   public:
+    eviction(slot_table& owner, const std::size_t* slots, std::size_t count) noexcept
+        : slots_{slots}, count_{count}, owner_{owner} {
+      owner_.evicting_ = this;
+    }
+    ~eviction() { owner_.evicting_ = nullptr; }
+    eviction(const eviction&) = delete;
+    eviction& operator=(const eviction&) = delete;
+    [[nodiscard]] bool names(std::size_t which) const noexcept {
+      return std::find(slots_, slots_ + count_, which) != slots_ + count_;
+    }
+
+   private:
+    const std::size_t* slots_;
+    std::size_t count_;
+    slot_table& owner_;
+  };
   /// While one lives, the background task does not run. They are not nested.
   class pause {
    public:
@@ -134,6 +154,10 @@ class slot_table final : sleeper {
       membership_.require_awake(function);
   }
 
+  /// Throws: std::logic_error in the eviction callback, where slots get no memory.
+  void require_not_evicting(const char* function) const;
+  /// Throws: std::invalid_argument for a slot of the batch whose eviction callback calls.
+  void require_outside_batch(const char* function, std::size_t which) const;
   void require_slot(const char* function, std::size_t which) const;
   slot& require_in_use(const char* function, std::size_t which, stream_ref stream);
   /// Makes the slot's event one behind all work of `stream`, and behind its present event.
@@ -217,6 +241,8 @@ class slot_table final : sleeper {
   std::uint64_t evictions_ = 0;
   std::uint64_t prefetched_rows_ = 0;
   std::uint64_t failed_prefetches_ = 0;
+
+  const eviction* evicting_ = nullptr;
 
   bool is_asleep_ = false;   // or falling asleep: nothing is prefetched
   bool has_shared_ = false;  // since some rows were shared: before that all are private

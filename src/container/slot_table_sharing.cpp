@@ -46,6 +46,7 @@ void slot_table::require_sharing() const {
 void slot_table::share_prefix(std::size_t from, const std::size_t* to, std::size_t count,
                               std::size_t bytes, stream_ref stream) {
   require_awake("slot_arena::share_prefix");
+  require_not_evicting("share_prefix");
   require_sharing();
   const slot& source = require_in_use("share_prefix", from, stream);
   const std::size_t present = source.length.load(std::memory_order_relaxed);
@@ -108,6 +109,7 @@ void slot_table::show_prefix(std::size_t from, std::size_t to, std::size_t bytes
 void slot_table::make_writable(std::size_t which, std::size_t offset, std::size_t bytes,
                                stream_ref stream) {
   require_awake("slot_arena::make_writable");
+  require_not_evicting("make_writable");
   const slot& one = require_in_use("make_writable", which, stream);
   const std::size_t present = one.length.load(std::memory_order_relaxed);
   if (offset > present || bytes > present - offset)

@@ -50,8 +50,8 @@ class slot_arena {
   /// - Work of `stream` after the call may use the bytes. Another stream waits for an event that is
   ///   recorded in `stream`, where the slot was released or truncated before.
   /// Throws (then all lengths are as before): std::out_of_range, which names the slot or the
-  /// length; out_of_memory, which says what is held and what the batch needs; hip_error;
-  /// std::invalid_argument where `stream` would have to wait and is captured.
+  /// length; out_of_memory, which says what is held and what the batch needs; hip_error; what
+  /// `evict` throws; std::invalid_argument where `stream` would have to wait and is captured.
   void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
               stream_ref stream);
   /// The same for two containers of std::size_t, of one size.

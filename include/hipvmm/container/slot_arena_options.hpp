@@ -39,9 +39,13 @@ struct slot_arena_options {
   /// Blocks in each plane that a background thread keeps backed behind the length of each slot in
   /// use.
   std::size_t prefetch_blocks = 1;
-  /// Called where a commit() does not fit, with the bytes that it needs and the slots have not. It
-  /// may call the arena: release() and truncate() slots that the commit does not name. Then the
-  /// commit is tried once more.
+  /// Called where a commit() does not fit, by its thread, with the bytes that it needs and the
+  /// slots have not. Then the commit is tried once more.
+  /// - It may call the arena: release(), truncate(), trim(), set_budget() and what only asks.
+  ///   release() and truncate() throw std::invalid_argument for a slot that the commit names, and
+  ///   change nothing; acquire(), commit(), share_prefix() and make_writable() throw
+  ///   std::logic_error. It must not move or destroy the arena.
+  /// - What it throws comes out of commit(), which has changed nothing.
   std::function<void(std::size_t missing_bytes)> evict;
   /// Rights to all slots, as region_options::access.
   access_list access = {};
