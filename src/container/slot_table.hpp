@@ -94,7 +94,7 @@ class slot_table final : sleeper {
       std::size_t count;
     };
     slot_table& owner_;
-    std::size_t kept_before_;
+    std::size_t held_before_;
     std::vector<grown_slot> grown_;
     bool is_kept_ = false;
   };
@@ -167,6 +167,9 @@ class slot_table final : sleeper {
 
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
+  /// Throws: out_of_memory where the lengths need more than the budget, whoever gave memory away.
+  void require_budget(const std::size_t* slots, const std::size_t* lengths,
+                      std::size_t count) const;
   /// Bytes of the rows that the slots would need, and neither have nor share with one that has.
   [[nodiscard]] std::size_t missing_bytes(const std::size_t* slots, const std::size_t* lengths,
                                           std::size_t count) const;

@@ -12,7 +12,7 @@
 namespace hipvmm::detail {
 
 slot_table::growth::growth(slot_table& owner, std::size_t count)
-    : owner_{owner}, kept_before_{owner.rows_.kept_bytes()} {
+    : owner_{owner}, held_before_{owner.rows_.held_bytes()} {
   grown_.reserve(count);
 }
 
@@ -23,7 +23,9 @@ slot_table::growth::~growth() {
     while (owner_.claims_[each->which].count > each->count) owner_.unclaim_last(each->which);
   // What cannot be unmapped stays, for whoever claims the row next.
   report_exceptions([&] { owner_.decommit_unclaimed(); });
-  owner_.rows_.trim_kept(kept_before_);
+  // What others gave is kept, for the next commit to need no new chunks.
+  const std::size_t mapped = owner_.rows_.mapped_bytes();
+  owner_.rows_.trim_kept(held_before_ - std::min(held_before_, mapped));
 }
 
 void slot_table::growth::add(std::size_t which, std::size_t wanted) noexcept {
@@ -91,6 +93,7 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
   growth growing{*this, count};
   for (std::size_t i = 0; i < count; ++i) growing.add(slots[i], lengths[i]);
   try {
+    require_budget(slots, lengths, count);
     for (std::size_t i = 0; i < count; ++i) {
       const slot& one = slots_[slots[i]];
       if (lengths[i] > one.length.load(std::memory_order_relaxed))
@@ -119,6 +122,27 @@ void slot_table::grow_all(const std::size_t* slots, const std::size_t* lengths, 
   }
   may_prefetch_ = true;
   request_prefetch();
+}
+
+void slot_table::require_budget(const std::size_t* slots, const std::size_t* lengths,
+                                std::size_t count) const {
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t wanted = geometry_.rows_for(slots[i], lengths[i]);
+    rows += wanted - std::min(wanted, claims_[slots[i]].count);
+  }
+  // What is held may be used, beyond a smaller budget too.
+  const std::size_t limit = std::max(budget_, rows_.held_bytes());
+  if (rows == 0 || rows * geometry_.row_bytes() <= limit - rows_.held_bytes()) return;
+  std::vector<bool> needed = needed_rows();
+  const std::size_t before = needed_bytes(needed);
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t row = geometry_.rows_for(slots[i], lengths[i]); row-- != 0;)
+      needed[geometry_.first_row(slots[i]) + row] = true;
+  const std::size_t after = needed_bytes(needed);
+  if (after > limit)
+    throw out_of_memory{exhausted::limit, device_.ordinal(), after - before,
+                        limit - std::min(limit, before), ""};
 }
 
 std::size_t slot_table::missing_bytes(const std::size_t* slots, const std::size_t* lengths,

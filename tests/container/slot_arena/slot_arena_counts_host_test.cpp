@@ -11,6 +11,10 @@
 #include <utility>
 
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "core/background_task.hpp"
 #include "support/held_worker.hpp"
@@ -78,6 +82,72 @@ TEST_CASE("slot_arena: an eviction is told what is missing, however slots are na
   arena.commit(sizes{0}, sizes{1}, stream);
   CHECK_THROWS_AS(arena.commit(sizes{1, 0, 1}, sizes{1, 1, 2 * granule()}, stream), out_of_memory);
   CHECK(missing == 2 * row());
+}
+
+TEST_CASE("slot_arena: a batch that no budget has room for moves nothing") {
+  const stream stream{first_device};
+  slot_arena_options options = small_slots(6);
+  options.budget_bytes = 5 * row();
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0, 1, 2}, sizes{granule(), granule(), 2 * granule()}, stream);
+  arena.release(2, stream);
+  stream.synchronize();
+  const call_counter mapped{"hipMemMap"};
+  const call_counter unmapped{"hipMemUnmap"};
+  const call_counter created{"hipMemCreate"};
+  const auto grows = [&] {
+    arena.commit(sizes{0, 1, 3, 4}, sizes{2 * granule(), 2 * granule(), 1, 1}, stream);
+  };
+  CHECK_THROWS_WITH_AS(grows(), doctest::Contains("a batch of 4 slots"), out_of_memory);
+  CHECK(mapped.count() + unmapped.count() + created.count() == 0);
+  CHECK(arena.capacity(2) == 2 * granule());
+  arena.set_budget(6 * row());
+  grows();
+  CHECK(arena.statistics().needed_bytes == 6 * row());
+}
+
+TEST_CASE("slot_arena: what is held beyond a smaller budget is used") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, small_slots()};
+  arena.commit(sizes{0, 1}, sizes{granule(), 3 * granule()}, stream);
+  {
+    held_streams held;
+    fill_async(stream, arena.pointer(1), 1, 1);
+    arena.truncate(1, granule(), stream);
+    arena.set_budget(row());
+    arena.commit(sizes{1}, sizes{2 * granule()}, stream);
+    held.release();
+  }
+  stream.synchronize();
+  CHECK(arena.statistics().held_bytes == 4 * row());
+  arena.commit(sizes{0}, sizes{2 * granule()}, stream);
+  CHECK(arena.statistics().held_bytes == 4 * row());
+  CHECK_THROWS_AS(arena.commit(sizes{0}, sizes{3 * granule()}, stream), out_of_memory);
+}
+
+TEST_CASE("slot_arena: a batch that fails gives no memory away that was there before") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, small_slots(6)};
+  arena.commit(sizes{0, 1}, sizes{granule(), 3 * granule()}, stream);
+  arena.release(1, stream);
+  stream.synchronize();
+  const auto grows = [&] { arena.commit(sizes{0, 2, 3}, sizes(3, 2 * granule()), stream); };
+  chunk_cache::shared().trim();
+  drain_retired_memory();
+  {
+    // Three rows come from slot 1, and three chunks are new; four rows and a half of five.
+    const physical_chunk rest{first_device, first_device.free_memory() - row() - granule()};
+    CHECK_THROWS_AS(grows(), out_of_memory);
+  }
+  CHECK(arena.length(0) == granule());
+  CHECK_FALSE(arena.in_use(2));
+  const slot_arena_statistics after = arena.statistics();
+  CHECK(after.needed_bytes == row());
+  CHECK(after.held_bytes == 4 * row());
+  CHECK(after.kept_bytes + after.spare_bytes == 3 * row());
+  const call_counter created{"hipMemCreate"};
+  grows();
+  CHECK(created.count() == 2 * arena.planes());
 }
 
 TEST_CASE("slot_arena: sizes that overflow are refused") {
