@@ -166,7 +166,7 @@ def attend_on_host(shape, store, rows, lengths):
         for row in rows:
             length = int(lengths[row])
             if isinstance(store, Paged):
-                last = store.memory[store.pages[row][-1], (length - 1) % PAGE]
+                last = store.memory[store.pages[row][(length - 1) // PAGE], (length - 1) % PAGE]
             else:
                 last = store.tokens(row)[length - 1]
             last[2 * layer], last[2 * layer + 1] = k[row], v[row]
@@ -195,10 +195,12 @@ def serve(model, store, requests):
     growth, batches, memory, preempted, generated, is_full = [], [], [], 0, 0, False
     began = time.perf_counter()
     while waiting or active:
-        while waiting and free and not is_full and store.admits(len(waiting[0].tokens) + PAGE):
-            row = free.pop()
-            store.begin(row)
-            active[row] = waiting.popleft()
+        while waiting and free and not is_full:
+            try:  # with memory for its prompt and a page more, so that it is not sent away soon
+                store.begin(free[-1], min(len(waiting[0].tokens) + PAGE, shape.max_tokens))
+            except Full:
+                break
+            active[free.pop()] = waiting.popleft()
         before = time.perf_counter()
         while active:
             try:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Where an engine keeps keys and values: four ways, in the same bytes, with the same calls.
 
-- admits(tokens): whether there is room for one more sequence of so many tokens, now;
-- begin(row), end(row): a sequence of the batch; grow(rows): one token more for each of these, all or
-  none; raises Full;
+- begin(row, tokens), end(row): a sequence of the batch, with memory for its first tokens; raises Full;
+- grow(rows): one token more for each of these, all or none; raises Full;
 - address(row), or the table of pages: where its tokens are; tokens(row): the same as a tensor;
 - held_bytes(): memory of the device that no one else can use.
 """
@@ -30,19 +29,28 @@ class Growing:
             shape.layers, shape.heads, shape.dim, slots=shape.rows, max_tokens=shape.max_tokens,
             dtype=shape.dtype, block_tokens=PAGE, budget=budget)
         self.base, self.stride = self.cache.arena.ptr, self.cache.arena.slot_stride
-        self.slots = {}
+        self.slots, self.lengths = {}, {}
 
-    def admits(self, tokens):
-        return self.cache.slots_that_fit(tokens) > 0
-
-    def begin(self, row):
-        self.slots[row] = self.cache.acquire()
+    def begin(self, row, tokens):
+        if self.cache.slots_that_fit(tokens) == 0:
+            raise Full
+        slot = self.cache.acquire()
+        try:
+            self.cache.append([slot], tokens)
+        except hipvmm.OutOfMemoryError as why:
+            self.cache.release(slot)
+            raise Full from why
+        self.slots[row], self.lengths[row] = slot, 0
 
     def grow(self, rows):
+        slots = [self.slots[row] for row in rows
+                 if self.lengths[row] == self.cache.length(self.slots[row])]
         try:
-            self.cache.append([self.slots[row] for row in rows])
+            self.cache.append(slots)
         except hipvmm.OutOfMemoryError as why:
             raise Full from why
+        for row in rows:
+            self.lengths[row] += 1
 
     def end(self, row):
         self.cache.release(self.slots.pop(row))
@@ -66,10 +74,9 @@ class Preallocated:
         self.base, self.stride = self.memory.data_ptr(), shape.max_tokens * shape.token_bytes
         self.free, self.used = list(range(self.places)), {}
 
-    def admits(self, tokens):
-        return bool(self.free)
-
-    def begin(self, row):
+    def begin(self, row, tokens):
+        if not self.free:
+            raise Full
         self.used[row] = self.free.pop()
 
     def grow(self, rows):
@@ -96,21 +103,25 @@ class Paged:
         self.table = torch.zeros(shape.rows, shape.pages, dtype=torch.int64)
         self.free, self.pages, self.lengths = list(range(len(self.memory))), {}, {}
 
-    def admits(self, tokens):
-        return len(self.free) * PAGE >= tokens
-
-    def begin(self, row):
+    def begin(self, row, tokens):
+        if len(self.free) * PAGE < tokens:
+            raise Full
         self.pages[row], self.lengths[row] = [], 0
+        for _ in range(-(-tokens // PAGE)):
+            self._add_page(row)
 
     def grow(self, rows):
         needy = [row for row in rows if self.lengths[row] == PAGE * len(self.pages[row])]
         if len(needy) > len(self.free):
             raise Full
         for row in needy:
-            self.table[row, len(self.pages[row])] = self.free[-1]
-            self.pages[row].append(self.free.pop())
+            self._add_page(row)
         for row in rows:
             self.lengths[row] += 1
+
+    def _add_page(self, row):
+        self.table[row, len(self.pages[row])] = self.free[-1]
+        self.pages[row].append(self.free.pop())
 
     def end(self, row):
         self.free += self.pages.pop(row)
@@ -127,24 +138,26 @@ class Concatenated:
 
     def __init__(self, shape, budget):
         self.blank, self.budget, self.token_bytes = shape.empty(1), budget, shape.token_bytes
-        self.memory = {}
+        self.memory, self.first = {}, {}
         self.before = torch.cuda.memory_reserved() if self.blank.is_cuda else 0
 
-    def admits(self, tokens):
-        return (sum(map(len, self.memory.values())) + 2 * tokens) * self.token_bytes <= self.budget
+    def _taken(self):
+        return sum(max(len(self.memory[row]), self.first[row]) for row in self.memory)
 
-    def begin(self, row):
-        self.memory[row] = self.blank[:0]
+    def begin(self, row, tokens):
+        if (self._taken() + 2 * tokens) * self.token_bytes > self.budget:
+            raise Full
+        self.memory[row], self.first[row] = self.blank[:0], tokens
 
     def grow(self, rows):
-        tokens = sum(map(len, self.memory.values())) + len(rows)
+        tokens = self._taken() + len(rows)
         if (tokens + max(len(self.memory[row]) for row in rows)) * self.token_bytes > self.budget:
             raise Full
         for row in rows:
             self.memory[row] = torch.cat([self.memory[row], self.blank])
 
     def end(self, row):
-        del self.memory[row]
+        del self.memory[row], self.first[row]
 
     def address(self, row):
         return self.memory[row].data_ptr()
