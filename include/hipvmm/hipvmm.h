@@ -13,7 +13,7 @@
  * - Any thread may call any function. Calls for one buffer, slot arena, publication or attachment
  *   wait for each other; a destroyed object ends when the last call under way for it has. A
  * callback or an error handler that uses the object it was called for gets
- * HIPVMM_ERROR_INVALID_ARGUMENT.
+ * HIPVMM_ERROR_INVALID_ARGUMENT, but for hipvmm_slot_arena_set_eviction's.
  * - In a child of fork() the parent's handles can be destroyed, which leaves all as it is for the
  *   parent; its buffers, publications and attachments are HIPVMM_ERROR_UNSUPPORTED otherwise.
  * - Streams are hipStream_t (or cudaStream_t) as void*; null is the legacy default stream, of the

@@ -52,6 +52,10 @@ typedef struct hipvmm_slot_arena_statistics {
   uint64_t moved_blocks; /**< from one slot to another, without hipMemCreate */
 } hipvmm_slot_arena_statistics;
 
+/** Makes room for a commit that does not fit and needs `missing_bytes` more. See
+ * hipvmm_slot_arena_set_eviction. */
+typedef hipvmm_status (*hipvmm_evict_callback)(size_t missing_bytes, void* argument);
+
 /** Reserves the addresses of all slots and backs none. Options: slots and bytes_per_slot, which are
  * needed; planes, block, layout, budget, prefetch, access, sleep_tag (docs/guides/c_api.md).
  * HIPVMM_ERROR_UNSUPPORTED on a device without virtual memory that can be used. */
@@ -63,7 +67,8 @@ hipvmm_status hipvmm_slot_arena_destroy(hipvmm_slot_arena arena);
 hipvmm_status hipvmm_slot_arena_acquire(hipvmm_slot_arena arena, void* stream, size_t* slot);
 /** Makes slot slots[i] at least lengths[i] bytes long in each plane, for all i < count, or changes
  * nothing. Work of `stream` after the call may use the bytes, whose contents are indeterminate.
- * HIPVMM_ERROR_OUT_OF_MEMORY where they do not fit: release or truncate slots and call again. */
+ * HIPVMM_ERROR_OUT_OF_MEMORY where they do not fit: release or truncate slots and call again, or
+ * hipvmm_slot_arena_set_eviction. */
 hipvmm_status hipvmm_slot_arena_commit(hipvmm_slot_arena arena, const size_t* slots,
                                        const size_t* lengths, size_t count, void* stream);
 /** Frees the slot: others use its memory when `stream` has passed. Does not wait. */
@@ -90,6 +95,17 @@ hipvmm_status hipvmm_slot_arena_in_use(hipvmm_slot_arena arena, size_t slot, int
 /** How many free slots could be committed to `length` bytes each, now. */
 hipvmm_status hipvmm_slot_arena_slots_that_fit(hipvmm_slot_arena arena, size_t length,
                                                size_t* slots);
+/** Sets the function that a commit which does not fit calls, in its thread, before it is tried once
+ * more; null for none.
+ * - It may call this arena from that thread: release, truncate, trim, set_budget and what only
+ * asks. To release or truncate a slot that the commit names is HIPVMM_ERROR_INVALID_ARGUMENT, and
+ * to acquire, commit, share, make writable or set another function HIPVMM_ERROR_INVALID_STATE.
+ * Calls of other threads wait until the commit has returned: it must not wait for them.
+ * - Where it returns another status than HIPVMM_OK, the commit changes nothing and returns that,
+ *   and hipvmm_last_error() has what the failed call in the function said.
+ * - It must do for as long as the arena lives; what `argument` points to, too. */
+hipvmm_status hipvmm_slot_arena_set_eviction(hipvmm_slot_arena arena, hipvmm_evict_callback evict,
+                                             void* argument);
 /** Changes the budget; what no length needs beyond it is released to the device. */
 hipvmm_status hipvmm_slot_arena_set_budget(hipvmm_slot_arena arena, size_t bytes);
 /** Releases to the device all that no length needs; `released` may be null. */

@@ -88,6 +88,14 @@ hipvmm_status keep_failure(const char* function) noexcept {
   kept_failure& last = failure_of_thread;
   try {
     throw;
+  } catch (const callback_failed& failure) {
+    if (last.details.status != failure.status) {
+      std::array<char, 128> text{};
+      static_cast<void>(std::snprintf(text.data(), text.size(), "%s returned %s (%d)",
+                                      failure.callback, hipvmm_status_name(failure.status),
+                                      static_cast<int>(failure.status)));
+      last.keep(failure.status, text.data(), function);
+    }
   } catch (const invalid_handle& failure) {
     last.keep(HIPVMM_ERROR_INVALID_HANDLE, failure.what(), function);
   } catch (const too_small& failure) {
@@ -127,6 +135,8 @@ hipvmm_status keep_failure(const char* function) noexcept {
   }
   return last.details.status;
 }
+
+void forget_failure() noexcept { failure_of_thread.keep(HIPVMM_OK, ""); }
 
 void require_memory(const void* memory, std::size_t bytes, const char* name) {
   if (memory == nullptr && bytes != 0)

@@ -22,6 +22,24 @@ class bad_argument : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
+/// Forgets the last failure of the calling thread.
+void forget_failure() noexcept;
+
+/// A callback of the program returned a status other than HIPVMM_OK.
+struct callback_failed {
+  hipvmm_status status;
+  const char* callback;  ///< in messages
+};
+
+/// Runs a callback that returns a status. Throws: callback_failed, and the status is the call's.
+/// What hipvmm_last_error() says is of the failed call in the callback, where there was one.
+template <typename Callback>
+void require_ok(const char* name, Callback callback) {
+  forget_failure();
+  if (const hipvmm_status status = callback(); status != HIPVMM_OK)
+    throw callback_failed{status, name};
+}
+
 /// Keeps the exception that is being handled as the calling thread's last failure and returns its
 /// status. `function` begins the sentence where the exception is of this layer.
 hipvmm_status keep_failure(const char* function) noexcept;

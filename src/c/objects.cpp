@@ -25,7 +25,7 @@ void call_mutex::lock() {
     throw unsupported{
         "a child of fork() cannot use what its parent has made: start a new program instead, or "
         "fork before the first call of HIP"};
-  if (owner_.load(std::memory_order_relaxed) == std::this_thread::get_id())
+  if (is_of_caller())
     throw bad_argument{
         "the object is in use by the call from which this one comes: a callback or an error "
         "handler may not use it"};

@@ -68,6 +68,11 @@ class call_mutex {
  public:
   void lock();
   void unlock() noexcept;
+  /// Whether the calling thread has locked it, in this process.
+  [[nodiscard]] bool is_of_caller() const noexcept {
+    return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id() &&
+           !process_.is_of_parent();
+  }
 
  private:
   std::mutex mutex_;
@@ -124,6 +129,7 @@ struct slot_arena_object {
   static constexpr handle_kind handle = handle_kind::slot_arena;
 
   call_mutex mutex;
+  bool is_evicting = false;  // the call that has the lock runs the program's callback
   slot_arena slots;
 
   slot_arena_object(device_ref device, const slot_arena_options& options)

@@ -18,14 +18,22 @@
 namespace hipvmm::c {
 namespace {
 
-/// Runs `body` with the arena behind a handle, while no other call uses it.
+/// Runs `body` with the object behind a handle, while no other call uses it, but for the commit
+/// whose eviction callback calls.
 template <typename Body>
-hipvmm_status with_arena(const char* function, hipvmm_slot_arena arena, Body body) noexcept {
+hipvmm_status with_object(const char* function, hipvmm_slot_arena arena, Body body) noexcept {
   return guarded(function, [&] {
     const auto object = find<slot_arena_object>(arena);
-    const std::lock_guard lock{object->mutex};
-    body(object->slots);
+    std::unique_lock lock{object->mutex, std::defer_lock};
+    if (!object->mutex.is_of_caller() || !object->is_evicting) lock.lock();
+    body(*object);
   });
+}
+
+/// The same with its arena.
+template <typename Body>
+hipvmm_status with_arena(const char* function, hipvmm_slot_arena arena, Body body) noexcept {
+  return with_object(function, arena, [&](slot_arena_object& of) { body(of.slots); });
 }
 
 /// The same in a stream.
@@ -37,6 +45,18 @@ hipvmm_status with_arena_in(const char* function, hipvmm_slot_arena arena, void*
     body(of, stream_of(stream));
   });
 }
+
+/// While one lives, the thread that has the arena's lock may use it.
+class evicting_scope {
+ public:
+  explicit evicting_scope(slot_arena_object& of) noexcept : of_{of} { of_.is_evicting = true; }
+  ~evicting_scope() { of_.is_evicting = false; }
+  evicting_scope(const evicting_scope&) = delete;
+  evicting_scope& operator=(const evicting_scope&) = delete;
+
+ private:
+  slot_arena_object& of_;
+};
 
 void require_list(const std::size_t* list, std::size_t count, const char* name) {
   if (list == nullptr && count != 0)
@@ -130,6 +150,18 @@ hipvmm_status hipvmm_slot_arena_slots_that_fit(hipvmm_slot_arena arena, size_t l
                                                size_t* slots) {
   return with_arena(__func__, arena,
                     [&](slot_arena& of) { out(slots, "slots") = of.slots_that_fit(length); });
+}
+
+hipvmm_status hipvmm_slot_arena_set_eviction(hipvmm_slot_arena arena, hipvmm_evict_callback evict,
+                                             void* argument) {
+  return with_object(__func__, arena, [&](slot_arena_object& of) {
+    if (evict == nullptr) return of.slots.set_eviction(nullptr);
+    // The commit that calls it has the object.
+    of.slots.set_eviction([&of, evict, argument](std::size_t missing) {
+      const evicting_scope may_call{of};
+      require_ok("the eviction callback", [&] { return evict(missing, argument); });
+    });
+  });
 }
 
 hipvmm_status hipvmm_slot_arena_set_budget(hipvmm_slot_arena arena, size_t bytes) {

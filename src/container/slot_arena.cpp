@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/slot_arena.hpp>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "container/slot_table.hpp"
 
@@ -61,6 +63,9 @@ std::size_t slot_arena::capacity(std::size_t slot) const { return live().capacit
 bool slot_arena::in_use(std::size_t slot) const { return live().in_use(slot); }
 std::size_t slot_arena::slots_that_fit(std::size_t length) const {
   return live().slots_that_fit(length);
+}
+void slot_arena::set_eviction(std::function<void(std::size_t)> evict) {
+  live().set_eviction(std::move(evict));
 }
 void slot_arena::set_budget(std::size_t bytes) { live().set_budget(bytes); }
 std::size_t slot_arena::trim() { return live().trim(); }

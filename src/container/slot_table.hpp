@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/container/slot_arena_options.hpp>
@@ -42,6 +43,10 @@ class slot_table final : sleeper {
                     stream_ref stream);
   void make_writable(std::size_t which, std::size_t offset, std::size_t bytes, stream_ref stream);
   [[nodiscard]] std::size_t slots_that_fit(std::size_t length);
+  void set_eviction(std::function<void(std::size_t)> evict) {
+    require_not_evicting("set_eviction");
+    evict_ = std::move(evict);
+  }
   void set_budget(std::size_t bytes);
   std::size_t trim();
   [[nodiscard]] slot_arena_statistics statistics();

@@ -177,6 +177,7 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_ARENA(hipvmm_slot_arena_capacity, 0, &s.bytes),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_in_use, 0, &s.number),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_slots_that_fit, 4, &s.bytes),
+      HIPVMM_OF_ARENA(hipvmm_slot_arena_set_eviction, nullptr, nullptr),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_set_budget, 4096),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_trim, &s.bytes),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_get_layout, &s.layout),

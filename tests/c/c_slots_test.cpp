@@ -2,7 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <functional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/hipvmm.h>
@@ -158,6 +161,119 @@ TEST_CASE("C slots: a prefix is shared, and written after a copy") {
   CHECK(first_of(0) == 'x');
   CHECK(first_of(1) == 'x');
   CHECK(first_of(2) == 'y');
+}
+
+/// A callback of a test, which is called as one of C.
+using evictions = std::function<hipvmm_status(std::size_t)>;
+
+hipvmm_status call(std::size_t missing, void* argument) {
+  return (*static_cast<evictions*>(argument))(missing);
+}
+
+/// An arena of two blocks, both of which slots 0 and 1 have.
+struct full_arena {
+  owned_slot_arena arena = make_arena(
+      "slots=4,bytes_per_slot=8MiB,block=2MiB,prefetch=0,budget=4MiB,sleep_tag=full_c_arena");
+  evictions evict;
+
+  full_arena() {
+    const std::size_t slots[] = {0, 1};
+    const std::size_t lengths[] = {1, 1};
+    require_ok(hipvmm_slot_arena_commit(arena, slots, lengths, 2, nullptr));
+    require_ok(hipvmm_slot_arena_set_eviction(arena, call, &evict));
+  }
+  /// Slots 0 and 2 need two blocks more.
+  hipvmm_status grow() {
+    const std::size_t slots[] = {2, 0};
+    const std::size_t lengths[] = {1, 2};
+    return hipvmm_slot_arena_commit(arena, slots, lengths, 2, nullptr);
+  }
+  void check_unchanged() {
+    CHECK(length_of(arena, 0) == 1);
+    CHECK(length_of(arena, 1) == 1);
+    CHECK(length_of(arena, 2) == 0);
+  }
+};
+
+TEST_CASE("C slots: an eviction callback makes room") {
+  full_arena full;
+  std::size_t missing = 0;
+  full.evict = [&](std::size_t bytes) {
+    missing = bytes;
+    std::size_t fit = 77;
+    require_ok(hipvmm_slot_arena_slots_that_fit(full.arena, 1, &fit));
+    CHECK(fit == 0);
+    return hipvmm_slot_arena_release(full.arena, 1, nullptr);
+  };
+  require_ok(full.grow());
+  CHECK(missing == 2 * MiB);
+  CHECK(length_of(full.arena, 0) == 2);
+  CHECK(length_of(full.arena, 2) == 1);
+  require_ok(hipvmm_slot_arena_set_eviction(full.arena, nullptr, nullptr));
+  full.evict = nullptr;
+  const std::size_t slot = 3;
+  const std::size_t length = 1;
+  CHECK(fails(hipvmm_slot_arena_commit(full.arena, &slot, &length, 1, nullptr),
+              HIPVMM_ERROR_OUT_OF_MEMORY, "budget"));
+}
+
+TEST_CASE("C slots: what an eviction callback returns is what the commit returns") {
+  full_arena full;
+  full.evict = [&](std::size_t) { return hipvmm_slot_arena_release(full.arena, 0, nullptr); };
+  CHECK(fails(full.grow(), HIPVMM_ERROR_INVALID_ARGUMENT, "slot 0 is of the batch"));
+  full.check_unchanged();
+  // What failed before is not what the callback says.
+  full.evict = [](std::size_t) { return HIPVMM_ERROR_INVALID_ARGUMENT; };
+  CHECK(fails(full.grow(), HIPVMM_ERROR_INVALID_ARGUMENT, "returned invalid_argument (1)"));
+  full.evict = [](std::size_t) { return HIPVMM_ERROR_OUT_OF_MEMORY; };
+  CHECK(fails(full.grow(), HIPVMM_ERROR_OUT_OF_MEMORY,
+              "hipvmm_slot_arena_commit: the eviction callback returned out_of_memory (3)"));
+  full.check_unchanged();
+  full.evict = [](std::size_t) { return static_cast<hipvmm_status>(99); };
+  CHECK(fails(full.grow(), static_cast<hipvmm_status>(99), "returned unknown (99)"));
+  full.check_unchanged();
+  full.evict = [](std::size_t) -> hipvmm_status { throw std::runtime_error{"of C++"}; };
+  CHECK(fails(full.grow(), HIPVMM_ERROR_INTERNAL, "of C++"));
+  full.check_unchanged();
+}
+
+TEST_CASE("C slots: what an eviction callback may not call is refused") {
+  full_arena full;
+  const std::size_t slot = 3;
+  std::size_t bytes = 77;
+  const std::vector<std::pair<std::function<hipvmm_status()>, hipvmm_status>> calls{
+      {[&] { return hipvmm_slot_arena_acquire(full.arena, nullptr, &bytes); },
+       HIPVMM_ERROR_INVALID_STATE},
+      {[&] { return hipvmm_slot_arena_commit(full.arena, &slot, &slot, 1, nullptr); },
+       HIPVMM_ERROR_INVALID_STATE},
+      {[&] { return hipvmm_slot_arena_share_prefix(full.arena, 0, &slot, 1, 1, nullptr); },
+       HIPVMM_ERROR_INVALID_STATE},
+      {[&] { return hipvmm_slot_arena_make_writable(full.arena, 0, 0, 1, nullptr); },
+       HIPVMM_ERROR_INVALID_STATE},
+      {[&] { return hipvmm_slot_arena_set_eviction(full.arena, nullptr, nullptr); },
+       HIPVMM_ERROR_INVALID_STATE},
+      {[&] { return hipvmm_suspend("full_c_arena", HIPVMM_KEEP_NOTHING, nullptr, nullptr); },
+       HIPVMM_ERROR_INVALID_ARGUMENT},
+  };
+  for (const auto& [made, expected] : calls) {
+    full.evict = [&, &made = made](std::size_t) { return made(); };
+    CHECK(full.grow() == expected);
+    full.check_unchanged();
+  }
+  CHECK(bytes == 77);
+  require_ok(hipvmm_slot_arena_release(full.arena, 1, nullptr));
+  require_ok(full.grow());
+}
+
+TEST_CASE("C slots: an arena that its eviction callback destroys ends with the commit") {
+  full_arena full;
+  full.evict = [&](std::size_t) {
+    full.arena.reset();
+    return HIPVMM_OK;
+  };
+  const hipvmm_slot_arena stale = full.arena;
+  CHECK(full.grow() == HIPVMM_ERROR_OUT_OF_MEMORY);
+  CHECK(hipvmm_slot_arena_trim(stale, nullptr) == HIPVMM_ERROR_INVALID_HANDLE);
 }
 
 TEST_CASE("C slots: wrong slots, lengths, lists and options are refused") {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include <hipvmm/container/slot_arena_options.hpp>
@@ -112,6 +113,8 @@ class slot_arena {
   /// Throws: std::out_of_range; hip_error.
   [[nodiscard]] std::size_t slots_that_fit(std::size_t length) const;
 
+  /// Changes slot_arena_options::evict; null for none. Throws: std::logic_error in the callback.
+  void set_eviction(std::function<void(std::size_t missing_bytes)> evict);
   /// Changes the budget. What is held beyond it and no length needs, and whose work has passed, is
   /// released to the device; what slots need stays, and nothing is added until less is held.
   void set_budget(std::size_t bytes);

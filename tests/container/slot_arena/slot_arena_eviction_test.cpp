@@ -80,7 +80,8 @@ TEST_CASE("slot_arena: slots get no memory in an eviction callback") {
     full.arena.share_prefix(0, sizes{3}, granule(), full.stream);
   };
   const std::function<void()> writes = [&] { full.arena.make_writable(0, 0, 1, full.stream); };
-  for (const auto& each : {acquires, commits, shares, writes}) {
+  const std::function<void()> replaces = [&] { full.arena.set_eviction(nullptr); };
+  for (const auto& each : {acquires, commits, shares, writes, replaces}) {
     full.evict = [&](std::size_t) { each(); };
     CHECK_THROWS_WITH_AS(full.is_too_much(), doctest::Contains("eviction callback"),
                          std::logic_error);
@@ -90,6 +91,16 @@ TEST_CASE("slot_arena: slots get no memory in an eviction callback") {
   full.arena.release(1, full.stream);
   full.is_too_much();
   CHECK(full.arena.acquire(full.stream) < 4);
+}
+
+TEST_CASE("slot_arena: an eviction callback may be changed later") {
+  full_arena full;
+  full.arena.set_eviction(nullptr);
+  CHECK_THROWS_AS(full.is_too_much(), out_of_memory);
+  CHECK(full.arena.statistics().evictions == 0);
+  full.arena.set_eviction([&](std::size_t) { full.arena.release(1, full.stream); });
+  full.is_too_much();
+  CHECK(full.arena.statistics().evictions == 1);
 }
 
 TEST_CASE("slot_arena: what an eviction callback throws comes out of commit") {
