@@ -131,6 +131,17 @@ def test_a_batch_that_does_not_fit_changes_nothing(torch):
     assert cache.append([np.int64(2), 3], np.int64(2)) == [0, 0]
 
 
+def test_an_eviction_callback_ends_other_sequences(torch):
+    cache = make(torch, budget="6MiB", evict=lambda missing: cache.release(1))
+    cache.append([0, 1], [512, 513])
+    assert cache.append([2, 0]) == [0, 512]
+    assert [cache.length(each) for each in range(3)] == [513, 0, 1]
+    cache.set_eviction(lambda missing: cache.release(0))
+    with pytest.raises(hipvmm.InvalidArgumentError, match="slot 0 is of the batch"):
+        cache.append([0, 3], [512, 1])
+    assert [cache.length(each) for each in range(4)] == [513, 0, 1, 0]
+
+
 def test_wrong_arguments_are_refused(torch):
     cache = make(torch)
     for slots, tokens, error in (

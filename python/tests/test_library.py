@@ -43,6 +43,7 @@ def ctype_of(parameter):
         (r"hipvmm_slot_arena_statistics\* \w+", ctypes.POINTER(_library.SlotStatistics)),
         (r"hipvmm_tag_statistics\* \w+", ctypes.POINTER(_library.TagStatistics)),
         (r"hipvmm_failure_callback \w+", _library.FailureCallback),
+        (r"hipvmm_evict_callback \w+", _library.EvictCallback),
         (r"hipvmm_allocate_callback \w+", _library.AllocateCallback),
         (r"hipvmm_deallocate_callback \w+", _library.DeallocateCallback),
     ]

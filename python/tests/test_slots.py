@@ -201,3 +201,82 @@ def test_names_that_nothing_was_made_with_are_refused():
             call("a\0b")
     with pytest.raises(ValueError, match="allowed: contents, nothing"):
         hipvmm.suspend("py_weights", "everything")
+
+
+def full_arena(**options):
+    """An arena of two blocks, both of which slots 0 and 1 have."""
+    arena = make(planes=1, budget="4MiB", **options)
+    arena.commit([0, 1], [1, 1])
+    return arena
+
+
+def test_an_eviction_callback_makes_room():
+    seen = []
+
+    def evict(missing):
+        seen.append(missing)
+        assert arena.slots_that_fit(1) == 0
+        arena.release(1)
+
+    arena = full_arena(evict=evict)
+    arena.commit([2, 0], [1, 2])
+    assert seen == [2 * MIB]
+    assert [arena.length(each) for each in range(4)] == [2, 0, 1, 0]
+    arena.set_eviction(None)
+    with pytest.raises(hipvmm.OutOfMemoryError):
+        arena.commit([3], [1])
+    assert len(seen) == 1
+    arena.set_eviction(lambda missing: arena.release(2))
+    arena.commit([3], [1])
+    with pytest.raises(hipvmm.InvalidArgumentError, match="evict must be a function"):
+        arena.set_eviction(7)
+
+
+def test_what_an_eviction_callback_raises_comes_out_of_commit():
+    arena = full_arena()
+    failures = [
+        (lambda missing: {}["no sequence"], KeyError, "no sequence"),
+        (lambda missing: arena.release(0), hipvmm.InvalidArgumentError, "slot 0 is of the batch"),
+        (lambda missing: arena.acquire(), hipvmm.InvalidStateError, "eviction callback"),
+        (lambda missing: arena.commit([3], [1]), hipvmm.InvalidStateError, "eviction callback"),
+        (lambda missing: arena.set_eviction(None), hipvmm.InvalidStateError, "eviction callback"),
+    ]
+    for evict, error, text in failures:
+        arena.set_eviction(evict)
+        with pytest.raises(error, match=text):
+            arena.commit([2, 0], [1, 2])
+        assert [arena.length(each) for each in range(4)] == [1, 1, 0, 0]
+
+    class Stop(BaseException):
+        """As KeyboardInterrupt."""
+
+    def stop(missing):
+        raise Stop
+
+    arena.set_eviction(stop)
+    with pytest.raises(Stop):
+        arena.commit([2], [1])
+    # A failure that the callback handles is not the commit's.
+    def try_first(missing):
+        with pytest.raises(hipvmm.InvalidArgumentError):
+            arena.release(0)
+        arena.release(1)
+
+    arena.set_eviction(try_first)
+    arena.commit([2, 0], [1, 2])
+    assert arena.length(2) == 1
+
+
+def test_an_arena_ends_with_its_eviction_callback():
+    gc.collect()
+    before = get_size(lib().live_handles)
+    arena = full_arena()
+    arena.set_eviction(lambda missing: arena.release(1))  # a circle
+    del arena
+    gc.collect()
+    assert get_size(lib().live_handles) == before
+    arena = full_arena()
+    arena.set_eviction(lambda missing: arena.close())
+    with pytest.raises(hipvmm.OutOfMemoryError):
+        arena.commit([2], [1])
+    assert arena.closed

@@ -89,6 +89,7 @@ class TagStatistics(ctypes.Structure):
 
 
 FailureCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
+EvictCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
 AllocateCallback = ctypes.CFUNCTYPE(c_void_p, c_size_t, c_void_p, c_void_p)
 DeallocateCallback = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p, c_void_p)
 
@@ -117,6 +118,7 @@ _TYPES: Dict[str, Sequence[Any]] = {
     "T": (POINTER(SlotStatistics),),
     "Q": (POINTER(TagStatistics),),
     "F": (FailureCallback,),
+    "E": (EvictCallback,),
     "M": (AllocateCallback,),
     "D": (DeallocateCallback,),
 }
@@ -249,6 +251,7 @@ FUNCTIONS: Dict[str, str] = {
     "slot_arena_capacity": "hzZ",
     "slot_arena_in_use": "hzI",
     "slot_arena_slots_that_fit": "hzZ",
+    "slot_arena_set_eviction": "hEp",
     "slot_arena_set_budget": "hz",
     "slot_arena_trim": "hZ",
     "slot_arena_get_layout": "hN",
@@ -258,6 +261,8 @@ FUNCTIONS: Dict[str, str] = {
     "resume": "sZ",
     "tag_get_statistics": "sQ",
 }
+
+CALLBACK_RAISED = 10  # what a callback that raised returns, where it returns a status
 
 _STATUS_ERRORS = {
     1: _errors.InvalidArgumentError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import collections.abc
 import operator
-from typing import Any, Iterable, List, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
 
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from .device import device_or_current, provider
@@ -36,6 +36,7 @@ class KVCache:
         tokens of a layer are contiguous. It divides 2 * layers.
     block_tokens: the least tokens that a block has room for.
     budget, prefetch, layout, access, sleep_tag: as for SlotArena.
+    evict: see set_eviction().
 
     Tensors are views of one memory, at addresses that never change: kernels and graphs may keep
     them. What is behind the length of a slot may have no memory: do not read it, nor print
@@ -49,7 +50,8 @@ class KVCache:
                  dtype: Any = None, device: Any = None, planes: int = 1, block_tokens: int = 64,
                  budget: Optional[Size] = None, prefetch: Optional[int] = None,
                  layout: Optional[str] = None, access: Optional[str] = None,
-                 sleep_tag: Optional[str] = None) -> None:
+                 sleep_tag: Optional[str] = None,
+                 evict: Optional[Callable[[int], None]] = None) -> None:
         import torch
 
         for name, value in (("layers", layers), ("heads", heads), ("head_dim", head_dim),
@@ -71,7 +73,7 @@ class KVCache:
         self.arena = SlotArena(
             slots, max_tokens * self._token_bytes, planes, device=_ordinal(torch, device),
             block=block, budget=budget, prefetch=prefetch, layout=layout, access=access,
-            sleep_tag=sleep_tag)
+            sleep_tag=sleep_tag, evict=evict)
         self._on_host = provider() == "host"
         self._lengths = [0] * slots
         row = head_dim * heads
@@ -117,7 +119,7 @@ class KVCache:
 
         Returns where they begin, the former lengths. New tokens have no particular contents until
         they are written. Raises OutOfMemoryError where they do not fit: release() sequences and
-        call it again.
+        call it again, or set_eviction(); and what that function raises.
         """
         counts = (tokens if isinstance(tokens, collections.abc.Sequence)
                   else [operator.index(tokens)] * len(slots))
@@ -135,6 +137,14 @@ class KVCache:
         for slot, length in zip(slots, lengths):
             self._lengths[slot] = length
         return firsts
+
+    def set_eviction(self, evict: Optional[Callable[[int], None]]) -> None:
+        """Has evict(missing_bytes) called where append() does not fit, which is then tried again.
+
+        It may release() and truncate() sequences that the append does not name. What it raises
+        comes out of append(), which has changed nothing. More: SlotArena.set_eviction().
+        """
+        self.arena.set_eviction(evict)
 
     def truncate(self, slot: int, tokens: int, stream: Any = None) -> None:
         """Drops tokens at the end of a sequence, so that so many are left."""

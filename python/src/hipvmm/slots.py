@@ -6,17 +6,20 @@ from __future__ import annotations
 import ctypes
 import operator
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from ._dtype import dtype_of, numpy_or_none, row_bytes_of
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from ._handle import Owner
 from ._library import (
+    CALLBACK_RAISED,
+    EvictCallback,
     SlotLayout as _CLayout,
     SlotStatistics as _CSlotStatistics,
     get_address,
     get_int,
     get_size,
+    keep_callback_error,
     lib,
     options_text,
 )
@@ -69,6 +72,7 @@ class SlotArena(Owner):
     layout: "packed" for slots of less than a block, which then share them.
     access: devices that may use it, such as "1:read" or "all".
     sleep_tag: the name by which hipvmm.suspend() knows its memory.
+    evict: see set_eviction().
 
     Work is in the order of the streams that are given, None being the default stream of the device.
     Threads may share an arena: each call is whole. docs/reference/slot_arena.md has the costs.
@@ -80,7 +84,8 @@ class SlotArena(Owner):
                  device: Optional[int] = None, block: Optional[Size] = None,
                  budget: Optional[Size] = None, prefetch: Optional[int] = None,
                  layout: Optional[str] = None, access: Optional[str] = None,
-                 sleep_tag: Optional[str] = None) -> None:
+                 sleep_tag: Optional[str] = None,
+                 evict: Optional[Callable[[int], None]] = None) -> None:
         text = options_text({
             "slots": operator.index(slots), "bytes_per_slot": bytes_per_slot,
             "planes": operator.index(planes), "block": block, "budget": budget,
@@ -88,6 +93,9 @@ class SlotArena(Owner):
         super().__init__(get_address(lib().slot_arena_create, device_or_current(device), text))
         self._layout = _CLayout(struct_size=ctypes.sizeof(_CLayout))
         lib().slot_arena_get_layout(self.handle, ctypes.byref(self._layout))
+        self._evict: Any = None
+        if evict is not None:
+            self.set_eviction(evict)
 
     # Where it is.
 
@@ -152,7 +160,7 @@ class SlotArena(Owner):
 
         Lists of numbers, or arrays of numpy's uint64, which are not copied. Contents of new bytes
         are indeterminate. Raises OutOfMemoryError where they do not fit: release() or truncate()
-        slots and call it again.
+        slots and call it again, or set_eviction(); and what that function raises.
         """
         if len(slots) != len(lengths):
             raise InvalidArgumentError(f"{len(slots)} slots and {len(lengths)} lengths")
@@ -180,6 +188,34 @@ class SlotArena(Owner):
     def make_writable(self, slot: int, offset: int, nbytes: int, stream: Any = None) -> None:
         """Gives a slot its own copy of the shared blocks with these bytes; waits for the stream."""
         lib().slot_arena_make_writable(self.handle, slot, offset, nbytes, stream_value(stream))
+
+    def set_eviction(self, evict: Optional[Callable[[int], None]]) -> None:
+        """Has evict(missing_bytes) called where a commit() does not fit, which is then tried again.
+
+        The thread of commit() calls it. It may release() and truncate() slots of this arena that
+        the commit does not name, trim() it and ask it: to release one that it names raises
+        InvalidArgumentError, acquire() and the like InvalidStateError. Other threads that use the
+        arena wait meanwhile; evict must not wait for them. What it raises comes out of commit(),
+        which has changed nothing then. None: no function.
+        """
+        if evict is None:
+            lib().slot_arena_set_eviction(self.handle, EvictCallback(), None)
+            self._evict = None
+            return
+        if not callable(evict):
+            raise InvalidArgumentError("evict must be a function")
+
+        def call(missing: int, _: Any) -> int:
+            try:
+                evict(missing)
+                return 0
+            except BaseException as error:  # it comes out of commit()
+                keep_callback_error(error)
+                return CALLBACK_RAISED
+
+        made = EvictCallback(call)
+        lib().slot_arena_set_eviction(self.handle, made, None)
+        self._evict = made  # only commit() calls it, of this object
 
     # What is there.
 
