@@ -2,7 +2,6 @@
 #include "mr/pool/allocator/placement.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -45,9 +44,9 @@ std::size_t granule(const block_index& index, const chunk_rules& rules) noexcept
 std::size_t growth_unit(const block_index& index, const chunk_rules& rules) noexcept {
   const std::size_t one = granule(index, rules);
   if (rules.has_equal_chunks) return one;
-  // A program that only allocates gets ever more at once: a sixteenth of what is held at most.
-  const unsigned doublings = std::min(rules.growths_in_a_row / 4, 4U);
-  const std::size_t share = std::bit_floor(index.physical_bytes() / 16 + 1);
+  // A program that only allocates gets ever more at once: a tenth of what is held at most.
+  const unsigned doublings = std::min(rules.growths_in_a_row / 4, 5U);
+  const std::size_t share = align_down(index.physical_bytes() / 10, one);
   return std::max(one, std::min(one << doublings, share));
 }
 

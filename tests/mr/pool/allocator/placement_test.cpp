@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -27,6 +29,23 @@ TEST_CASE("pool: where chunks cost descriptors there are no more than half of th
       if (held > GiB) REQUIRE(pool.memory.held() <= (held + 64 * MiB) / 4 * 5 + 64 * MiB);
     }
   }
+}
+
+TEST_CASE("pool: a program that only allocates takes ever more from the device at once") {
+  pool_of pool{1, true};
+  constexpr std::size_t bytes = 4 * MiB;
+  std::size_t used = 0;
+  std::size_t last = 0;
+  for (; used < GiB; used += bytes) {
+    last = pool.take(0, bytes);
+    REQUIRE(pool.memory.held() <= std::max(used + 2 * bytes, (used + bytes) / 10 * 11));
+  }
+  CHECK(pool.memory.created <= 48);
+  // What is freed in between ends that: now the pool takes what is missing.
+  pool.give(0, last, bytes);
+  const std::size_t held = pool.memory.held();
+  pool.take(0, held - used + 2 * bytes);
+  CHECK(pool.memory.held() == held + bytes);
 }
 
 TEST_CASE("pool: an old address that nothing uses any more is a place like unmapped ones") {
