@@ -20,23 +20,18 @@ struct raw_subject : raw_sleep {
 
 }  // namespace
 
-std::vector<measurement> measure_empty_sleep(const settings& chosen, const sleep_shape& shape,
-                                             bool wakes) {
-  measurement row;
-  row.scenario = wakes ? scenario::resume_nothing : scenario::suspend_nothing;
-  row.steps = 1;
-  row.bytes = shape.bytes;
+std::vector<measurement> measure_empty_sleep(const settings& chosen, const sleep_shape& shape) {
   const auto wake = [](auto& subject) { hipvmm::resume(subject.tag); };
   const auto sleep = [](auto& subject) {
     hipvmm::suspend(subject.tag, hipvmm::keep::nothing, subject.stream);
   };
-  return measure(
-      row,
+  return measure_halves(
+      scenario::suspend_nothing, scenario::resume_nothing, shape.bytes,
       {cycling<raw_subject>(
-           name::raw_calls, chosen, shape, wakes, [](raw_subject& subject) { subject.wake(); },
+           name::raw_calls, chosen, shape, [](raw_subject& subject) { subject.wake(); },
            [](raw_subject& subject) { subject.sleep(); }),
-       cycling<tagged_region>(name::region, chosen, shape, wakes, wake, sleep),
-       cycling<tagged_pool>(name::pool, chosen, shape, wakes, wake, sleep)},
+       cycling<tagged_region>(name::region, chosen, shape, wake, sleep),
+       cycling<tagged_pool>(name::pool, chosen, shape, wake, sleep)},
       chosen);
 }
 

@@ -70,9 +70,14 @@ raw_pinned::~raw_pinned() {
 raw_pinned::raw_pinned(raw_pinned&& other) noexcept
     : start_{std::exchange(other.start_, nullptr)} {}
 
+void copy_async(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind,
+                hipvmm::stream_ref stream) {
+  require(hipMemcpyAsync(to, from, bytes, kind, stream.get()), "hipMemcpyAsync");
+}
+
 void copy_now(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind,
               hipvmm::stream_ref stream) {
-  require(hipMemcpyAsync(to, from, bytes, kind, stream.get()), "hipMemcpyAsync");
+  copy_async(to, from, bytes, kind, stream);
   require(hipStreamSynchronize(stream.get()), "hipStreamSynchronize");
 }
 

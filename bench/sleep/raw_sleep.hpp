@@ -53,6 +53,8 @@ class raw_pinned {
   void* start_ = nullptr;
 };
 
+void copy_async(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind,
+                hipvmm::stream_ref stream);
 /// One copy, and the wait for it.
 void copy_now(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind,
               hipvmm::stream_ref stream);

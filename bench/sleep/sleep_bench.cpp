@@ -46,12 +46,13 @@ std::vector<bench::bar> judge(const std::vector<bench::measurement>& rows) {
   beside_raw("suspend", 1.1, scenario::suspend_nothing, name::pool);
   beside_raw("resume", 1.2, scenario::resume_nothing, name::region);
   // A share of the bandwidth is the reverse of the share of the time.
-  const auto of_link = [&](const char* what, const char* scenario, const char* method) {
-    bars.push_back(at_least(std::string{what} + ", " + method + ", of one pinned copy's bandwidth",
-                            0.95, " times", paired(rows, scenario, name::pinned_copy, method)));
+  const auto of_link = [&](const char* method, const char* copy) {
+    bars.push_back(
+        at_least(std::string{"resume of contents, "} + method + ", of one pinned copy's bandwidth",
+                 0.95, " times", paired(rows, scenario::resume_contents, copy, method)));
   };
-  of_link("resume of contents", scenario::resume_contents, name::kept);
-  of_link("resume of contents", scenario::resume_contents, name::pool_kept);
+  of_link(name::kept, name::pinned_copy);
+  of_link(name::pool_kept, name::pool_pinned_copy);
   const auto faster = [&](const char* what, const char* scenario) {
     bars.push_back(at_least(std::string{what} + ", faster than each allocation by itself", 1.0,
                             " times", paired(rows, scenario, name::by_allocation, name::kept)));
@@ -78,12 +79,14 @@ int run(const options& chosen, int argc, char** argv) {
                                 " are free; give fewer --bytes"};
   const bench::origin origin = bench::print_origin(settings.device, chosen.machine, argc, argv);
   bench::results all{"sleep_bench"};
-  for (const bool wakes : {false, true}) {
-    all.add(wakes ? "resume_nothing" : "suspend_nothing",
-            [&] { return bench::measure_empty_sleep(settings, shape, wakes); });
-    all.add(wakes ? "resume_contents" : "suspend_contents",
-            [&] { return bench::measure_contents(settings, shape, wakes); });
-  }
+  const auto add = [&](const char* scenario, auto measure) {
+    all.add(scenario, [&] { return measure(settings, shape); });
+  };
+  add("nothing kept", bench::measure_empty_sleep);
+  add("copies in pieces", bench::measure_copy_pieces);
+  add("pinning", bench::measure_pinning);
+  add("contents of a region", bench::measure_region_contents);
+  add("contents of a pool", bench::measure_pool_contents);
   if (!chosen.csv.empty()) bench::write_csv(chosen.csv, origin, all.rows());
   bench::print_table(all.rows());
   const std::vector<bench::bar> bars = judge(all.rows());
@@ -101,7 +104,7 @@ int main(int argc, char** argv) {
     app.add_option(option, value, description)->check(CLI::Range(1, 10000))->capture_default_str();
   };
   app.add_option("--bytes", chosen.shape.bytes,
-                 "Memory that sleeps; five times as much of the host is pinned (default: 8GiB)")
+                 "Memory that sleeps; as much of the host is pinned, and 8 GiB (default: 8GiB)")
       ->transform(CLI::AsSizeValue{false});
   app.add_option("--chunk", chosen.shape.chunk, "Bytes of a chunk (default: 64MiB)")
       ->transform(CLI::AsSizeValue{false});

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <vector>
 
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "halves.hpp"
 #include "sleep_scenarios.hpp"
 
 namespace bench {
@@ -59,29 +62,18 @@ struct tagged_pool {
   std::vector<void*> blocks;
 };
 
-/// The seconds of one of two halves of a cycle.
-template <typename Wake, typename Sleep>
-std::vector<double> cycle(bool wakes, Wake wake, Sleep sleep) {
-  const stopwatch first;
-  wake();
-  const double woken = first.seconds();
-  const stopwatch second;
-  sleep();
-  return {wakes ? woken : second.seconds()};
-}
-
-/// A method whose memory sleeps while others are measured. It is made when it first runs.
+/// A method whose memory sleeps while others are measured. It is made when it first runs, and ends
+/// with the method.
 template <typename Subject, typename Wake, typename Sleep>
-method cycling(const char* called, const settings& chosen, const sleep_shape& shape, bool wakes,
-               Wake wake, Sleep sleep) {
+method cycling(const char* called, const settings& chosen, const sleep_shape& shape, Wake wake,
+               Sleep sleep) {
   auto subject = std::make_shared<std::unique_ptr<Subject>>();
   return {called, chosen.runs, chosen.repeats, [=, &chosen, &shape](memory_probe*) {
             if (!*subject) {
               *subject = std::make_unique<Subject>(chosen, shape);
               sleep(**subject);
             }
-            return cycle(
-                wakes, [&] { wake(**subject); }, [&] { sleep(**subject); });
+            return cycle([&] { wake(**subject); }, [&] { sleep(**subject); });
           }};
 }
 

@@ -94,7 +94,7 @@ void tag_state::save_contents(sleep_storage storage) {
   for (member& each : members_) {
     each.contents = each.who->contents();
     const std::size_t bytes = bytes_of(each.contents);
-    const bool may_reuse = storage == sleep_storage::pinned_kept && each.saved.is_pinned();
+    const bool may_reuse = storage != sleep_storage::pageable && each.saved.is_pinned();
     if (may_reuse && each.saved.bytes() >= bytes) continue;
     each.saved = {};  // before there is more
     each.saved = host_bytes{bytes, storage != sleep_storage::pageable};

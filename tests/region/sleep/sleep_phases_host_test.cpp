@@ -72,6 +72,16 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: pinned memory is kept for the next t
   resume(tag);
   CHECK(has_contents());
   CHECK(has_tag(second, 1, 3, stream));
+  // What is kept serves one more time, and goes.
+  const std::uint64_t freed = frees.count();
+  suspend(tag, keep::contents, stream, sleep_storage::pinned);
+  CHECK(pins.count() == 1);
+  CHECK(frees.count() == freed);
+  resume(tag);
+  CHECK(has_contents());
+  CHECK(tag.statistics().bytes_on_host == 0);
+  suspend(tag, keep::contents, stream, sleep_storage::pinned_kept);
+  resume(tag);
   suspend(tag, keep::nothing, stream);
   CHECK(tag.statistics().bytes_on_host == 0);
   resume(tag);

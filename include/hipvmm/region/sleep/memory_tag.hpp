@@ -27,7 +27,7 @@ enum class sleep_storage {
   pageable,  ///< memory of operator new, which the system may swap out: copies are slower
   /// As pinned, but resume() leaves it to the next suspend(), for HIP takes longer to pin memory
   /// than to copy it. It ends with the memory that carries the tag, or with a suspend() that keeps
-  /// nothing or has other storage.
+  /// nothing or has other storage; `pinned` uses it once more.
   pinned_kept,
   /// A file in suspend_options::folder, which has no name and ends with its last use, also where
   /// the process is killed. Copies go through 64 MiB of pinned memory.
