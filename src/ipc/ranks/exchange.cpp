@@ -27,8 +27,6 @@ struct exchange_header {
   std::uint64_t count;  ///< elements for the rank that receives this
   std::int32_t function;
   std::int32_t root;
-  std::int32_t has_failed;
-  std::int32_t unused;
 };
 
 /// Why a rank cannot do its part, as the others get it.
@@ -212,13 +210,10 @@ class exchange_call {
       each.element_bytes = request_.element_bytes;
       each.function = static_cast<std::int32_t>(request_.function);
       each.root = request_.function == exchange_function::gather ? request_.root : 0;
-      each.has_failed = failure_.has_failed() ? 1 : 0;
       if (failure_.has_failed()) each.count = 0;
     }
     call_ranks([&] { ranks_.all_to_all(sent_.data(), got_.data(), sizeof(exchange_header)); });
     require_same_call();
-    for (const exchange_header& each : got_)
-      if (each.has_failed != 0) throw_first_failure();
   }
 
   void require_same_call() const {

@@ -35,12 +35,17 @@ void wait_for_all(communicator& ranks) {
   ranks.all_gather(&mine, all.data(), sizeof(mine));
 }
 
+/// Threads of the library, which release memory, have nothing left to do then.
+void release_all() {
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+}
+
 /// Ranks that exchange twice, with one call of HIP failing.
 struct exchange_sweep {
   static constexpr int size = 3;
   static constexpr int steps = 2;
   std::vector<device_ref> devices;
-  int error;
 
   void run() const {
     std::uint64_t nth = 1;
@@ -55,7 +60,8 @@ struct exchange_sweep {
   bool strikes(std::uint64_t nth) const {
     REQUIRE(nth < 2000);
     CAPTURE(nth);
-    CAPTURE(error);
+    release_all();
+    const hipvmm_host_counters before = live_objects();
     const error_recorder reported;
     std::optional<planned_fault> fault;
     bool struck = false;
@@ -68,7 +74,8 @@ struct exchange_sweep {
       source.append({1, 2, 3}, one.stream);
       one.stream.synchronize();
       wait_for_all(one.ranks);
-      if (rank == 0) fault.emplace(nullptr, nth, error);
+      if (rank == 0)
+        fault.emplace(nullptr, nth, nth % 2 == 0 ? hipErrorOutOfMemory : hipErrorUnknown);
       wait_for_all(one.ranks);
       elements model;
       for (int step = 0; step < steps; ++step) {
@@ -93,19 +100,20 @@ struct exchange_sweep {
     });
     for (const auto& each : worked) CHECK(each == worked[0]);
     CHECK((worked[0][0] || worked[0][1]));
+    release_all();
+    if (reported.count() == 0) CHECK(live_objects() == before);
     static_cast<void>(hipGetLastError());
     return struck;
   }
 };
 
 TEST_CASE("exchange: each HIP call that fails on a rank fails all ranks or none, and they go on") {
-  exchange_sweep{{first_device}, hipErrorUnknown}.run();
-  exchange_sweep{{first_device, second_device}, hipErrorOutOfMemory}.run();
+  // Of three ranks two share a device.
+  exchange_sweep{{first_device, second_device}}.run();
 }
 
 TEST_CASE("exchange: a rank without memory fails all ranks, which give theirs back") {
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_all();
   growable_device_vector<char> filler{second_device};
   const stream filling{second_device};
   filler.resize_uninitialized(second_device.free_memory() - 32 * MiB);
@@ -117,15 +125,15 @@ TEST_CASE("exchange: a rank without memory fails all ranks, which give theirs ba
     if (one.ranks.rank() == 0) source.resize(count, one.stream);
     const std::vector<std::size_t> half{count / 2, count / 2};
     const std::vector<std::size_t> nothing{0, 0};
-    const std::vector<std::size_t> all{0, count};
+    const std::vector<std::size_t> most{MiB, count - MiB};
     const auto run = [&](const std::vector<std::size_t>& counts) {
       exchange(source, one.ranks.rank() == 0 ? counts : nothing, out, one.ranks, one.stream);
     };
     if (one.ranks.rank() == 1) {
-      CHECK_THROWS_AS(run(all), out_of_memory);
+      CHECK_THROWS_AS(run(most), out_of_memory);
     } else {
       try {
-        run(all);
+        run(most);
         FAIL_CHECK("there is memory");
       } catch (const rank_error& error) {
         CHECK(error.reason() == rank_failure::remote);
@@ -136,13 +144,14 @@ TEST_CASE("exchange: a rank without memory fails all ranks, which give theirs ba
       }
     }
     CHECK(out.empty());
-    CHECK(out.capacity() == 0);
+    if (!on_fallback()) CHECK(out.capacity() == 0);
     run(half);
     CHECK(out.size() == count / 2);
   });
 }
 
 TEST_CASE("exchange: makes a copy for each pair of ranks and waits for no work") {
+  release_all();
   run_ranks(1, {first_device}, [](thread_rank& one) {
     growable_device_vector<element> source{first_device};
     growable_device_vector<element> out{first_device};
@@ -153,6 +162,7 @@ TEST_CASE("exchange: makes a copy for each pair of ranks and waits for no work")
     CHECK(copies.count() == 1);
     if (!on_fallback()) CHECK(waits.count() == 0);
   });
+  release_all();
   std::optional<calls_of<copying_functions.size()>> copies;
   std::optional<calls_of<waiting_functions.size()>> waits;
   run_ranks(3, {first_device}, [&](thread_rank& one) {
@@ -181,8 +191,7 @@ TEST_CASE("exchange: makes a copy for each pair of ranks and waits for no work")
 }
 
 TEST_CASE("exchange: most memory held is what was sent and what came" * needs_virtual_memory) {
-  drain_retired_memory();
-  chunk_cache::shared().trim();
+  release_all();
   const std::size_t before = hipvmm_host_device_bytes(first_device.ordinal());
   hipvmm_host_reset_peak_device_bytes(first_device.ordinal());
   const std::size_t count = 8 * MiB;

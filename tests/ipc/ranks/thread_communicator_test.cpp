@@ -154,10 +154,10 @@ TEST_CASE("thread_communicator: where a transfer fails no rank's work uses the m
     growable_device_vector<int> data{first_device};
     data.assign(1, 7, one.stream);
     one.stream.synchronize();
-    const std::vector<outgoing> out{{1 - one.ranks.rank(), data.data(), sizeof(int)}};
     if (one.ranks.rank() == 0) {
+      const std::vector<outgoing> out{{0, data.data(), sizeof(int)}, {1, data.data(), sizeof(int)}};
       // Where it receives there is no memory.
-      const std::vector<incoming> in{{1, data.data() + data.capacity(), sizeof(int)}};
+      const std::vector<incoming> in{{0, data.data() + data.capacity(), sizeof(int)}};
       CHECK_THROWS_AS(one.ranks.transfer(out, in, one.stream), hip_error);
       ++ended;
     } else {
@@ -169,7 +169,7 @@ TEST_CASE("thread_communicator: where a transfer fails no rank's work uses the m
         CHECK_FALSE(happens([&] { return ended != 0; }));
         work.release();
       }};
-      CHECK_THROWS_AS(one.ranks.transfer(out, {{0, target.data(), sizeof(int)}}, work), rank_error);
+      CHECK_THROWS_AS(one.ranks.transfer({}, {{0, target.data(), sizeof(int)}}, work), rank_error);
       ++ended;
       later.join();
       CHECK(work.is_done());
