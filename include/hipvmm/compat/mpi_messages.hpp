@@ -11,7 +11,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,13 +28,6 @@ struct mpi_message {
   std::size_t bytes = 0;
   bool is_received = false;
 };
-
-/// Memory that messages may still use: kept until the process ends.
-template <typename T>
-void keep_until_exit(T&& memory) {
-  static auto& all = *new std::deque<std::shared_ptr<void>>;
-  all.push_back(std::make_shared<std::decay_t<T>>(std::forward<T>(memory)));
-}
 
 enum class mpi_function { all_gather, all_to_all, transfer };
 

@@ -5,8 +5,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/ipc/ranks/communicator.hpp>
@@ -59,6 +64,16 @@ class last_failure {
  private:
   std::optional<rank_error> failure_;
 };
+
+/// What a broken communicator may still use: kept until the process ends.
+template <typename T>
+void keep_until_exit(T&& memory) {
+  static auto& all = *new std::deque<std::shared_ptr<void>>;
+  static auto& mutex = *new std::mutex;
+  auto kept = std::make_shared<std::decay_t<T>>(std::forward<T>(memory));
+  const std::lock_guard lock{mutex};
+  all.push_back(std::move(kept));
+}
 
 /// Waits between two looks at what other ranks do: at first it lets other threads run, later it
 /// sleeps, at most 0.5 ms.

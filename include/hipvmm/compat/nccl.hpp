@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Ranks of NCCL or RCCL as a communicator of hipvmm, one source for both. NCCL 2.7 or newer.
+// Include <rccl/rccl.h> before where the compiler finds <nccl.h> too and RCCL is meant.
+#if !defined(NCCL_MAJOR)
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#else
+#include <rccl/rccl.h>
+#endif
+#endif
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/container/pinned_array.hpp>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/communicator_parts.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/runtime/event.hpp>
+#include <hipvmm/runtime/stream.hpp>
+
+namespace hipvmm {
+namespace detail {
+
+/// A stream as NCCL's functions take it, cudaStream_t, or RCCL's, hipStream_t.
+struct nccl_stream {
+  stream_ref stream;
+  template <typename T>
+  operator T*() const noexcept {  // NOLINT(google-explicit-constructor): a parameter decides
+    return reinterpret_cast<T*>(stream.get());
+  }
+};
+
+/// "2.27.3" of what ncclGetVersion reports.
+inline std::string nccl_version_text(int code) {
+  const int scale = code < 10000 ? 10 : 100;  // 2.8 and older count the patches by one digit less
+  const int major = code / (scale * 100);
+  return std::to_string(major) + '.' + std::to_string(code / 100 % scale) + '.' +
+         std::to_string(code % 100);
+}
+
+}  // namespace detail
+
+/// The ranks of an ncclComm_t, which it refers to: the owner destroys or aborts that, afterwards.
+/// - transfer() puts one group of ncclSend and ncclRecv into its stream and does not wait for it.
+///   What is in the stream waits for the other ranks without a limit: wait(stream) has one.
+/// - Host memory travels through a pinned and a device buffer in a stream of its own.
+/// - The limit holds for all calls where the ncclComm_t is nonblocking (ncclConfig_t::blocking = 0,
+///   NCCL 2.14). One that blocks may wait inside NCCL, which connects ranks at their first
+///   transfer.
+/// - NCCL reports neither which rank is late nor that ranks call different functions: both end by
+///   the limit, with rank() of -1.
+/// - After rank_error, call ncclCommAbort, which ends what waits in streams. Until the process
+/// ends,
+///   the object's own memory is kept then.
+class nccl_communicator final : public communicator {
+ public:
+  /// Collective. Pre: `ranks` is not destroyed or aborted before the last call.
+  /// Throws: std::invalid_argument for nullptr; unsupported for NCCL before 2.7; rank_error, also
+  /// of refused where ranks have another version of hipvmm or another provider; as stream and
+  /// event.
+  explicit nccl_communicator(ncclComm_t ranks, const communicator_options& options = {})
+      : ranks_{required(ranks)},
+        limit_{options.limit},
+        rank_{asked(ncclCommUserRank, "ncclCommUserRank")},
+        size_{asked(ncclCommCount, "ncclCommCount")},
+        device_{asked(ncclCommCuDevice, "ncclCommCuDevice")},
+        stream_{device_},
+        done_{device_} {
+    require(ncclGetVersion(&version_), "ncclGetVersion");
+    if (version_ < 2700)
+      throw unsupported{"nccl_communicator: the library is NCCL " +
+                        detail::nccl_version_text(version_) +
+                        ", and ncclSend came with 2.7; install a newer one"};
+    // Enough for the counts of exchange() and for the reason of a failure.
+    reserve(std::max(64 * KiB, bytes_for(static_cast<std::size_t>(size_), 2 * KiB)));
+    const detail::rank_greeting own = detail::own_greeting(0);
+    std::vector<detail::rank_greeting> all(static_cast<std::size_t>(size_));
+    all_gather(&own, all.data(), sizeof(own));
+    static_cast<void>(detail::agree(all));
+  }
+  ~nccl_communicator() override {
+    if (!failure_.happened()) return;
+    // A wait for what is in the stream might not end.
+    static_cast<void>(stream_.release());
+    static_cast<void>(done_.release());
+    static_cast<void>(on_device_.release());
+    try {
+      detail::keep_until_exit(std::move(on_host_));
+    } catch (const std::bad_alloc&) {
+      // Its destructor waits then, which ncclCommAbort ends.
+    }
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+  [[nodiscard]] device_ref device() const noexcept override { return device_; }
+  [[nodiscard]] std::string describe() const override {
+    return std::string{detail::provider_name() == "amd" ? "RCCL " : "NCCL "} +
+           detail::nccl_version_text(version_) + ", rank " + std::to_string(rank_) + " of " +
+           std::to_string(size_) +
+           ", device memory from device to device; transfer() does not wait for its stream";
+  }
+
+  void all_gather(const void* mine, void* all, std::size_t bytes) override {
+    begin("all_gather()");
+    collect(mine, bytes, all, bytes_for(count(), bytes), [&](std::byte* from, std::byte* to) {
+      require(ncclAllGather(from, to, bytes, ncclInt8, ranks_, detail::nccl_stream{stream_}),
+              "ncclAllGather");
+    });
+  }
+  void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
+    begin("all_to_all()");
+    const std::size_t total = bytes_for(count(), bytes);
+    collect(mine, total, theirs, total, [&](std::byte* from, std::byte* to) {
+      group([&](int other) {
+        const std::size_t at = static_cast<std::size_t>(other) * bytes;
+        send({other, from + at, bytes}, stream_);
+        receive({other, to + at, bytes}, stream_);
+      });
+    });
+  }
+  void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
+                stream_ref stream) override {
+    begin("transfer()");
+    guarded([&] {
+      detail::check_pieces(out, in, rank_, size_);
+      const scoped_device scope{device_};
+      const auto goes = [&](const auto& each) { return each.rank != rank_ && each.bytes != 0; };
+      if (std::any_of(out.begin(), out.end(), goes) || std::any_of(in.begin(), in.end(), goes)) {
+        require(ncclGroupStart(), "ncclGroupStart");
+        for (const outgoing& each : out)
+          if (goes(each)) send(each, stream);
+        for (const incoming& each : in)
+          if (goes(each)) receive(each, stream);
+        end_group();
+      }
+      for (const outgoing& each : out)
+        for (const incoming& own : in)
+          if (each.rank == rank_ && own.rank == rank_ && each.bytes != 0 && own.data != each.data)
+            copy_async(stream, own.data, each.data, each.bytes);
+    });
+  }
+
+  /// Waits until all work submitted to `stream` has finished, as stream_ref::synchronize, but for
+  /// the limit at most, and asks NCCL for its errors meanwhile. Not collective.
+  /// Throws: rank_error; hip_error.
+  void wait(stream_ref stream) {
+    begin("wait()");
+    wait_until([&] { return stream.is_done(); });
+  }
+
+ private:
+  // ncclInProgress, which older headers do not have.
+  static constexpr auto in_progress = static_cast<ncclResult_t>(7);
+
+  static ncclComm_t required(ncclComm_t ranks) {
+    if (ranks == nullptr)
+      throw std::invalid_argument{"nccl_communicator: the ncclComm_t is nullptr; pass one"};
+    return ranks;
+  }
+  template <typename Ask>
+  int asked(Ask ask, const char* call) {
+    int result = 0;
+    require(ask(ranks_, &result), call);
+    return result;
+  }
+  [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(size_); }
+
+  void begin(const char* called) {
+    failure_.require_none();
+    call_ = called;
+  }
+  [[noreturn]] void fail(rank_failure reason, const std::string& message) {
+    const rank_error error{reason, -1, std::string{call_} + ": " + message};
+    failure_.remember(error);
+    throw rank_error{error};
+  }
+  /// A call that fails by half leaves the ranks out of step.
+  template <typename Action>
+  void guarded(Action action) {
+    try {
+      action();
+    } catch (const rank_error&) {
+      throw;
+    } catch (const std::exception& error) {
+      failure_.remember({rank_failure::lost, rank_,
+                         std::string{call_} + " has failed on rank " + std::to_string(rank_) +
+                             " before: " + error.what() +
+                             "; call ncclCommAbort on all ranks and make another communicator"});
+      throw;
+    }
+  }
+  [[nodiscard]] std::string text_of(ncclResult_t result) const {
+    std::string text = ncclGetErrorString(result);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0)
+    const char* const last = ncclGetLastError(ranks_);
+    if (last != nullptr && *last != '\0') text += std::string{" ("} + last + ')';
+#endif
+    return text;
+  }
+  void require(ncclResult_t result, const char* call) {
+    if (result == in_progress) {
+      wait_until([&] {
+        require_state(ncclCommGetAsyncError(ranks_, &result), "ncclCommGetAsyncError");
+        return result != in_progress;
+      });
+    }
+    require_state(result, call);
+  }
+  void require_state(ncclResult_t result, const char* call) {
+    if (result == ncclSuccess) return;
+    fail(rank_failure::lost, std::string{call} + " failed: " + text_of(result) +
+                                 "; call ncclCommAbort on all ranks and make another communicator");
+  }
+  /// Waits until `is_done`, while NCCL has no error.
+  template <typename IsDone>
+  void wait_until(IsDone is_done) {
+    detail::rank_wait wait{limit_};
+    for (int looks = 1; !is_done(); ++looks) {
+      if (looks % 16 == 0) {
+        ncclResult_t state = ncclSuccess;
+        require_state(ncclCommGetAsyncError(ranks_, &state), "ncclCommGetAsyncError");
+        if (state != in_progress) require_state(state, "the communicator");
+      }
+      if (wait.is_over())
+        fail(rank_failure::timeout,
+             "not all ranks took part within " + std::to_string(limit_.count()) +
+                 " ms; see whether one failed or waits elsewhere, and call ncclCommAbort");
+      wait.pause();
+    }
+  }
+
+  void send(const outgoing& piece, stream_ref stream) {
+    note(ncclSend(piece.data, piece.bytes, ncclInt8, piece.rank, ranks_,
+                  detail::nccl_stream{stream}),
+         "ncclSend");
+  }
+  void receive(const incoming& piece, stream_ref stream) {
+    note(ncclRecv(piece.data, piece.bytes, ncclInt8, piece.rank, ranks_,
+                  detail::nccl_stream{stream}),
+         "ncclRecv");
+  }
+  /// In a group, which must be ended whatever happened in it.
+  void note(ncclResult_t result, const char* call) noexcept {
+    if (result == ncclSuccess || result == in_progress || failed_call_ != nullptr) return;
+    failed_call_ = call;
+    failed_result_ = result;
+  }
+  void end_group() {
+    const ncclResult_t result = ncclGroupEnd();
+    if (failed_call_ != nullptr)
+      require_state(failed_result_, std::exchange(failed_call_, nullptr));
+    require(result, "ncclGroupEnd");
+  }
+  template <typename Add>
+  void group(Add add) {
+    require(ncclGroupStart(), "ncclGroupStart");
+    for (int other = 0; other < size_; ++other) add(other);
+    end_group();
+  }
+
+  /// What `move` makes of the bytes of `mine`, on the device.
+  template <typename Move>
+  void collect(const void* mine, std::size_t sent, void* theirs, std::size_t received, Move move) {
+    if (received == 0) return;
+    guarded([&] {
+      const scoped_device scope{device_};
+      const std::size_t at = align_up(sent, 256);
+      reserve(add_bytes(at, received));
+      auto* const device_memory = static_cast<std::byte*>(on_device_.get());
+      std::memcpy(on_host_.data(), mine, sent);
+      copy_async(stream_, device_memory, on_host_.data(), sent);
+      move(device_memory, device_memory + at);
+      copy_async(stream_, on_host_.data() + at, device_memory + at, received);
+      done_.record(stream_);
+      wait_until([&] { return done_.is_done(); });
+      std::memcpy(theirs, on_host_.data() + at, received);
+    });
+  }
+  void reserve(std::size_t bytes) {
+    if (bytes <= on_device_.bytes() && bytes <= on_host_.size()) return;
+    on_device_ = device_allocation{device_, bytes};
+    on_host_ = pinned_array<std::byte>(bytes);
+  }
+
+  ncclComm_t ranks_;
+  std::chrono::milliseconds limit_;
+  const char* call_ = "nccl_communicator";
+  const char* failed_call_ = nullptr;
+  ncclResult_t failed_result_ = ncclSuccess;
+  detail::last_failure failure_;
+  int rank_;
+  int size_;
+  device_ref device_;
+  int version_ = 0;
+  stream stream_;
+  event done_;
+  device_allocation on_device_;
+  pinned_array<std::byte> on_host_;
+};
+
+}  // namespace hipvmm

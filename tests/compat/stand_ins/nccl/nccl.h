@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* NCCL's functions, as far as compat/nccl.hpp and its tests use them, over HIP, for ranks that are
+ * threads of one process. Written from NCCL's documentation. The ends of messages meet on the host,
+ * by ncclGroupEnd or, for nonblocking communicators, by ncclCommGetAsyncError: NCCL's meet on the
+ * device. Several ranks may have one device. */
+
+#include <stddef.h>
+
+#include <hip/hip_runtime_api.h>
+
+#define NCCL_MAJOR 2
+#define NCCL_MINOR 27
+#define NCCL_PATCH 3
+#define NCCL_VERSION(x, y, z) ((x)*10000 + (y)*100 + (z))
+#define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
+#define NCCL_UNIQUE_ID_BYTES 128
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ncclComm* ncclComm_t;
+typedef struct {
+  char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
+typedef enum {
+  ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
+  ncclSystemError = 2,
+  ncclInternalError = 3,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7,
+  ncclNumResults = 8
+} ncclResult_t;
+typedef enum { ncclInt8 = 0, ncclChar = 0, ncclUint8 = 1 } ncclDataType_t;
+typedef struct {
+  int blocking;
+} ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER \
+  { 1 }
+
+ncclResult_t ncclGetVersion(int* version);
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config);
+ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int* list);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
+ncclResult_t ncclCommCount(ncclComm_t comm, int* count);
+ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device);
+ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank);
+const char* ncclGetErrorString(ncclResult_t result);
+const char* ncclGetLastError(ncclComm_t comm);
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, hipStream_t stream);
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      hipStream_t stream);
+ncclResult_t ncclAllGather(const void* sent, void* received, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, hipStream_t stream);
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+/* Faults, which NCCL does not have. */
+
+/* The nth call, from 1, of this thread from now on returns `result` and does nothing; 0 removes the
+ * plan. ncclGroupEnd ends its group all the same. */
+void nccl_stand_in_fail(int nth, ncclResult_t result);
+/* Whether the plan has struck. */
+int nccl_stand_in_struck(void);
+/* What ncclCommGetAsyncError reports from now on. */
+void nccl_stand_in_set_error(ncclComm_t comm, ncclResult_t result);
+/* The next messages of `comm` leave its stream waiting, as for a rank that died, until
+ * ncclCommAbort. */
+void nccl_stand_in_stall(ncclComm_t comm);
+/* What ncclGetVersion reports; 0 restores the version above. */
+void nccl_stand_in_set_version(int version);
+
+#ifdef __cplusplus
+}
+#endif
