@@ -37,11 +37,12 @@ done < <(sed -n 's|^ *"file": "\(.*\)",\{0,1\}$|\1|p' "$compile_commands")
 ((${#is_compiled[@]} > 0)) || complain "$compile_commands lists no source"
 
 mapfile -t files < <(cpp_files src testing tests samples bench providers/host/tests && provider_files)
+mapfile -t kernels < <(find "$root/samples" -name '*.cu' 2>/dev/null)
 while read -r file _ header; do
   [[ $header == '"'* ]] || continue
   resolve target "$file" "${header:1:-1}" src tests
   [[ -z $target ]] || is_included[$target]=1
-done < <(includes_of "${files[@]}")
+done < <(includes_of "${files[@]}" "${kernels[@]}")
 
 for path in "${files[@]}"; do
   file=${path#"$root"/}
