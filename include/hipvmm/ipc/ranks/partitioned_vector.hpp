@@ -152,12 +152,14 @@ class partitioned_vector {
 template <typename T>
 void partitioned_vector<T>::rebalance(stream_ref stream) {
   const size_type size = local_.size();
-  agreement_.reach("rebalance", size, parts_, [&] {
+  const auto check = [&] {
     if (stream.is_capturing())
       throw std::invalid_argument{
           "partitioned_vector::rebalance in a stream that is being captured into a graph; name a "
           "stream that is not captured"};
-  });
+  };
+  // By reference: a std::function of its own might need memory of the host.
+  agreement_.reach("rebalance", size, parts_, std::ref(check));
   std::optional<detail::rebalance_plan> plan;
   std::optional<growable_device_vector<T>> fresh;
   std::optional<partition> even;
@@ -171,7 +173,7 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     fresh->reserve(plan->size);
     if (writes) local_.storage_.share_rights(fresh->storage_, stream);
   };
-  agreement_.reach("rebalance's memory", size, parts_, get_memory);
+  agreement_.reach("rebalance's memory", size, parts_, std::ref(get_memory));
   const bool keeps = plan->kept_begin != plan->kept_end;
   const auto send = [&] {
     T* const to =
@@ -179,7 +181,7 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     plan->transfer(ranks(), local_.data(), to, sizeof(T), stream);
     if (plan->in_front && !writes) local_.storage_.share_rights(fresh->storage_, stream);
   };
-  agreement_.reach("rebalance's messages", size, parts_, send);
+  agreement_.reach("rebalance's messages", size, parts_, std::ref(send));
 
   parts_ = std::move(*even);
   if (plan->in_front) {
