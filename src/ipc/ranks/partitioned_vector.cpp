@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <stdexcept>
 #include <string>
+
+#include "runtime/stream.hpp"
 
 namespace hipvmm {
 
@@ -100,6 +104,20 @@ void part_agreement::reach(const char* call, std::size_t elements, partition& pa
   }
   for (int rank = 0; rank < ranks_->size(); ++rank)
     parts.resize(rank, report_of(reports_, rank).elements);
+}
+
+void require_stream_of(const communicator& rank, stream_ref stream) {
+  if (stream.is_capturing())
+    throw std::invalid_argument{
+        "partitioned_vector::rebalance in a stream that is being captured into a graph; name a "
+        "stream that is not captured"};
+  const std::optional<device_ref> device = device_of_stream(stream);
+  if (device && *device != rank.device())
+    throw std::invalid_argument{"partitioned_vector::rebalance: the stream is of device " +
+                                std::to_string(device->ordinal()) + ", and rank " +
+                                std::to_string(rank.rank()) + " is for memory of device " +
+                                std::to_string(rank.device().ordinal()) +
+                                "; name a stream of that"};
 }
 
 rank_error part_agreement::refusal(const char* call, int rank) const {

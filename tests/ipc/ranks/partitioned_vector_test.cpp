@@ -243,6 +243,24 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("partitioned_vector: a stream of another device is refused on all ranks") {
+  HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
+  const auto ends = run_ranks_to_end(2, {first_device}, {}, [&](thread_rank& one) {
+    numbers of{one.ranks};
+    if (one.ranks.rank() == 0) return of.rebalance(one.stream);
+    of.rebalance(stream{other});
+  });
+  const std::string own =
+      "partitioned_vector::rebalance: the stream is of device 1, and rank 1 is for memory of "
+      "device 0; name a stream of that";
+  CHECK(ends[1].thrown == own);
+  CHECK(ends[0].reason == rank_failure::remote);
+  CHECK(ends[0].thrown ==
+        "partitioned_vector: rebalance: rank 1 could not do its part, so that all ranks keep the "
+        "elements they had: " +
+            own);
+}
+
 TEST_CASE("partitioned_vector: ranks with elements of different sizes are refused") {
   const auto ends = run_ranks_to_end(2, {first_device}, {}, [&](thread_rank& one) {
     numbers of{one.ranks};

@@ -5,7 +5,6 @@
 #include <exception>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -65,6 +64,9 @@ class part_agreement {
   std::size_t element_bytes_;
   std::vector<unsigned char> reports_;  // room for one of each rank, so that none fails for lack
 };
+
+/// Throws: std::invalid_argument where `stream` is captured, or of another device than the rank's.
+void require_stream_of(const communicator& rank, stream_ref stream);
 
 /// What rebalance() does with one rank's part. Numbers of elements.
 struct rebalance_plan {
@@ -137,8 +139,9 @@ class partitioned_vector {
   ///   there beside the old one until `stream` has passed.
   /// Pre: all work that uses the elements is ordered before this call in `stream`, and later work
   /// behind it.
-  /// Throws: out_of_memory; std::length_error; std::invalid_argument while `stream` is captured;
-  /// std::logic_error while the memory sleeps; hip_error; rank_error.
+  /// Throws: out_of_memory; std::length_error; std::invalid_argument for a `stream` that is
+  /// captured or of another device; std::logic_error while the memory sleeps; hip_error;
+  /// rank_error.
   void rebalance(stream_ref stream);
 
  private:
@@ -152,12 +155,7 @@ class partitioned_vector {
 template <typename T>
 void partitioned_vector<T>::rebalance(stream_ref stream) {
   const size_type size = local_.size();
-  const auto check = [&] {
-    if (stream.is_capturing())
-      throw std::invalid_argument{
-          "partitioned_vector::rebalance in a stream that is being captured into a graph; name a "
-          "stream that is not captured"};
-  };
+  const auto check = [&] { detail::require_stream_of(ranks(), stream); };
   // By reference: a std::function of its own might need memory of the host.
   agreement_.reach("rebalance", size, parts_, std::ref(check));
   std::optional<detail::rebalance_plan> plan;
