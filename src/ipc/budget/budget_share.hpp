@@ -42,6 +42,7 @@ class budget_share final : public chunk_limit {
   bool make_room(std::size_t bytes) noexcept override;
 
   [[nodiscard]] const budget_key& key() const noexcept { return key_; }
+  [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return table_.own_held(); }
   [[nodiscard]] budget_report report() const;
 

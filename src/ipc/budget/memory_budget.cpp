@@ -13,6 +13,7 @@
 #include "ipc/budget/budget_table.hpp"
 #include "ipc/budget/futex.hpp"
 #include "ipc/protocol_step.hpp"
+#include "region/retirement.hpp"
 
 namespace hipvmm {
 
@@ -45,6 +46,19 @@ memory_budget& memory_budget::operator=(memory_budget&& other) noexcept {
 
 void memory_budget::set_limit(std::size_t bytes) {
   set_limit(share_->key().name, share_->key().device, bytes);
+}
+
+bool memory_budget::make_room(std::size_t bytes) {
+  try {
+    detail::make_with_reclaim([&] {
+      const std::size_t left = share_->bytes_left();
+      if (left < bytes)
+        throw out_of_memory{exhausted::limit, share_->device().ordinal(), bytes, left, ""};
+    });
+    return true;
+  } catch (const out_of_memory&) {
+    return false;
+  }
 }
 
 std::size_t memory_budget::bytes() const noexcept { return share_ ? share_->bytes() : 0; }

@@ -159,6 +159,19 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: another process trims what this 
   CHECK(budget.report().bytes <= 8 * unit);
 }
 
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: room is made without a request") {
+  start("other", 6, 6);
+  memory_budget budget{first_device, "shared", unit, waits(20s)};
+  CHECK(budget.make_room(2 * unit));
+  CHECK_FALSE(was_asked("other"));
+  CHECK_FALSE(budget.make_room(9 * unit));
+  CHECK_FALSE(was_asked("other"));
+  CHECK(budget.make_room(5 * unit));
+  CHECK(was_asked("other"));
+  CHECK(budget.bytes() == 0);
+  CHECK(budget.report().bytes <= 3 * unit);
+}
+
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: a pool's request has another process trim too") {
   start("other", 7, 7);
   const memory_budget budget{first_device, "shared", unit, waits(20s)};

@@ -86,6 +86,19 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: a chunk counts once, mapped or
   CHECK(budget.bytes() == 0);
 }
 
+TEST_CASE_FIXTURE(budget_process, "memory_budget: room is made of what this process keeps") {
+  const shared_cache_keeps cache;
+  const std::size_t unit = budget_unit();
+  memory_budget budget{first_device, "kept", 4 * unit};
+  {
+    region memory{first_device, 8 * unit};
+    memory.commit(0, 3 * unit);
+    CHECK_FALSE(budget.make_room(2 * unit));
+  }
+  CHECK(budget.make_room(2 * unit));
+  CHECK(budget.bytes() <= 2 * unit);
+}
+
 TEST_CASE_FIXTURE(budget_process, "memory_budget: vectors, pools and arenas count") {
   const std::size_t unit = budget_unit();
   const stream stream;

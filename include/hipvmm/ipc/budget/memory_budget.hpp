@@ -42,6 +42,10 @@ class memory_budget {
   /// Sets the limit for all processes, now and later. Those that hold more together are asked to
   /// trim; what they do not release they keep, and get no more.
   void set_limit(std::size_t bytes);
+  /// Does what a request for `bytes` does that does not fit, without making one: releases what this
+  /// process keeps, then asks other holders to trim. Returns whether so many fit now; who comes
+  /// first gets them. False at once in a budget_options::trim.
+  bool make_room(std::size_t bytes);
   /// Bytes that this process holds of it.
   [[nodiscard]] std::size_t bytes() const noexcept;
   [[nodiscard]] budget_report report() const;
