@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* hipvmm for servers, in C: slots that grow in place, the shape of a KV cache, and memory that
- * sleeps: its device gets it back, and its addresses stay. The rules of <hipvmm/hipvmm.h> for
- * statuses, handles, threads, streams and options hold here too; docs/reference/slot_arena.md and
- * docs/reference/sleep.md say what the calls do and cost.
+/* hipvmm for servers, in C: slots that grow in place, the shape of a KV cache; memory that
+ * sleeps: its device gets it back, and its addresses stay; budgets that processes share. The rules
+ * of <hipvmm/hipvmm.h> for statuses, handles, threads, streams and options hold here too;
+ * docs/reference/slot_arena.md, sleep.md and budgets.md say what the calls do and cost.
  */
 
 #include <stddef.h>
@@ -152,6 +152,58 @@ hipvmm_status hipvmm_suspend_in_stream(const char* tag, hipvmm_keep keep, const 
  * asleep, and nothing is lost. */
 hipvmm_status hipvmm_resume(const char* tag, size_t* bytes);
 hipvmm_status hipvmm_tag_get_statistics(const char* tag, hipvmm_tag_statistics* statistics);
+
+/* ---- Budgets between processes ----
+ * A cap on the memory that processes of one user hold together on one device: all chunks that this
+ * process creates there count, of buffers, pools and slot arenas. What does not fit has the others
+ * trim, and is HIPVMM_ERROR_OUT_OF_MEMORY with HIPVMM_EXHAUSTED_LIMIT if it still does not. */
+
+typedef struct hipvmm_budget_handle* hipvmm_budget;
+
+/** Releases memory: other processes need `bytes` more than what this one could release by itself. A
+ * thread of the library calls it, one call at a time, and not while this process waits for memory
+ * itself: what it uses needs locks of the program's, which no thread holds that asks for memory. It
+ * may call all but hipvmm_budget_join and the functions of a budget, which are
+ * HIPVMM_ERROR_INVALID_ARGUMENT in it. */
+typedef void (*hipvmm_trim_callback)(size_t bytes, void* argument);
+
+typedef struct hipvmm_budget_statistics {
+  size_t struct_size;
+  size_t limit;     /**< in bytes */
+  size_t bytes;     /**< that all processes hold; may exceed a limit that was set later */
+  size_t own_bytes; /**< that this process holds */
+  size_t holders;   /**< processes that take part */
+} hipvmm_budget_statistics;
+
+/** A process that takes part in a budget. */
+typedef struct hipvmm_budget_holder {
+  int process; /**< its process ID */
+  int priority;
+  size_t bytes;       /**< that it holds */
+  size_t waiting_for; /**< bytes that it waits for now */
+  char program[32];   /**< its name, cut off */
+} hipvmm_budget_holder;
+
+/** Joins the budget `name` of a device. Options: limit, which counts for the first process unless
+ * one was set from outside; priority; patience (docs/guides/c_api.md). `trim` may be null.
+ * HIPVMM_ERROR_INVALID_ARGUMENT for a bad name and where this process has a budget of the device;
+ * HIPVMM_ERROR_UNSUPPORTED for a device without virtual memory that can be used. */
+hipvmm_status hipvmm_budget_join(int device, const char* name, const char* options,
+                                 hipvmm_trim_callback trim, void* argument, hipvmm_budget* budget);
+/** Takes part no longer. Waits for a call of `trim` under way; none comes after it, unless another
+ * thread is in a call for this budget, which then ends with that. */
+hipvmm_status hipvmm_budget_leave(hipvmm_budget budget);
+/** Sets the limit for all processes, now and later: those that hold more together are asked to
+ * trim. */
+hipvmm_status hipvmm_budget_set_limit(hipvmm_budget budget, size_t bytes);
+/** Has others make room ahead of a request. `has_room` is whether so many bytes fit now; who comes
+ * first gets them. Waits as long as a request would. */
+hipvmm_status hipvmm_budget_make_room(hipvmm_budget budget, size_t bytes, int* has_room);
+hipvmm_status hipvmm_budget_get_statistics(hipvmm_budget budget,
+                                           hipvmm_budget_statistics* statistics);
+/** Writes up to `capacity` holders, those of most bytes first; `count` is how many there are. */
+hipvmm_status hipvmm_budget_get_holders(hipvmm_budget budget, hipvmm_budget_holder* holders,
+                                        size_t capacity, size_t* count);
 
 #ifdef __cplusplus
 }

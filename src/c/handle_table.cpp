@@ -45,6 +45,8 @@ const char* name_of(handle_kind kind) noexcept {
       return "an attachment";
     case handle_kind::slot_arena:
       return "a slot arena";
+    case handle_kind::budget:
+      return "a budget";
   }
   return "an object";
 }

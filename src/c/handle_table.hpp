@@ -18,6 +18,7 @@ enum class handle_kind : std::uint8_t {
   publication,
   attachment,
   slot_arena,
+  budget,
 };
 
 /// The kind in messages, such as "a buffer".

@@ -14,6 +14,7 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
@@ -134,6 +135,15 @@ struct slot_arena_object {
 
   slot_arena_object(device_ref device, const slot_arena_options& options)
       : slots{device, options} {}
+};
+
+struct budget_object {
+  static constexpr handle_kind handle = handle_kind::budget;
+
+  memory_budget shared;
+  detail::process_mark process;
+
+  explicit budget_object(memory_budget made) noexcept : shared{std::move(made)} {}
 };
 
 /// A memory_tag by its name, with the locks of the objects that carry it: these calls wait while it

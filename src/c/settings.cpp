@@ -304,6 +304,21 @@ slot_arena_options slot_settings(device_ref device, const char* options) {
   return made;
 }
 
+joining_settings budget_settings(device_ref device, const char* options) {
+  joining_settings made{device.total_memory(), {}};
+  apply_options("a budget", text_of(options),
+                {size_option("limit", made.limit, device),
+                 {"priority", "a number from -1000 to 1000",
+                  [&](text value) {
+                    const bool is_negative = !value.empty() && value.front() == '-';
+                    const auto number =
+                        static_cast<int>(number_value(value.substr(is_negative ? 1 : 0), 1000));
+                    made.options.priority = is_negative ? -number : number;
+                  }},
+                 milliseconds_option("patience", made.options.patience)});
+  return made;
+}
+
 suspend_options suspend_settings(const char* options) {
   suspend_options made;
   apply_options("a suspension", text_of(options),

@@ -7,6 +7,7 @@
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/container/slot_arena_options.hpp>
 #include <hipvmm/ipc/attach_options.hpp>
+#include <hipvmm/ipc/budget/budget_options.hpp>
 #include <hipvmm/ipc/publication_options.hpp>
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
@@ -55,6 +56,13 @@ struct binning_options {
 [[nodiscard]] slot_arena_options slot_settings(device_ref device, const char* text);
 /// Without a stream.
 [[nodiscard]] suspend_options suspend_settings(const char* text);
+
+struct joining_settings {
+  std::size_t limit;
+  budget_options options;
+};
+/// Without a callback. The limit is all memory of the device unless it is named.
+[[nodiscard]] joining_settings budget_settings(device_ref device, const char* text);
 
 struct publishing_settings {
   publication_options options;

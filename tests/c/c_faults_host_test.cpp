@@ -37,12 +37,6 @@ std::unique_ptr<owned_buffer> filled_buffer() {
   return made;
 }
 
-std::string first_bytes(hipvmm_buffer buffer) {
-  char bytes[3];
-  require_ok(hipvmm_buffer_read(buffer, 0, bytes, 3, nullptr));
-  return std::string(bytes, 3);
-}
-
 void is_unchanged(const std::unique_ptr<owned_buffer>& buffer) {
   CHECK(size_of(*buffer) == 3);
   CHECK(first_bytes(*buffer) == "abc");

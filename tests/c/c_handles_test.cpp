@@ -38,6 +38,8 @@ struct scratch {
   hipvmm_pool_statistics pool{sizeof(hipvmm_pool_statistics), 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
   hipvmm_counters counters{sizeof(hipvmm_counters), 7, 7, 7, 7, 7, 7};
   std::size_t list[1] = {0};
+  hipvmm_budget_statistics shared{sizeof(hipvmm_budget_statistics), 7, 7, 7, 7};
+  hipvmm_budget_holder holder{7, 7, 7, 7, "holder"};
   hipvmm_slot_arena_layout layout{sizeof(hipvmm_slot_arena_layout), nullptr, 7, 7, 7, 7, 7, 7, 7};
   hipvmm_slot_arena_statistics slots{
       sizeof(hipvmm_slot_arena_statistics), 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
@@ -47,7 +49,7 @@ struct scratch {
            std::string{text} == "text" && right == HIPVMM_RIGHT_READ && resource == nullptr &&
            publication == nullptr && buffer == nullptr && growth.growth_steps == 7 &&
            pool.reserved_current == 7 && counters.current_bytes == 7 && layout.slots == 7 &&
-           slots.used_bytes == 7;
+           slots.used_bytes == 7 && shared.limit == 7 && holder.process == 7;
   }
 };
 
@@ -67,6 +69,7 @@ constexpr auto buffer_of = as<hipvmm_buffer>;
 constexpr auto resource_of = as<hipvmm_resource>;
 constexpr auto attachment_of = as<hipvmm_attachment>;
 constexpr auto arena_of = as<hipvmm_slot_arena>;
+constexpr auto budget_of = as<hipvmm_budget>;
 
 /// Handles that are right, for functions that take two.
 struct right_handles {
@@ -182,6 +185,18 @@ std::vector<entry> entries(const right_handles& right) {
       HIPVMM_OF_ARENA(hipvmm_slot_arena_trim, &s.bytes),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_get_layout, &s.layout),
       HIPVMM_OF_ARENA(hipvmm_slot_arena_get_statistics, &s.slots),
+      {"hipvmm_budget_leave", "budget",
+       [](void* h, scratch&) { return hipvmm_budget_leave(budget_of(h)); }},
+      {"hipvmm_budget_set_limit", "budget",
+       [](void* h, scratch&) { return hipvmm_budget_set_limit(budget_of(h), 4096); }},
+      {"hipvmm_budget_make_room", "budget",
+       [](void* h, scratch& s) { return hipvmm_budget_make_room(budget_of(h), 1, &s.number); }},
+      {"hipvmm_budget_get_statistics", "budget",
+       [](void* h, scratch& s) { return hipvmm_budget_get_statistics(budget_of(h), &s.shared); }},
+      {"hipvmm_budget_get_holders", "budget",
+       [](void* h, scratch& s) {
+         return hipvmm_budget_get_holders(budget_of(h), &s.holder, 1, &s.bytes);
+       }},
       {"hipvmm_resource_destroy", "resource",
        [](void* h, scratch&) { return hipvmm_resource_destroy(resource_of(h)); }},
       HIPVMM_OF_RESOURCE(hipvmm_buffer_create_on, "resource", nullptr, &s.buffer),
@@ -260,7 +275,7 @@ std::set<std::string> parameters_in_header() {
   const std::string header = content.str();
   const std::regex function{R"(\nhipvmm_status (hipvmm_\w+)\(([^;]*)\);)"};
   const std::regex handle{
-      R"(hipvmm_(?:buffer|resource|stream|publication|attachment|slot_arena) (\w+))"};
+      R"(hipvmm_(?:buffer|resource|stream|publication|attachment|slot_arena|budget) (\w+))"};
   std::set<std::string> found;
   for (std::sregex_iterator f{header.begin(), header.end(), function}, end; f != end; ++f) {
     const std::string parameters = (*f)[2];
@@ -339,7 +354,7 @@ TEST_CASE("C interface: functions for one kind of resource refuse the others") {
     if (each.parameter == "resource" || each.parameter == "upstream" || each.parameter == "other" ||
         each.parameter == "bin" || each.parameter == "buffer" || each.parameter == "stream" ||
         each.parameter == "publication" || each.parameter == "attachment" ||
-        each.parameter == "arena")
+        each.parameter == "arena" || each.parameter == "budget")
       continue;
     CAPTURE(each.function);
     scratch use;

@@ -39,6 +39,7 @@ using owned_resource = owned_handle<hipvmm_resource, hipvmm_resource_destroy>;
 using owned_stream = owned_handle<hipvmm_stream, hipvmm_stream_destroy>;
 using owned_publication = owned_handle<hipvmm_publication, hipvmm_publication_destroy>;
 using owned_slot_arena = owned_handle<hipvmm_slot_arena, hipvmm_slot_arena_destroy>;
+using owned_budget = owned_handle<hipvmm_budget, hipvmm_budget_leave>;
 using owned_attachment = owned_handle<hipvmm_attachment, hipvmm_attachment_destroy>;
 
 /// Fails the case, with the sentence of the library.
@@ -70,6 +71,13 @@ inline owned_resource make_pool(const char* options = nullptr, int device = 0) {
 inline std::size_t size_of(hipvmm_buffer buffer) {
   std::size_t bytes = 0;
   require_ok(hipvmm_buffer_size(buffer, &bytes));
+  return bytes;
+}
+
+/// The first three bytes of a buffer.
+inline std::string first_bytes(hipvmm_buffer buffer) {
+  std::string bytes(3, '\0');
+  require_ok(hipvmm_buffer_read(buffer, 0, bytes.data(), 3, nullptr));
   return bytes;
 }
 

@@ -35,12 +35,6 @@ bool suspends(const char* tag, hipvmm_keep keep, const char* options = nullptr) 
   return true;
 }
 
-std::string first_bytes(hipvmm_buffer buffer) {
-  std::string bytes(3, '\0');
-  require_ok(hipvmm_buffer_read(buffer, 0, bytes.data(), 3, nullptr));
-  return bytes;
-}
-
 TEST_SUITE_BEGIN("needs virtual memory");
 
 TEST_CASE("C sleep: buffers of a tag wake at their addresses with their contents") {

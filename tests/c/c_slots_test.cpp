@@ -166,7 +166,7 @@ TEST_CASE("C slots: a prefix is shared, and written after a copy") {
 /// A callback of a test, which is called as one of C.
 using evictions = std::function<hipvmm_status(std::size_t)>;
 
-hipvmm_status call(std::size_t missing, void* argument) {
+hipvmm_status call_evictions(std::size_t missing, void* argument) {
   return (*static_cast<evictions*>(argument))(missing);
 }
 
@@ -180,7 +180,7 @@ struct full_arena {
     const std::size_t slots[] = {0, 1};
     const std::size_t lengths[] = {1, 1};
     require_ok(hipvmm_slot_arena_commit(arena, slots, lengths, 2, nullptr));
-    require_ok(hipvmm_slot_arena_set_eviction(arena, call, &evict));
+    require_ok(hipvmm_slot_arena_set_eviction(arena, call_evictions, &evict));
   }
   /// Slots 0 and 2 need two blocks more.
   hipvmm_status grow() {

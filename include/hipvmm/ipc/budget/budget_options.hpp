@@ -21,7 +21,8 @@ struct budget_options {
   /// Is called when other processes need `bytes` more than what this one could release by itself,
   /// which is what its chunk_cache::shared() keeps. It may trim pools, evict blocks, suspend a
   /// memory_tag. A thread of the library calls it, one call at a time. While this process waits for
-  /// memory itself, it is not called. What it throws goes to the error handler.
+  /// memory itself, it is not called. What it throws goes to the error handler. It must not end the
+  /// memory_budget.
   std::function<void(std::size_t bytes)> trim = {};
 };
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// The C interface: budgets that processes share.
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/budget/budget_options.hpp>
+#include <hipvmm/ipc/budget/memory_budget.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include "c/guard.hpp"
+#include "c/objects.hpp"
+#include "c/settings.hpp"
+
+namespace hipvmm::c {
+namespace {
+
+/// Set in the thread that runs a trim callback. It may not use the budget, for that could end in
+/// the thread that the end waits for.
+thread_local constinit bool is_trimming = false;
+
+void require_no_trim() {
+  if (is_trimming)
+    throw bad_argument{
+        "called by the trim callback of a budget, which may release memory, and not use the "
+        "budget: "
+        "call it in another thread, or when the callback has returned"};
+}
+
+template <typename Body>
+hipvmm_status with_budget(const char* function, hipvmm_budget budget, Body body) noexcept {
+  return guarded(function, [&] {
+    require_no_trim();
+    const auto object = find<budget_object>(budget);
+    if (object->process.is_of_parent())
+      throw unsupported{"a child of fork() takes no part in the budgets of its parent"};
+    body(object->shared);
+  });
+}
+
+hipvmm_budget_holder holder_of(const budget_holder& one) {
+  hipvmm_budget_holder made{one.process, one.priority, one.bytes, one.waiting_for, {}};
+  one.program.copy(made.program, sizeof made.program - 1);
+  return made;
+}
+
+}  // namespace
+
+extern "C" {
+
+hipvmm_status hipvmm_budget_join(int device, const char* name, const char* options,
+                                 hipvmm_trim_callback trim, void* argument, hipvmm_budget* budget) {
+  return guarded(__func__, [&] {
+    require_no_trim();
+    create(budget, "budget", [&] {
+      if (name == nullptr) throw bad_argument{"name is null, and is to name a budget"};
+      const device_ref of = device_of(device);
+      joining_settings chosen = budget_settings(of, options);
+      if (trim != nullptr)
+        chosen.options.trim = [trim, argument](std::size_t bytes) {
+          struct scope {
+            scope() noexcept { is_trimming = true; }
+            ~scope() { is_trimming = false; }
+          } const trimming;
+          trim(bytes, argument);
+        };
+      return std::make_shared<budget_object>(
+          memory_budget{of, name, chosen.limit, std::move(chosen.options)});
+    });
+  });
+}
+
+hipvmm_status hipvmm_budget_leave(hipvmm_budget budget) {
+  return guarded(__func__, [&] {
+    require_no_trim();
+    destroy<budget_object>(budget);
+  });
+}
+
+hipvmm_status hipvmm_budget_set_limit(hipvmm_budget budget, size_t bytes) {
+  return with_budget(__func__, budget, [&](memory_budget& of) { of.set_limit(bytes); });
+}
+
+hipvmm_status hipvmm_budget_make_room(hipvmm_budget budget, size_t bytes, int* has_room) {
+  return with_budget(__func__, budget, [&](memory_budget& of) {
+    int& result = out(has_room, "has_room");  // before others release memory
+    result = of.make_room(bytes) ? 1 : 0;
+  });
+}
+
+hipvmm_status hipvmm_budget_get_statistics(hipvmm_budget budget,
+                                           hipvmm_budget_statistics* statistics) {
+  return with_budget(__func__, budget, [&](memory_budget& of) {
+    const budget_report now = of.report();
+    copy_struct(statistics,
+                hipvmm_budget_statistics{sizeof(hipvmm_budget_statistics), now.limit, now.bytes,
+                                         of.bytes(), now.holders.size()},
+                "statistics");
+  });
+}
+
+hipvmm_status hipvmm_budget_get_holders(hipvmm_budget budget, hipvmm_budget_holder* holders,
+                                        size_t capacity, size_t* count) {
+  return with_budget(__func__, budget, [&](memory_budget& of) {
+    if (holders == nullptr && capacity != 0)
+      throw bad_argument{"holders is null, and has room for " + std::to_string(capacity)};
+    std::size_t& result = out(count, "count");
+    budget_report now = of.report();
+    std::sort(now.holders.begin(), now.holders.end(),
+              [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    result = now.holders.size();
+    for (std::size_t i = 0; i < std::min(capacity, now.holders.size()); ++i)
+      holders[i] = holder_of(now.holders[i]);
+  });
+}
+
+}  // extern "C"
+
+}  // namespace hipvmm::c

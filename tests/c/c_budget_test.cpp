@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// Budgets in the C interface: alone, and with another process that trims.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <string>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/vmm/chunk_cache.hpp>
+#include "c/c_interface.hpp"
+#include "ipc/budget/budget_folder.hpp"
+#include "support/devices.hpp"
+#include "support/happens.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/forked_child.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr const char* files_variable = "HIPVMM_TEST_FOLDER";
+
+hipvmm_status join(owned_budget& made, const std::string& name, const std::string& options) {
+  return hipvmm_budget_join(0, name.c_str(), options.c_str(), nullptr, nullptr, made.out());
+}
+
+std::string limit_of(std::size_t bytes) { return "limit=" + std::to_string(bytes); }
+
+hipvmm_budget_statistics statistics_of(hipvmm_budget budget) {
+  hipvmm_budget_statistics now{};
+  now.struct_size = sizeof now;
+  require_ok(hipvmm_budget_get_statistics(budget, &now));
+  return now;
+}
+
+owned_buffer make_steps() { return make_buffer("max=256MiB,step_limit=0,past_max=refuse"); }
+
+/// A process that has released all it kept, and a folder for its budgets.
+struct c_budgets : budget_folder {
+  const std::size_t unit = budget_unit();
+
+  c_budgets() { release_all(); }
+  ~c_budgets() { release_all(); }
+  static void release_all() {
+    require_ok(hipvmm_drain_retired_memory());
+    chunk_cache::shared().trim();
+  }
+};
+
+bool is_there(const std::string& file) { return std::ifstream{file}.good(); }
+
+/// What a trim callback of a test is called with.
+using trimming = std::function<void(std::size_t)>;
+
+void call_trimming(std::size_t bytes, void* argument) {
+  (*static_cast<trimming*>(argument))(bytes);
+}
+
+HIPVMM_CHILD("C: trims a buffer for others") {
+  const std::string files = std::getenv(files_variable);
+  const std::size_t unit = budget_unit();
+  owned_buffer cache = make_steps();
+  owned_budget budget;
+  trimming trim = [&](std::size_t bytes) {
+    std::ofstream{files + "/asked"} << bytes;
+    // It may release memory, and not use the budget.
+    int room = 77;
+    hipvmm_budget other = nullptr;
+    CHECK(fails(hipvmm_budget_leave(budget), HIPVMM_ERROR_INVALID_ARGUMENT, "trim callback"));
+    CHECK(hipvmm_budget_make_room(budget, 1, &room) == HIPVMM_ERROR_INVALID_ARGUMENT);
+    CHECK(hipvmm_budget_join(1, "b", nullptr, nullptr, nullptr, &other) ==
+          HIPVMM_ERROR_INVALID_ARGUMENT);
+    CHECK(room == 77);
+    cache.reset();
+  };
+  require_ok(hipvmm_budget_join(0, "shared", "limit=1GiB,priority=-3", call_trimming, &trim,
+                                budget.out()));
+  require_ok(hipvmm_buffer_resize_uninitialized(cache, 6 * unit));
+  std::ofstream{files + "/holds"} << "x";
+  comes_true([&] { return is_there(files + "/end"); });
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: what the process creates counts") {
+  owned_budget budget;
+  require_ok(join(budget, "counts", limit_of(8 * unit) + ",priority=-7,patience=0"));
+  CHECK(statistics_of(budget).own_bytes == 0);
+  const owned_buffer buffer = make_steps();
+  require_ok(hipvmm_buffer_resize_uninitialized(buffer, 3 * unit));
+  const hipvmm_budget_statistics now = statistics_of(budget);
+  CHECK(now.limit == 8 * unit);
+  CHECK(now.bytes == now.own_bytes);
+  CHECK(now.own_bytes >= 3 * unit);
+  CHECK(now.holders == 1);
+  std::size_t count = 77;
+  require_ok(hipvmm_budget_get_holders(budget, nullptr, 0, &count));
+  CHECK(count == 1);
+  hipvmm_budget_holder holders[2] = {};
+  require_ok(hipvmm_budget_get_holders(budget, holders, 2, &count));
+  CHECK(count == 1);
+  CHECK(holders[0].process == ::getpid());
+  CHECK(holders[0].priority == -7);
+  CHECK(holders[0].bytes == now.own_bytes);
+  CHECK(holders[0].waiting_for == 0);
+  CHECK(std::string{holders[0].program}.rfind("test_c", 0) == 0);
+}
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: a limit refuses, and is changed at run time") {
+  owned_budget budget;
+  require_ok(join(budget, "refuses", limit_of(4 * unit)));
+  const owned_buffer buffer = make_steps();
+  CHECK(fails(hipvmm_buffer_resize_uninitialized(buffer, 6 * unit), HIPVMM_ERROR_OUT_OF_MEMORY,
+              "budget 'refuses'"));
+  hipvmm_failure failure{};
+  failure.struct_size = sizeof failure;
+  require_ok(hipvmm_last_failure(&failure));
+  CHECK(failure.exhausted == HIPVMM_EXHAUSTED_LIMIT);
+  int has_room = 77;
+  require_ok(hipvmm_budget_make_room(budget, 6 * unit, &has_room));
+  CHECK(has_room == 0);
+  require_ok(hipvmm_budget_set_limit(budget, 8 * unit));
+  require_ok(hipvmm_budget_make_room(budget, 6 * unit, &has_room));
+  CHECK(has_room == 1);
+  require_ok(hipvmm_buffer_resize_uninitialized(buffer, 6 * unit));
+  // Who leaves has no limit.
+  budget.reset();
+  require_ok(hipvmm_buffer_resize_uninitialized(buffer, 10 * unit));
+}
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: without a limit it is all memory of the device") {
+  owned_budget budget;
+  require_ok(hipvmm_budget_join(0, "whole", nullptr, nullptr, nullptr, budget.out()));
+  CHECK(statistics_of(budget).limit == first_device.total_memory());
+}
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: wrong arguments are refused") {
+  owned_budget budget;
+  const auto refused = [&](const char* name, const char* options, const char* text) {
+    hipvmm_budget made = nullptr;
+    return fails(hipvmm_budget_join(0, name, options, nullptr, nullptr, &made),
+                 HIPVMM_ERROR_INVALID_ARGUMENT, text) &&
+           made == nullptr;
+  };
+  CHECK(refused(nullptr, nullptr, "name is null"));
+  CHECK(refused("a/b", nullptr, "a/b"));
+  CHECK(refused("a", "limit=0", "zero"));
+  CHECK(refused("a", "limit=much", "much"));
+  CHECK(refused("a", "priority=high", "-1000 to 1000"));
+  CHECK(refused("a", "priority=-", "-1000 to 1000"));
+  CHECK(refused("a", "patience=-1", "milliseconds"));
+  CHECK(refused("a", "cap=1GiB", "cap"));
+  CHECK(hipvmm_budget_join(99, "a", nullptr, nullptr, nullptr, budget.out()) ==
+        HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_budget_join(0, "a", nullptr, nullptr, nullptr, nullptr) ==
+        HIPVMM_ERROR_INVALID_ARGUMENT);
+  require_ok(join(budget, "a", "limit=1GiB"));
+  CHECK(refused("b", nullptr, "budget"));
+  std::size_t count = 77;
+  CHECK(fails(hipvmm_budget_get_holders(budget, nullptr, 1, &count), HIPVMM_ERROR_INVALID_ARGUMENT,
+              "holders is null"));
+  CHECK(count == 77);
+  hipvmm_budget_holder holder{};
+  CHECK(hipvmm_budget_get_holders(budget, &holder, 1, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_budget_make_room(budget, 1, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_budget_get_statistics(budget, nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: another process trims what this one needs") {
+  const temporary_folder files;
+  auto child = std::async(std::launch::async, [&] {
+    return run_child("C: trims a buffer for others",
+                     {std::string{files_variable} + '=' + files.path().string()});
+  });
+  const auto file = [&](const char* name) { return (files.path() / name).string(); };
+  REQUIRE(comes_true([&] { return is_there(file("holds")); }));
+  {
+    owned_budget budget;
+    require_ok(join(budget, "shared", "patience=20000"));
+    CHECK(statistics_of(budget).limit == GiB);
+    const std::size_t held = statistics_of(budget).bytes;
+    CHECK(held >= 6 * unit);
+    require_ok(hipvmm_budget_set_limit(budget, held + unit));
+    CHECK_FALSE(is_there(file("asked")));
+    hipvmm_budget_holder first{};
+    std::size_t count = 0;
+    require_ok(hipvmm_budget_get_holders(budget, &first, 1, &count));
+    CHECK(count == 2);
+    CHECK(first.priority == -3);
+    const owned_buffer buffer = make_steps();
+    SUBCASE("by a request") { require_ok(hipvmm_buffer_resize_uninitialized(buffer, 4 * unit)); }
+    SUBCASE("ahead of it") {
+      int has_room = 0;
+      require_ok(hipvmm_budget_make_room(budget, 4 * unit, &has_room));
+      CHECK(has_room == 1);
+    }
+    CHECK(is_there(file("asked")));
+  }
+  std::ofstream{file("end")} << "x";
+  const child_result result = child.get();
+  CHECK_MESSAGE(passed(result), result.output);
+}
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: a child of fork() takes no part") {
+  owned_budget budget;
+  require_ok(join(budget, "parent", "limit=1GiB"));
+  CHECK(succeeds_in_forked_child([&] {
+    hipvmm_budget_statistics now{};
+    now.struct_size = sizeof now;
+    return hipvmm_budget_get_statistics(budget, &now) == HIPVMM_ERROR_UNSUPPORTED &&
+           hipvmm_budget_leave(budget) == HIPVMM_OK;
+  }));
+  CHECK(statistics_of(budget).holders == 1);
+}
+
+TEST_SUITE_END();
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: without virtual memory there is none" * needs_fallback) {
+  owned_budget budget;
+  CHECK(join(budget, "none", "") == HIPVMM_ERROR_UNSUPPORTED);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
