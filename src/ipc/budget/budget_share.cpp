@@ -230,7 +230,9 @@ void budget_share::attend(std::uint32_t number, const std::stop_token& stop) noe
                      std::min<milliseconds>(until(end), death_interval));
     is_first = table_.header().changes == seen;
   }
-  table_.answer(number);
+  const std::lock_guard lock{mutex_};
+  // Who leaves holds nothing in a moment, but still counts: the answer would be that it kept it.
+  if (!has_ended_) table_.answer(number);
 }
 
 bool budget_share::release_for(std::uint32_t number, const std::stop_token& stop) noexcept {

@@ -25,6 +25,7 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "ipc/budget/budget_folder.hpp"
+#include "ipc/protocol_step.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
@@ -57,6 +58,7 @@ void make(const std::string& file) { std::ofstream{file} << "x"; }
 /// How a callback of a child behaves besides numbers of granules.
 constexpr int hangs = -1;
 constexpr int has_none = -2;
+constexpr int leaves = -3;  // the budget, in another thread
 
 HIPVMM_CHILD("holds memory of a budget") {
   const std::size_t unit = budget_unit();
@@ -70,6 +72,7 @@ HIPVMM_CHILD("holds memory of a budget") {
   if (gives != has_none) {
     options.trim = [&](std::size_t bytes) {
       make(mine + ".asked");
+      if (gives == leaves) std::this_thread::sleep_for(50ms);
       if (gives == hangs) comes_true([&] { return is_there(mine + ".end"); });
       for (; gives > 0 && bytes != 0; --gives, bytes -= std::min(bytes, unit)) {
         --held;
@@ -77,11 +80,16 @@ HIPVMM_CHILD("holds memory of a budget") {
       }
     };
   }
+  if (gives == leaves)
+    detail::protocol_step_hook = [](const char* step) {
+      if (std::string{step} == "leave") std::this_thread::sleep_for(50ms);
+      return 0;
+    };
   std::optional<memory_budget> budget;
   budget.emplace(first_device, "shared", 8 * unit, options);
   for (; held < holds; ++held) memory.commit(held * unit, unit);
   make(mine + ".holds");
-  comes_true([&] { return is_there(mine + ".end"); });
+  comes_true([&] { return is_there(mine + (gives == leaves ? ".asked" : ".end")); });
   budget.reset();
 }
 
@@ -293,6 +301,15 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: a process that leaves makes room
   make(file("other", ".end"));
   CHECK(comes_true([&] { return held_of_all() == 0; }));
   memory.commit(0, unit);
+}
+
+TEST_CASE_FIXTURE(budget_peers,
+                  "memory_budget: a process that leaves while it is asked makes room") {
+  start("other", 6, leaves);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  region memory{first_device, 16 * unit};
+  memory.commit(0, 5 * unit);
+  CHECK(was_asked("other"));
 }
 
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: a slot_arena's commit has another process trim") {
