@@ -22,7 +22,7 @@ def header():
 
 def ctype_of(parameter):
     """What ctypes calls the type of a parameter of C."""
-    handles = r"hipvmm_(buffer|resource|stream|publication|attachment|slot_arena)"
+    handles = r"hipvmm_(buffer|resource|stream|publication|attachment|slot_arena|budget)"
     kinds = [
         (rf"{handles}\* \w+", ctypes.POINTER(ctypes.c_void_p)),
         (rf"{handles} \w+", ctypes.c_void_p),
@@ -43,6 +43,9 @@ def ctype_of(parameter):
         (r"hipvmm_slot_arena_statistics\* \w+", ctypes.POINTER(_library.SlotStatistics)),
         (r"hipvmm_tag_statistics\* \w+", ctypes.POINTER(_library.TagStatistics)),
         (r"hipvmm_failure_callback \w+", _library.FailureCallback),
+        (r"hipvmm_budget_statistics\* \w+", ctypes.POINTER(_library.BudgetStatistics)),
+        (r"hipvmm_budget_holder\* \w+", ctypes.POINTER(_library.BudgetHolder)),
+        (r"hipvmm_trim_callback \w+", _library.TrimCallback),
         (r"hipvmm_evict_callback \w+", _library.EvictCallback),
         (r"hipvmm_allocate_callback \w+", _library.AllocateCallback),
         (r"hipvmm_deallocate_callback \w+", _library.DeallocateCallback),

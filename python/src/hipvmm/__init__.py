@@ -4,7 +4,8 @@
 GrowableArray is an array that grows without moving what is there; Pool a stream-ordered pool.
 DeviceBuffer, the module mr, reinitialize() and what is beside them have the names and meaning of
 RMM's and hipMM's Python packages, so that ``import hipvmm as rmm`` serves most programs. SlotArena
-is the memory of a KV cache; suspend() and resume() give memory back and keep its addresses.
+is the memory of a KV cache; suspend() and resume() give memory back and keep its addresses;
+MemoryBudget is a cap that processes share.
 
 The C++ library libhipvmm.so is loaded by the first call that needs it: ``python -m hipvmm.info``.
 """
@@ -29,6 +30,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._version import __version__
+from .budget import BudgetHolder, BudgetStatistics, MemoryBudget
 from .device import (
     DEFAULT_STREAM,
     DeviceMemory,
@@ -67,6 +69,8 @@ RMMError = HipvmmError
 
 __all__ = [
     "Attachment",
+    "BudgetHolder",
+    "BudgetStatistics",
     "DEFAULT_STREAM",
     "DeviceBuffer",
     "DeviceMemory",
@@ -81,6 +85,7 @@ __all__ = [
     "IpcError",
     "LibraryNotFoundError",
     "LoggingLevel",
+    "MemoryBudget",
     "OutOfMemoryError",
     "OutOfRangeError",
     "Pool",

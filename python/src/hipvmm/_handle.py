@@ -4,28 +4,37 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Any, Optional
 
-from ._errors import HipvmmError, InvalidHandleError
+from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError
 from ._library import lib
 
 
-def _destroy(function: str, handle: int, process: int) -> None:
+def _destroy(function: str, handle: int, process: int, callback: Any) -> None:
     if os.getpid() != process:
         return  # a child of fork() leaves what is its parent's
     try:
         getattr(lib(), function)(handle)
+    except InvalidArgumentError:
+        if callback is None:
+            return
+        # Within the callback itself: it is needed until it has returned.
+        threading.Thread(target=_destroy, args=(function, handle, process, callback)).start()
     except HipvmmError:
         pass  # the library reports failures of destructors by itself
 
 
 class HeldHandle:
-    """A handle that is destroyed with the last object that holds it."""
+    """A handle that is destroyed with the last object that holds it.
 
-    def __init__(self, function: str, handle: int) -> None:
+    callback: what threads of the library may call until then.
+    """
+
+    def __init__(self, function: str, handle: int, callback: Any = None) -> None:
         self.value = handle
-        self._finalizer = weakref.finalize(self, _destroy, function, handle, os.getpid())
+        self._finalizer = weakref.finalize(self, _destroy, function, handle, os.getpid(), callback)
 
     @property
     def alive(self) -> bool:

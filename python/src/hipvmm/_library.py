@@ -88,8 +88,23 @@ class TagStatistics(ctypes.Structure):
         "struct_size", "objects", "bytes_asleep", "bytes_on_host", "bytes_on_disk")] + [("is_asleep", c_int)]
 
 
+class BudgetStatistics(ctypes.Structure):
+    """hipvmm_budget_statistics."""
+
+    _fields_ = [(name, c_size_t) for name in (
+        "struct_size", "limit", "bytes", "own_bytes", "holders")]
+
+
+class BudgetHolder(ctypes.Structure):
+    """hipvmm_budget_holder."""
+
+    _fields_ = [("process", c_int), ("priority", c_int), ("bytes", c_size_t),
+                ("waiting_for", c_size_t), ("program", ctypes.c_char * 32)]
+
+
 FailureCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
 EvictCallback = ctypes.CFUNCTYPE(c_int, c_size_t, c_void_p)
+TrimCallback = ctypes.CFUNCTYPE(None, c_size_t, c_void_p)
 AllocateCallback = ctypes.CFUNCTYPE(c_void_p, c_size_t, c_void_p, c_void_p)
 DeallocateCallback = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_void_p, c_void_p)
 
@@ -119,6 +134,9 @@ _TYPES: Dict[str, Sequence[Any]] = {
     "Q": (POINTER(TagStatistics),),
     "F": (FailureCallback,),
     "E": (EvictCallback,),
+    "J": (POINTER(BudgetStatistics),),
+    "K": (POINTER(BudgetHolder),),
+    "R": (TrimCallback,),
     "M": (AllocateCallback,),
     "D": (DeallocateCallback,),
 }
@@ -260,6 +278,12 @@ FUNCTIONS: Dict[str, str] = {
     "suspend_in_stream": "sispZ",
     "resume": "sZ",
     "tag_get_statistics": "sQ",
+    "budget_join": "issRpH",
+    "budget_leave": "h",
+    "budget_set_limit": "hz",
+    "budget_make_room": "hzI",
+    "budget_get_statistics": "hJ",
+    "budget_get_holders": "hKzZ",
 }
 
 CALLBACK_RAISED = 10  # what a callback that raised returns, where it returns a status

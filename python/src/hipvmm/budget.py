@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""MemoryBudget: a cap on device memory that processes of one user share."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional
+
+from ._errors import InvalidArgumentError
+from ._handle import HeldHandle, Owner
+from ._library import BudgetHolder as _CBudgetHolder
+from ._library import BudgetStatistics as _CBudgetStatistics
+from ._library import TrimCallback, get_address, get_int, get_size, lib, milliseconds, options_text
+from .device import device_or_current
+from .mr import Size
+
+__all__ = ["BudgetHolder", "BudgetStatistics", "MemoryBudget"]
+
+
+@dataclass(frozen=True)
+class BudgetStatistics:
+    """A budget at one moment, in bytes: its limit, what all processes hold, and what this one does.
+
+    holders: how many processes take part. `bytes` may exceed a limit that was set later.
+    """
+
+    limit: int
+    bytes: int
+    own_bytes: int
+    holders: int
+
+
+@dataclass(frozen=True)
+class BudgetHolder:
+    """A process that takes part in a budget: its ID and name, what it holds and waits for, in bytes."""
+
+    process: int
+    program: str
+    priority: int
+    bytes: int
+    waiting_for: int
+
+
+class MemoryBudget(Owner):
+    """Takes part in a cap on the device memory that processes of one user hold together.
+
+    >>> budget = hipvmm.MemoryBudget("infer", "40GiB", trim=lambda nbytes: cache.evict(nbytes))
+
+    While it lives, all memory that arrays, pools, slot arenas and KV caches of this process take
+    from the device counts. What exceeds the limit has other processes trim, and raises
+    OutOfMemoryError with exhausted "limit" if it still does not fit. Nobody is killed. Hold the
+    object: the process leaves with it, by close(), or when it ends.
+
+    name: letters, digits, ".", "_" and "-"; processes that use it on a device share the cap.
+    limit: bytes, or text such as "40GiB" or "80%"; all memory of the device by default. It counts
+        for the first process, unless one was set from outside (hipvmm-ctl limit).
+    device: by default the current one. A process has one budget of a device.
+    priority: from -1000 to 1000. Lower ones are asked to trim first, and higher ones never.
+    patience: seconds that a request waits for other processes at most, 1 by default.
+    trim: called as trim(nbytes) where others need so much more than this process could release by
+        itself. A thread of the library calls it, not while this process waits for memory itself:
+        it must not need a lock that a thread holds which asks for memory. It releases memory and
+        does not use budgets, which raises InvalidArgumentError in it. What it raises goes to
+        sys.unraisablehook.
+
+    Raises InvalidArgumentError, and UnsupportedError for a device without virtual memory.
+    """
+
+    _destroy_function = "budget_leave"
+
+    def __init__(self, name: str, limit: Optional[Size] = None, *, device: Optional[int] = None,
+                 priority: int = 0, patience: Optional[float] = None,
+                 trim: Optional[Callable[[int], None]] = None) -> None:
+        if "\0" in name:
+            raise InvalidArgumentError(f"the name {name!r} has a zero in it")
+        if trim is not None and not callable(trim):
+            raise InvalidArgumentError("trim must be a function")
+        self._name, self._device = name, device_or_current(device)
+        text = options_text({
+            "limit": limit, "priority": priority,
+            "patience": None if patience is None else milliseconds(patience)})
+        function = trim  # without a circle by `self`
+        callback = TrimCallback() if function is None else TrimCallback(
+            lambda nbytes, _: function(nbytes))
+        handle = get_address(lib().budget_join, self._device, name.encode(), text, callback, None)
+        self._held = HeldHandle(self._destroy_function, handle, callback)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def device(self) -> int:
+        """The device of the memory."""
+        return self._device
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "MemoryBudget(closed)"
+        return f"MemoryBudget({self._name!r}, device={self._device})"
+
+    def set_limit(self, nbytes: int) -> None:
+        """Sets the limit for all processes, now and later. Those that hold more are asked to trim."""
+        lib().budget_set_limit(self.handle, nbytes)
+
+    def make_room(self, nbytes: int) -> bool:
+        """Has others trim ahead of a request. Returns whether so many bytes fit now.
+
+        Waits as long as a request would. Who comes first gets what was released.
+        """
+        return bool(get_int(lib().budget_make_room, self.handle, nbytes))
+
+    def statistics(self) -> BudgetStatistics:
+        """The limit, and what is held."""
+        now = _CBudgetStatistics(struct_size=ctypes.sizeof(_CBudgetStatistics))
+        lib().budget_get_statistics(self.handle, ctypes.byref(now))
+        return BudgetStatistics(now.limit, now.bytes, now.own_bytes, now.holders)
+
+    def holders(self) -> List[BudgetHolder]:
+        """The processes that take part, those that hold most first."""
+        found: Any = (_CBudgetHolder * 128)()  # as many as can
+        count = get_size(lib().budget_get_holders, self.handle, found, len(found))
+        return [BudgetHolder(each.process, each.program.decode(errors="replace"), each.priority,
+                             each.bytes, each.waiting_for) for each in found[:count]]

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""Budgets: alone, and with another process that trims."""
+
+import gc
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import hipvmm
+from conftest import needs_chunks
+
+MIB = 1 << 20
+pytestmark = needs_chunks
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder of its own for budgets of this process and its children."""
+    made = tmp_path / "budgets"
+    made.mkdir(mode=0o700)
+    monkeypatch.setenv("HIPVMM_BUDGETS", str(made))
+    gc.collect()
+    hipvmm.drain_retired_memory()
+    return made
+
+
+def make_array(mib=0):
+    array = hipvmm.GrowableArray("uint8", max="256MiB", step_limit=0)
+    array.resize(mib * MIB)
+    return array
+
+
+def test_what_the_process_takes_counts():
+    with hipvmm.MemoryBudget("counts", "64MiB", priority=-7, patience=0.5) as budget:
+        before = budget.statistics()
+        array = make_array(8)
+        now = budget.statistics()
+        assert now.limit == 64 * MIB
+        assert now.own_bytes - before.own_bytes >= 8 * MIB
+        assert (now.bytes, now.holders) == (now.own_bytes, 1)
+        holder, = budget.holders()
+        assert (holder.process, holder.priority) == (os.getpid(), -7)
+        assert (holder.bytes, holder.waiting_for) == (now.own_bytes, 0)
+        assert holder.program
+        assert (budget.name, budget.device) == ("counts", 0)
+        assert repr(budget) == "MemoryBudget('counts', device=0)"
+        with pytest.raises(hipvmm.OutOfMemoryError, match="budget 'counts'") as failure:
+            array.resize(128 * MIB)
+        assert failure.value.exhausted == "limit"
+        assert len(array) == 8 * MIB
+        assert not budget.make_room(128 * MIB)
+        budget.set_limit(256 * MIB)
+        assert budget.make_room(128 * MIB)
+        array.resize(128 * MIB)
+    assert repr(budget) == "MemoryBudget(closed)"
+    with pytest.raises(hipvmm.InvalidHandleError):
+        budget.statistics()
+
+
+def test_wrong_arguments_are_refused():
+    for arguments, options, text in (
+            (("a/b",), {}, "a/b"), (("a", 0), {}, "zero"), (("a",), {"priority": 9999}, "priority"),
+            (("a\0b",), {}, "zero"), (("a",), {"trim": 7}, "trim must be a function"),
+            (("a",), {"patience": -1}, "0 or more"), (("a",), {"device": 99}, "99")):
+        with pytest.raises(ValueError, match=text):
+            hipvmm.MemoryBudget(*arguments, **options)
+    with hipvmm.MemoryBudget("a") as budget:
+        assert budget.statistics().limit == hipvmm.device_memory().total
+        with pytest.raises(hipvmm.InvalidArgumentError):
+            hipvmm.MemoryBudget("b")
+    hipvmm.MemoryBudget("b").close()
+
+
+CACHE = """
+import sys
+import hipvmm
+
+array = hipvmm.GrowableArray("uint8", max="256MiB", step_limit=0)
+array.resize(32 << 20)
+
+def trim(nbytes):
+    global array, budget
+    print("asked", flush=True)
+    try:
+        budget.statistics()
+    except ValueError:
+        print("refused", flush=True)
+    array.close()
+    LAST
+
+budget = hipvmm.MemoryBudget("shared", "1GiB", priority=-1, trim=trim)
+print("holds", flush=True)
+sys.stdin.readline()
+print("ends", flush=True)
+"""
+
+
+@pytest.mark.parametrize("last", ["pass", "budget.close()", "raise KeyError('of trim')"])
+def test_another_process_trims_what_this_one_needs(last):
+    child = subprocess.Popen([sys.executable, "-c", CACHE.replace("LAST", last)],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "holds\n"
+        with hipvmm.MemoryBudget("shared", patience=20) as budget:
+            now = budget.statistics()
+            assert now.limit == 1 << 30
+            others = now.bytes - now.own_bytes
+            assert others >= 32 * MIB
+            assert budget.make_room(now.limit - others)  # what earlier tests have left is released
+            budget.set_limit(others + 2 * MIB)
+            assert [each.priority for each in budget.holders()] == [-1, 0]
+            array = make_array(16)
+            assert budget.statistics().own_bytes >= 16 * MIB
+            if last == "budget.close()":
+                deadline = time.monotonic() + 20
+                while budget.statistics().holders == 2 and time.monotonic() < deadline:
+                    time.sleep(0.005)
+                assert budget.statistics().holders == 1
+            array.close()
+    finally:
+        out, err = child.communicate("\n", timeout=60)
+    assert child.returncode == 0, err
+    assert out.splitlines() == ["asked", "refused", "ends"]
+    assert ("of trim" in err) == ("raise" in last)
+
+
+def test_a_budget_ends_with_its_object():
+    budget = hipvmm.MemoryBudget("ends", trim=lambda nbytes: budget)  # a circle
+    del budget
+    gc.collect()
+    hipvmm.MemoryBudget("ends").close()
