@@ -18,10 +18,11 @@ namespace hipvmm::detail {
 namespace {
 
 /// Reserves `wanted` bytes, or halves of it down to one granule.
-address_reservation reserve_most(std::size_t wanted, std::size_t granularity) {
+template <typename Reserve>
+address_reservation reserve_most(std::size_t wanted, std::size_t granularity, Reserve reserve) {
   for (std::size_t bytes = wanted;; bytes = align_up(bytes / 2, granularity)) {
     try {
-      return make_with_reclaim([&] { return address_reservation{bytes}; });
+      return make_with_reclaim([&] { return reserve(bytes); });
     } catch (const out_of_memory&) {
       if (bytes <= granularity) throw;
     }
@@ -152,6 +153,10 @@ bool mapped_region::needs(quirk which) const noexcept {
                      [which](const auto& each) { return each.second.needs(which); });
 }
 
+address_reservation mapped_region::reserve(std::size_t bytes) const {
+  return needs(quirk::re_reserve) ? reserve_aside(bytes) : address_reservation{bytes};
+}
+
 const std::pair<device_ref, capability>* mapped_region::first_without(trait which) const noexcept {
   const auto at = std::find_if(known.begin(), known.end(),
                                [which](const auto& each) { return !each.second.has(which); });
@@ -167,7 +172,8 @@ mapped_region::mapped_region(device_ref owner, std::size_t max_bytes, const regi
       users{users_of(rights)},
       options{chosen},
       addresses{std::make_shared<address_range>(
-          reserve_most(align_up(max_bytes, granularity), granularity))} {
+          reserve_most(align_up(max_bytes, granularity), granularity,
+                       [this](std::size_t bytes) { return reserve(bytes); }))} {
   if (options.memory == chunk_memory::uncached)
     for (const auto& [each, its] : known)
       require_uncached_chunks("region_options::memory", each, its);

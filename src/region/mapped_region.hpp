@@ -92,6 +92,9 @@ class mapped_region final : public sleeper {
   [[nodiscard]] bool needs(quirk which) const noexcept;
   /// The first of those devices that lacks the trait, with its record; null where all have it.
   [[nodiscard]] const std::pair<device_ref, capability>* first_without(trait which) const noexcept;
+  /// Reserves addresses for the region: where they are to be freed for a moment, so that memory
+  /// returns, those that nobody else asks for. Throws: as address_reservation.
+  [[nodiscard]] address_reservation reserve(std::size_t bytes) const;
   /// Where the chunk that begins at `offset` is to be made, beside what is there and `made`.
   [[nodiscard]] chunk_place place_at(std::size_t offset,
                                      const backing_map* made = nullptr) const noexcept;

@@ -125,7 +125,7 @@ void mapped_region::rebase(std::size_t from, std::size_t max_bytes, std::size_t 
   adoption adopted{*this};
   shifted_offsets shifted{*this, from};
   auto other = std::make_shared<address_range>(
-      make_with_reclaim([&] { return address_reservation{std::max(max_bytes, end())}; }));
+      make_with_reclaim([&] { return reserve(std::max(max_bytes, end())); }));
   mapping_list moved{other};
   map_all(moved);
   backing_map made = make_missing_or_explain(*other, 0, commit_bytes);

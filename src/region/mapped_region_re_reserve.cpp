@@ -43,7 +43,7 @@ void mapped_region::re_reserve() noexcept {
     if (addresses.use_count() > 1) return;
     if (!backings.empty() || frees_late_records()) wait_for_users(users);
     // Whole at other addresses first, so that the region is never without any.
-    change_to(address_reservation{bytes});
+    change_to(reserve(bytes));
     address_reservation same{bytes, 0, base};
     if (same.get() == base) change_to(std::move(same));
   });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/address_reservation.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -87,6 +88,29 @@ void keep_start_if_recorded(void* base, std::size_t bytes) {
                    "hipStreamDestroy");
 }
 
+// Where Linux looks for free addresses last, or never, on processors with 47 bits of them or more:
+// mmap goes down from the stack, and up from a third of the address space where the stack has no
+// limit. Above the shadow of AddressSanitizer.
+constexpr std::uintptr_t aside_begin = 0x1100'0000'0000;
+constexpr std::uintptr_t aside_end = 0x2a00'0000'0000;
+constexpr std::size_t aside_step = 1 * GiB;
+
+/// The next of these addresses for so many bytes, not yet given by this function unless all were;
+/// null where so many are not there.
+void* next_aside(std::size_t bytes) {
+  if (bytes > (aside_end - aside_begin) / 2) return nullptr;
+  // A gap remains between any two. The first is as random as the stack.
+  const std::size_t taken = align_up(bytes, aside_step) + aside_step;
+  static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&taken) /
+                                                            16 % 4096 * aside_step};
+  std::uintptr_t at = next.load(std::memory_order_relaxed);
+  std::uintptr_t start = 0;
+  do {
+    start = aside_end - at < taken ? aside_begin : at;
+  } while (!next.compare_exchange_weak(at, start + taken, std::memory_order_relaxed));
+  return reinterpret_cast<void*>(start);
+}
+
 void require_valid(std::size_t bytes, std::size_t alignment) {
   if (alignment != 0 && !is_power_of_two(alignment))
     throw std::invalid_argument{"a reservation with alignment " + std::to_string(alignment) +
@@ -139,6 +163,10 @@ void address_reservation::free() {
   if (base_ == nullptr) return;
   detail::check(free_addresses(base_, bytes_), "hipMemAddressFree");
   static_cast<void>(release());
+}
+
+address_reservation detail::reserve_aside(std::size_t bytes) {
+  return address_reservation{bytes, 0, next_aside(bytes)};
 }
 
 void detail::free_waited_for(address_reservation& addresses) noexcept {

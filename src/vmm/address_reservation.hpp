@@ -17,6 +17,12 @@ namespace hipvmm::detail {
 ///   the record what the stream's next command releases.
 void free_waited_for(address_reservation& addresses) noexcept;
 
+/// Reserves addresses that nobody gets who asks for none in particular, for those that renew() is
+/// to free for a moment: the system gives the highest that are free, or the lowest from a third of
+/// the address space on, and these are below. Where they are not to be had, any others. Throws: as
+/// address_reservation.
+[[nodiscard]] address_reservation reserve_aside(std::size_t bytes);
+
 enum class renewal : unsigned char {
   done,     ///< freed, and reserved again
   refused,  ///< HIP did not free them: all stays

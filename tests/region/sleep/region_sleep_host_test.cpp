@@ -2,9 +2,14 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
@@ -144,6 +149,47 @@ TEST_CASE("sleep: a place that others took is named, and nothing is lost") {
     CHECK(text.find("others hold the addresses at 0x") != std::string::npos);
     subject.check_asleep();
   }
+  CHECK(resume(subject.tag) == 4 * subject.unit);
+  subject.check_awake();
+}
+
+/// Maps as much, as others do who ask for no address: as a whole and in parts. All of it is
+/// unmapped at the end of the object.
+class others_mappings {
+ public:
+  explicit others_mappings(std::size_t bytes) {
+    for (int i = 0; i < 16; ++i)
+      for (std::size_t size = bytes; size >= bytes / 64; size /= 8) {
+        void* const at = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(at != MAP_FAILED);
+        all_.emplace_back(at, size);
+      }
+  }
+  ~others_mappings() {
+    for (const auto& [at, size] : all_) ::munmap(at, size);
+  }
+  others_mappings(const others_mappings&) = delete;
+  others_mappings& operator=(const others_mappings&) = delete;
+  [[nodiscard]] const void* lowest() const {
+    return std::min_element(all_.begin(), all_.end())->first;
+  }
+
+ private:
+  std::vector<std::pair<void*, std::size_t>> all_;
+};
+
+TEST_CASE("sleep: what others map meanwhile does not come where the addresses were") {
+  const assumed_capability assumed{kept_memory};
+  error_recorder reported;
+  sleeping_regions subject;
+  // ThreadSanitizer gives no address that is asked for.
+  if (others_mappings{16 * subject.unit}.lowest() < subject.base) return;
+  {
+    const planned_fault fault{"hipMemAddressReserve", 1, hipErrorOutOfMemory};
+    suspend(subject.tag, keep::contents);
+  }
+  REQUIRE(reported.count() != 0);
+  const others_mappings others{16 * subject.unit};
   CHECK(resume(subject.tag) == 4 * subject.unit);
   subject.check_awake();
 }
