@@ -33,6 +33,21 @@ int open_unnamed(const std::string& folder) {
   return named;
 }
 
+/// As posix_fallocate() for all bytes of the file, which signals do not end: Linux before 6 takes
+/// the room of a file in memory back at each of them.
+int take_room(int file, std::size_t bytes) {
+  constexpr std::size_t least = 64 * KiB;
+  std::size_t part = piece_of_file;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t next = std::min(part, bytes - done);
+    const int error = ::posix_fallocate(file, static_cast<off_t>(done), static_cast<off_t>(next));
+    if (error != 0 && error != EINTR) return error;
+    if (error == 0) done += next;
+    if (error == EINTR) part = std::max(part / 2, least);
+  }
+  return 0;
+}
+
 }  // namespace
 
 backup_file::backup_file(const std::string& folder, std::size_t bytes) {
@@ -42,7 +57,7 @@ backup_file::backup_file(const std::string& folder, std::size_t bytes) {
   if (bytes == 0) return;
   const int made = open_unnamed(folder);
   if (made < 0) fail(errno, "suspend: no file can be made in the folder " + folder);
-  const int error = ::posix_fallocate(made, 0, static_cast<off_t>(bytes));
+  const int error = take_room(made, bytes);
   if (error != 0) {
     ::close(made);
     fail(error, "suspend: the folder " + folder + " has no room for " + format_bytes(bytes) +

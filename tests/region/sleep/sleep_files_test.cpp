@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// Contents in files: what is left of them where the process is killed, who may read them, and
+// signals.
+#include <doctest/doctest.h>
+
+#include <sys/stat.h>
+#include <sys/time.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "region/sleep/sleeping_regions.hpp"
+#include "support/devices.hpp"
+#include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
+#include "support/random_seed.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+constexpr const char* folder_variable = "HIPVMM_TEST_FOLDER";
+constexpr const char* moment_variable = "HIPVMM_TEST_MOMENT";
+
+suspend_options to_folder(const std::string& folder) {
+  suspend_options options;
+  options.storage = sleep_storage::file;
+  options.folder = folder;
+  return options;
+}
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  REQUIRE(value != nullptr);
+  return value;
+}
+
+/// Files of this process that have no name and `bytes` bytes.
+int files_without_name(std::size_t bytes) {
+  int found = 0;
+  for (const auto& each : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+    struct stat what {};
+    if (::stat(each.path().c_str(), &what) != 0 || !S_ISREG(what.st_mode)) continue;
+    if (what.st_nlink != 0 || static_cast<std::size_t>(what.st_size) != bytes) continue;
+    CHECK((what.st_mode & 0777) == 0600);
+    ++found;
+  }
+  return found;
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents in a file are for nobody else") {
+  const temporary_folder folder;
+  const ::mode_t before = ::umask(0);
+  suspend(tag, keep::contents, to_folder(folder.path().string()));
+  ::umask(before);
+  CHECK(files_without_name(3 * unit) == 1);
+  CHECK(files_without_name(unit) == 1);
+  resume(tag);
+  CHECK(files_without_name(3 * unit) == 0);
+  check_awake();
+}
+
+HIPVMM_CHILD("sleeps in a file until it is killed") {
+  const sleeping_regions subject;
+  const long moment = std::stol(variable(moment_variable));
+  const suspend_options options = to_folder(variable(folder_variable));
+  if (moment == 0) {
+    suspend(subject.tag, keep::contents, options);
+    std::raise(SIGKILL);
+  }
+  std::thread killer{[moment] {
+    std::this_thread::sleep_for(std::chrono::microseconds{moment});
+    std::raise(SIGKILL);
+  }};
+  for (;;) {
+    suspend(subject.tag, keep::contents, options);
+    resume(subject.tag);
+  }
+}
+
+TEST_CASE("sleep: a process that is killed leaves no file of contents") {
+  const temporary_folder folder;
+  std::mt19937 random = seeded_generator();
+  for (int i = 0; i < 3; ++i) {
+    const std::size_t moment = i == 0 ? 0 : 1 + below(random, 5000);
+    CAPTURE(moment);
+    const child_result ended = run_child("sleeps in a file until it is killed",
+                                         {folder_variable + ("=" + folder.path().string()),
+                                          moment_variable + ("=" + std::to_string(moment))});
+    CHECK_MESSAGE(ended.status == 128 + SIGKILL, ended.output);
+    CHECK(std::filesystem::is_empty(folder.path()));
+  }
+}
+
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: signals do not keep contents from a file") {
+  // In memory, where older Linux lets them interrupt the taking of room.
+  struct sigaction quiet {};
+  quiet.sa_handler = [](int) {};
+  struct sigaction before {};
+  REQUIRE(::sigaction(SIGALRM, &quiet, &before) == 0);
+  first.commit(8 * unit, 8 * unit);
+  const itimerval often{{0, 500}, {0, 500}};
+  REQUIRE(::setitimer(ITIMER_REAL, &often, nullptr) == 0);
+  CHECK_NOTHROW(suspend(tag, keep::contents, to_folder("/dev/shm")));
+  CHECK_NOTHROW(resume(tag));
+  const itimerval never{};
+  REQUIRE(::setitimer(ITIMER_REAL, &never, nullptr) == 0);
+  REQUIRE(::sigaction(SIGALRM, &before, nullptr) == 0);
+  CHECK(has_contents());
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
