@@ -99,6 +99,7 @@
 #include <hipvmm/vmm/chunk_cache_statistics.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
 #include <hipvmm/vmm/mapping.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 // IWYU pragma: end_exports

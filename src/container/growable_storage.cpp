@@ -73,13 +73,17 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
         "growth_options::fallback is refuse, and device " + std::to_string(device.ordinal()) +
         " offers no virtual memory management that can be used: " + found.why_fallback() +
         "; set it to without_vmm::use_hip_malloc for a vector that copies when it grows"};
-  } else if (options.chunks.tag) {
+  } else if (options.chunks.tag || options.chunks.registrar) {
     throw unsupported{
-        "growth_options::chunks.tag: memory sleeps by its chunks, and the vector has none: " +
+        (options.chunks.tag
+             ? std::string{"growth_options::chunks.tag: memory sleeps by its chunks"}
+             : std::
+                   string{"growth_options::chunks.registrar: memory is registered by its chunks"}) +
+        ", and the vector has none: " +
         detail::why_no_chunks(device, from_resource
                                           ? "growth_options::resource is set"
                                           : "growth_options::fallback is without_vmm::always") +
-        "; leave the tag out"};
+        "; leave the " + (options.chunks.tag ? "tag" : "registrar") + " out"};
   } else if (is_pinned && options.max_bytes == 0) {
     throw unsupported{
         "growth_options::past_max is refuse, which promises an address for life; on device " +

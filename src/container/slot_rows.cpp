@@ -39,6 +39,7 @@ region reserve(device_ref device, const slot_geometry& geometry, const slot_aren
   chosen.cache = cache;
   chosen.access = options.access;
   chosen.when_empty = empty_policy::keeps_addresses;
+  chosen.registrar = options.registrar;
   const std::size_t wanted = bytes_for(geometry.planes, geometry.plane);
   region result{device, wanted, chosen};
   if (result.max_bytes() < wanted)

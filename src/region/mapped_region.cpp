@@ -305,9 +305,11 @@ void mapped_region::require_none_left_behind(const char* function, std::size_t o
 
 void mapped_region::restore(backing_map::iterator entry) noexcept {
   report_exceptions([&] {
-    entry->second.map = map_with_rights(mapped_here(), entry->first, entry->second.chunk,
-                                        entry->second.own_rights.get());
+    entry->second.map = map_unregistered(mapped_here(), entry->first, entry->second.chunk,
+                                         entry->second.own_rights.get());
     wait_until(visible_if_mapped_now());
+    // What it throws does not cost the bytes.
+    add_to_registrar(entry->second.map, entry->second.chunk);
   });
   if (entry->second.map.empty()) {
     committed -= entry->second.bytes();

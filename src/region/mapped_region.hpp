@@ -154,10 +154,16 @@ class mapped_region final : public sleeper {
   template <class Own>
   std::vector<access_desc> change_all_rights(access_map next, Own own_of);
 
-  /// `own`: the rights of the chunk, where they are not the region's.
+  /// Maps `chunk` for the region, with `own`, the rights of the chunk, where they are not the
+  /// region's, and registers it.
   [[nodiscard]] mapping map_with_rights(const mapped_there& there, std::size_t offset,
                                         const physical_chunk& chunk,
                                         const access_map* own = nullptr) const;
+  /// The same without the registration, for what the region does not keep.
+  [[nodiscard]] mapping map_unregistered(const mapped_there& there, std::size_t offset,
+                                         const physical_chunk& chunk, const access_map* own) const;
+  /// Adds what is mapped in `range` to the registrar, where there is one.
+  void add_to_registrar(mapping& made, const physical_chunk& chunk) const;
   /// The same in the region's addresses; on failure these may hold memory.
   [[nodiscard]] mapping map_here(std::size_t offset, const physical_chunk& chunk,
                                  const access_map* own = nullptr,

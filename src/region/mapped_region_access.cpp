@@ -319,6 +319,24 @@ std::vector<chunk_access> mapped_region::effective_access(std::size_t offset,
 
 mapping mapped_region::map_with_rights(const mapped_there& there, std::size_t offset,
                                        const physical_chunk& chunk, const access_map* own) const {
+  mapping result = map_unregistered(there, offset, chunk, own);
+  try {
+    add_to_registrar(result, chunk);
+  } catch (...) {
+    there.range.refused().unmap_or_keep(result, chunk.get());
+    throw;
+  }
+  return result;
+}
+
+void mapped_region::add_to_registrar(mapping& made, const physical_chunk& chunk) const {
+  if (!options.registrar) return;
+  wait_until(visible_if_mapped_now());
+  made.register_with(options.registrar, chunk);
+}
+
+mapping mapped_region::map_unregistered(const mapped_there& there, std::size_t offset,
+                                        const physical_chunk& chunk, const access_map* own) const {
   const access_map& chosen = own != nullptr ? *own : rights;
   const device_ref owner = chunk.device();
   require_all_reach(chosen, owner);

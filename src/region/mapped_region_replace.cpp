@@ -49,7 +49,7 @@ void mapped_region::copy_into(const physical_chunk& fresh, const backing& old,
   const access_map& kept = old.own_rights ? *old.own_rights : rights;
   const std::optional<access_map> wider = widened_for_copy(kept, fresh.device());
   once.maps.push_back(
-      map_with_rights({*elsewhere, 0}, 0, fresh, wider ? &*wider : old.own_rights.get()));
+      map_unregistered({*elsewhere, 0}, 0, fresh, wider ? &*wider : old.own_rights.get()));
   const mapping& temporary = once.maps.front();
   wait_until(visible_if_mapped_now());
   copy_async(stream, temporary.get(), old.map.get(), fresh.bytes());

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/mapping.hpp>
 
+#include <memory>
 #include <source_location>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/check.hpp"
 #include "core/driver_calls.hpp"
@@ -53,6 +56,29 @@ void report_mapping(memory_event_kind kind, int device, const void* address,
 
 }  // namespace
 
+/// Memory that a registrar knows, from add() on until it ends.
+class detail::registration {
+ public:
+  registration(std::shared_ptr<memory_registrar> with, const mapped_memory& what)
+      : registrar_{std::move(with)}, memory_{what} {}
+  ~registration() { remove(); }
+  registration(const registration&) = delete;
+  registration& operator=(const registration&) = delete;
+
+  void add() {
+    registrar_->add(memory_);
+    is_added_ = true;
+  }
+  void remove() noexcept {
+    if (std::exchange(is_added_, false)) registrar_->remove(memory_);
+  }
+
+ private:
+  std::shared_ptr<memory_registrar> registrar_;
+  mapped_memory memory_;
+  bool is_added_ = false;
+};
+
 bool detail::is_freshly_mapped(const void* address, device_ref owner) {
   try {
     return has_no_right(address, owner);
@@ -87,6 +113,7 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
 
 mapping::~mapping() {
   if (address_ == nullptr) return;
+  deregister();
   const hipError_t unmapped =
       detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); });
   if (unmapped == hipSuccess) report_mapping(memory_event_kind::unmap, device_, address_, bytes_);
@@ -98,14 +125,27 @@ mapping& mapping::operator=(mapping&& other) noexcept {
   std::swap(address_, moved.address_);
   std::swap(bytes_, moved.bytes_);
   std::swap(device_, moved.device_);
+  std::swap(registered_, moved.registered_);
   return *this;
+}
+
+void mapping::register_with(const std::shared_ptr<memory_registrar>& registrar,
+                            const physical_chunk& chunk) {
+  auto made = std::make_shared<detail::registration>(
+      registrar, mapped_memory{address_, bytes_, chunk.device(), chunk.location(), chunk.get(),
+                               chunk.shareable()});
+  made->add();
+  registered_ = std::move(made);
 }
 
 void mapping::unmap() {
   if (address_ == nullptr) return;
-  detail::check(
-      detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); }),
-      "hipMemUnmap");
+  if (registered_) registered_->remove();
+  const hipError_t unmapped =
+      detail::timed(detail::memory_call::unmap, [&] { return hipMemUnmap(address_, bytes_); });
+  if (unmapped != hipSuccess && registered_)
+    detail::report_exceptions([this] { registered_->add(); });
+  detail::check(unmapped, "hipMemUnmap");
   report_mapping(memory_event_kind::unmap, device_, address_, bytes_);
   static_cast<void>(release());
 }

@@ -40,6 +40,8 @@ void refused_unmaps::entry::resolve_doubt() noexcept {
 void refused_unmaps::unmap_or_keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
                                    physical_chunk* owned) noexcept {
   if (map.empty()) return;
+  // Nobody uses the memory any more, whether it is unmapped or not.
+  map.deregister();
   detail::report_exceptions([&map] { map.unmap(); });
   if (map.empty()) return;
   // Where the host's memory is short, ~mapping tries once more.

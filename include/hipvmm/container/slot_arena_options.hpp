@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
 
 namespace hipvmm {
 
@@ -60,6 +62,9 @@ struct slot_arena_options {
   /// share_prefix(),
   ///   make_writable(), set_budget() and trim() throw std::logic_error.
   std::optional<memory_tag> tag = {};
+  /// Who registers the blocks of all slots, as region_options::registrar. A block that one slot
+  /// gives to another is removed and added.
+  std::shared_ptr<memory_registrar> registrar = {};
 };
 
 /// Counts of a slot_arena. Bytes are of all planes together.

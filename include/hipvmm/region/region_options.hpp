@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
 namespace hipvmm {
@@ -65,6 +67,10 @@ struct region_options {
   /// The tag by which suspend() gives the memory back while the addresses stay, and resume() makes
   /// it again. Not with chunks that other processes are to use: what was exported never sleeps.
   std::optional<memory_tag> tag = {};
+  /// Who registers the chunks with a communication library, and ends that before they are unmapped;
+  /// null: nobody. Kept until all chunks are unmapped, also by threads of the library. Where the
+  /// memory of a vector would not come in chunks, the vector is unsupported.
+  std::shared_ptr<memory_registrar> registrar = {};
 };
 
 /// What region::trim does with a chunk that begins before the new end and reaches beyond it. HIP

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include <hipvmm/runtime/device.hpp>
@@ -9,7 +10,12 @@
 namespace hipvmm {
 
 class address_reservation;
+class memory_registrar;
 class physical_chunk;
+
+namespace detail {
+class registration;
+}  // namespace detail
 
 /// Whether a success of hipMemMap is verified.
 enum class map_answer {
@@ -38,16 +44,26 @@ class mapping {
   mapping(mapping&& other) noexcept
       : address_{std::exchange(other.address_, nullptr)},
         bytes_{std::exchange(other.bytes_, 0)},
-        device_{other.device_} {}
+        device_{other.device_},
+        registered_{std::move(other.registered_)} {}
   mapping& operator=(mapping&& other) noexcept;
 
+  /// Adds the memory to `registrar`, which is told before it is unmapped, or release()d.
+  /// Pre: not empty, and registered with no other; `chunk` is what is mapped.
+  /// Throws: as memory_registrar::add(); std::bad_alloc. Then it is not added.
+  void register_with(const std::shared_ptr<memory_registrar>& registrar,
+                     const physical_chunk& chunk);
+  /// Removes the memory from its registrar, where it has one.
+  void deregister() noexcept { registered_.reset(); }
+
   /// Unmaps now.
-  /// Throws: hip_error; then it is still held.
+  /// Throws: hip_error; then it is still held, and was added to its registrar once more.
   void unmap();
 
   [[nodiscard]] void* get() const noexcept { return address_; }
   /// Releases ownership; the caller unmaps [get(), get() + bytes()) with hipMemUnmap.
   [[nodiscard]] void* release() noexcept {
+    deregister();
     bytes_ = 0;
     return std::exchange(address_, nullptr);
   }
@@ -59,7 +75,8 @@ class mapping {
  private:
   void* address_ = nullptr;
   std::size_t bytes_ = 0;
-  int device_ = -1;  // of the chunk
+  int device_ = -1;                                   // of the chunk
+  std::shared_ptr<detail::registration> registered_;  // null without a registrar
 };
 
 }  // namespace hipvmm

@@ -59,11 +59,16 @@ struct vmm_pool_resource::state : pool_state {
     region_options chunks;
     chunks.shareable = options.shareable;
     chunks.memory = options.memory;
+    chunks.registrar = options.registrar;
     auto from =
         pool::make_device_backend(owner, addresses_for_memory * wanted, chunks, options.fallback);
     if (options.tag && !from->moves_chunks())
       throw unsupported{"pool_options::tag: memory sleeps by its chunks, and the pool has none: " +
                         from->explain() + "; leave the tag out"};
+    if (options.registrar && !from->moves_chunks())
+      throw unsupported{
+          "pool_options::registrar: memory is registered by its chunks, and the pool has none: " +
+          from->explain() + "; leave it out, and register the blocks"};
     from->set_access(options.access);
     const std::size_t allowed = maximum_of(options, wanted, from->granularity());
     return std::make_unique<state>(owner, std::move(from), allowed, options);

@@ -26,6 +26,7 @@ class detached_chunk {
   /// Unmaps it and releases the chunk. Thread-safe with all use of the region.
   /// Throws: hip_error; then it is still mapped.
   void release() {
+    what_.map.deregister();
     what_.map.unmap();
     addresses_->refused().keep_chunk(what_.chunk);
     what_ = {};

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include <hipvmm/mr/pool_reuse.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
 namespace hipvmm::mr {
@@ -58,6 +60,9 @@ struct pool_options {
   /// - Beside what suspend() refuses for regions: chunks that moved, while their old addresses are
   ///   still used by work of a capture or refused to be unmapped.
   std::optional<memory_tag> tag = {};
+  /// Who registers the pool's chunks, as region_options::registrar. Where there is no virtual
+  /// memory the pool is unsupported.
+  std::shared_ptr<memory_registrar> registrar = {};
 };
 
 }  // namespace hipvmm::mr

@@ -27,6 +27,7 @@ region_options options_for(const region_options& chunks, chunk_cache& cache) {
   options.memory = chunks.memory;
   options.cache = &cache;
   options.when_empty = empty_policy::keeps_addresses;
+  options.registrar = chunks.registrar;
   return options;
 }
 

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/container/slot_arena.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
+#include "support/devices.hpp"
+#include "support/host/recording_registrar.hpp"
+#include "support/region/assumed_capability.hpp"
+#include "support/region/held_memory.hpp"
+
+// Vectors and arenas of slots whose memory is registered.
+namespace hipvmm::test {
+namespace {
+
+growth_options registered_growth(const registrar_ptr& registrar) {
+  growth_options options;
+  options.max_bytes = 8 * granule();
+  options.granule_bytes = granule();
+  options.step_limit = 0;
+  options.chunks.registrar = registrar;
+  return options;
+}
+
+std::string refusal_of(const growth_options& options) {
+  try {
+    const growable_device_vector<int> refused{first_device, options};
+  } catch (const unsupported& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+/// The registrar knows the memory of `vector`, and no other.
+void check_knows_vector(const recording_registrar& registrar,
+                        const growable_device_vector<char>& vector) {
+  const auto known = registrar.known();
+  const std::vector<chunk_view> chunks = vector.chunks();
+  CHECK(known.size() == chunks.size());
+  for (const chunk_view& chunk : chunks) CHECK(known.count(chunk.address) == 1);
+  CHECK(registrar.mistakes() == 0);
+}
+
+void grow_shrink_and_erase() {
+  const auto registrar = std::make_shared<recording_registrar>();
+  {
+    const hipvmm::stream stream{first_device};
+    growable_device_vector<char> vector{first_device, registered_growth(registrar)};
+    for (std::size_t size = 1; size <= 6; ++size) {
+      vector.resize_uninitialized(size * granule());
+      check_knows_vector(*registrar, vector);
+    }
+    vector.erase_front(2 * granule(), stream);
+    drain_retired_memory();
+    check_knows_vector(*registrar, vector);
+    // Past what is reserved: to other addresses, without those in front.
+    vector.resize_uninitialized(9 * granule());
+    drain_retired_memory();
+    check_knows_vector(*registrar, vector);
+    vector.resize_uninitialized(granule());
+    vector.shrink_to_fit(stream);
+    drain_retired_memory();
+    check_knows_vector(*registrar, vector);
+    vector.clear();
+    vector.shrink_to_fit(stream);
+    drain_retired_memory();
+    CHECK(registrar->known().empty());
+    vector.resize_uninitialized(granule());
+  }
+  drain_retired_memory();
+  CHECK(registrar->known().empty());
+  CHECK(registrar->mistakes() == 0);
+}
+
+TEST_CASE("registrar: a vector's chunks are known as it grows, shrinks and moves") {
+  grow_shrink_and_erase();
+}
+
+TEST_CASE("registrar: so they are where memory returns with the addresses only") {
+  const assumed_capability assumed{kept_memory};
+  grow_shrink_and_erase();
+}
+
+TEST_CASE("registrar: a growth whose registration fails leaves the vector as it was") {
+  const auto registrar = std::make_shared<recording_registrar>();
+  growable_device_vector<char> vector{first_device, registered_growth(registrar)};
+  const hipvmm::stream stream{first_device};
+  vector.resize(granule(), 'a', stream);
+  registrar->fail_at(1);
+  CHECK_THROWS_WITH_AS(vector.resize(2 * granule(), 'b', stream),
+                       doctest::Contains("the registration of "), std::runtime_error);
+  CHECK(vector.size() == granule());
+  CHECK(vector.element(granule() - 1, stream) == 'a');
+  registrar->fail_at(0);
+  check_knows_vector(*registrar, vector);
+  vector.resize(2 * granule(), 'b', stream);
+  check_knows_vector(*registrar, vector);
+}
+
+TEST_CASE("registrar: memory that comes in no chunks takes none") {
+  const auto registrar = std::make_shared<recording_registrar>();
+  growth_options options = registered_growth(registrar);
+  options.fallback = without_vmm::always;
+  CHECK(refusal_of(options).find("growth_options::chunks.registrar") != std::string::npos);
+  options.fallback = without_vmm::use_hip_malloc;
+  mr::hip_resource upstream{first_device};
+  options.granule_bytes = 0;
+  options.resource = &upstream;
+  CHECK(refusal_of(options).find("leave the registrar out") != std::string::npos);
+}
+
+TEST_CASE("registrar: blocks of slots are known, shared ones at each address") {
+  const auto registrar = std::make_shared<recording_registrar>();
+  {
+    const hipvmm::stream stream{first_device};
+    memory_tag tag;
+    slot_arena_options options;
+    options.slots = 3;
+    options.bytes_per_slot = 4 * granule();
+    options.block_bytes = granule();
+    options.prefetch_blocks = 0;
+    options.registrar = registrar;
+    options.tag = tag;
+    slot_arena arena{first_device, options};
+    arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{2 * granule()}, stream);
+    CHECK(registrar->known().size() == 2);
+    arena.share_prefix(0, std::vector<std::size_t>{1}, granule(), stream);
+    CHECK(registrar->known().size() == 3);
+    suspend(tag, keep::contents);
+    CHECK(registrar->known().empty());
+    resume(tag);
+    CHECK(registrar->known().size() == 3);
+    arena.make_writable(1, 0, granule(), stream);
+    CHECK(registrar->known().size() == 3);
+  }
+  drain_retired_memory();
+  CHECK(registrar->known().empty());
+  CHECK(registrar->mistakes() == 0);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
