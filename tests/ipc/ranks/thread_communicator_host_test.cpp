@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// Transfers in which a copy fails, as the host provider refuses it: AMD's runtime crashes.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
+#include "ipc/ranks/run_ranks.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/happens.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_CASE("thread_communicator: where a transfer fails no rank's work uses the memory any more" *
+          needs_virtual_memory) {
+  std::atomic<int> ended{0};
+  run_ranks(2, {first_device}, [&](thread_rank& one) {
+    growable_device_vector<int> data{first_device};
+    data.assign(1, 7, one.stream);
+    one.stream.synchronize();
+    if (one.ranks.rank() == 0) {
+      const std::vector<outgoing> out{{0, data.data(), sizeof(int)}, {1, data.data(), sizeof(int)}};
+      // Where it receives there is no memory.
+      const std::vector<incoming> in{{0, data.data() + data.capacity(), sizeof(int)}};
+      CHECK_THROWS_AS(one.ranks.transfer(out, in, one.stream), hip_error);
+      ++ended;
+    } else {
+      growable_device_vector<int> target{first_device};
+      target.resize(1, one.stream);
+      one.stream.synchronize();
+      blocked_stream work{first_device};
+      std::thread later{[&] {
+        CHECK_FALSE(happens([&] { return ended != 0; }));
+        work.release();
+      }};
+      CHECK_THROWS_AS(one.ranks.transfer({}, {{0, target.data(), sizeof(int)}}, work), rank_error);
+      ++ended;
+      later.join();
+      CHECK(work.is_done());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hipvmm::test
