@@ -12,6 +12,8 @@ namespace {
 // A chunk is what moves as a whole and what HIP's calls are paid for. Small ones are denser, large
 // ones faster: docs/design/pool_figures.md has both figures of several choices.
 constexpr std::size_t granules_per_chunk = 4;
+/// As many growths with nothing freed between them tell a program that only allocates.
+constexpr unsigned growths_before_larger = 4;
 
 /// Least bytes of a chunk for which there are never more than the rules allow. While a pool is
 /// small a chunk is a share of what is held, so that their number is a logarithm of it; later half
@@ -45,7 +47,7 @@ std::size_t growth_unit(const block_index& index, const chunk_rules& rules) noex
   const std::size_t one = granule(index, rules);
   if (rules.has_equal_chunks) return one;
   // A program that only allocates gets ever more at once: a tenth of what is held at most.
-  const unsigned doublings = std::min(rules.growths_in_a_row / 4, 5U);
+  const unsigned doublings = std::min(rules.growths_in_a_row / growths_before_larger, 5U);
   const std::size_t share = align_down(index.physical_bytes() / 10, one);
   return std::max(one, std::min(one << doublings, share));
 }
@@ -279,12 +281,16 @@ std::size_t next_chunk_bytes(const block_index& index, std::size_t missing, std:
   if (!rules.moves_chunks) return missing;
   const std::size_t one = granule(index, rules);
   if (rules.has_equal_chunks) return std::min(missing, one);
-  // The size in which a pool begins, while no memory lies idle that smaller ones could join.
-  constexpr std::size_t first = 64 * MiB;
+  // The size in which a pool begins, while no memory lies idle that smaller ones could join. Large
+  // chunks are for what a program keeps, and that is allocated with nothing freed in between.
+  const bool only_allocates = rules.growths_in_a_row >= growths_before_larger;
+  const std::size_t first = only_allocates ? 64 * MiB : 32 * MiB;
   constexpr std::size_t is_young = GiB;
   const std::size_t held = index.physical_bytes();
   const std::size_t least = !moves && held < is_young ? first : granules_per_chunk * one;
-  const std::size_t chosen = std::max(least, align_down(wanted / 8, one));
+  // Of several sizes, of which one may fit a later place.
+  const std::size_t share = std::max(missing / 8, wanted / 12);
+  const std::size_t chosen = std::max(least, align_down(share, one));
   // Where chunks are counted, there would be too many smaller ones.
   const std::size_t allowed = std::max({align_down(rules.largest_chunk, rules.granularity),
                                         rules.granularity, least_for_count(index, rules)});

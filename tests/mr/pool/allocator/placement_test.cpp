@@ -48,6 +48,27 @@ TEST_CASE("pool: a program that only allocates takes ever more from the device a
   CHECK(pool.memory.held() == held + bytes);
 }
 
+TEST_CASE("pool: the chunks of a request are an eighth of what it lacks, and a twelfth at least") {
+  pool_of pool{1, true};
+  pool.take(0, 2 * GiB);
+  // 256, 224, 196, eight times 170, and the last.
+  CHECK(pool.memory.created == 12);
+  CHECK(pool.memory.held() == 2 * GiB);
+}
+
+TEST_CASE("pool: a small pool has larger chunks for a program that only allocates") {
+  pool_of pool{1, true};
+  std::size_t last = 0;
+  for (int i = 0; i < 4; ++i) last = pool.take(0, 64 * MiB);
+  CHECK(pool.memory.created == 8);
+  pool.take(0, 64 * MiB);
+  CHECK(pool.memory.created == 9);
+  pool.give(0, last, 64 * MiB);
+  pool.take(0, 64 * MiB);
+  pool.take(0, 64 * MiB);
+  CHECK(pool.memory.created == 11);
+}
+
 TEST_CASE("pool: an old address that nothing uses any more is a place like unmapped ones") {
   // Eight chunks, of which every other one is idle, at the end of all addresses but one chunk's.
   const auto worn = [](bool waits) {

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -140,6 +141,7 @@ struct options {
   int epochs = 1;
   int unmap_delay = 0;
   std::size_t largest_chunk = 0;  // MiB
+  unsigned seed = 0;
 };
 
 struct event {
@@ -188,6 +190,16 @@ class driver {
   driver(block_allocator& pool, std::vector<event> events)
       : pool_{pool}, events_{std::move(events)}, offsets_(events_.size(), gone) {}
 
+  /// Three blocks that stay, up to 8 MiB: another layout for the same program.
+  void keep_blocks(unsigned seed) {
+    std::mt19937 random{seed};
+    for (int i = 0; i < 3; ++i) {
+      const std::size_t bytes = (random() % 32768 + 1) * 256;
+      if (!pool_.allocate(pool_.state_of(first_stream()), bytes, 256))
+        throw std::runtime_error{"out of memory for the blocks of a seed"};
+      requested_ += bytes;
+    }
+  }
   /// All events once, and then a free of what is left. Returns the nanoseconds of each allocation.
   std::vector<double> run_epoch() {
     std::vector<double> times;
@@ -220,6 +232,9 @@ class driver {
   using clock = std::chrono::steady_clock;
   static double since(clock::time_point start) {
     return std::chrono::duration<double, std::nano>(clock::now() - start).count();
+  }
+  static hipvmm::stream_ref first_stream() {
+    return hipvmm::stream_ref{reinterpret_cast<ihipStream_t*>(16)};
   }
   static std::size_t held(const event& of) {
     return of.bytes == 0 ? block_allocator::unit : (of.bytes + 255) / 256 * 256;
@@ -272,6 +287,7 @@ int simulate(const options& chosen) {
   if (chosen.largest_chunk != 0) pool.set_largest_chunk(chosen.largest_chunk << 20U);
   driver program{pool, read_events(chosen.trace, chosen.one_stream)};
   program.unmap_delay = chosen.unmap_delay;
+  if (chosen.seed != 0) program.keep_blocks(chosen.seed);
   std::printf("%s\n", chosen.trace.c_str());
   for (int epoch = 0; epoch < chosen.epochs; ++epoch) {
     const double before = memory.microseconds;
@@ -318,6 +334,7 @@ int main(int argc, char** argv) {
   program.add_option("--unmap-delay", chosen.unmap_delay,
                      "allocations until old addresses are unmapped");
   program.add_option("--largest-chunk", chosen.largest_chunk, "MiB of a new chunk at most");
+  program.add_option("--seed", chosen.seed, "three blocks of random sizes stay from the start");
   program.add_option("--lag", chosen.lag, "microseconds until a stream passes a mark");
   CLI11_PARSE(program, argc, argv);
   try {
