@@ -40,7 +40,7 @@ set_layer() {
 
 is_vendor() {
   case $1 in
-    hip/* | hip_* | hsa/* | rocm* | cuda* | cuda/* | nv* | boost/* | thrust/* | rccl/* | rmm/* | torch/*) return 0 ;;
+    hip/* | hip_* | hsa/* | rocm* | cuda* | cuda/* | nv* | boost/* | thrust/* | rccl/* | rmm/* | torch/* | ucp/*) return 0 ;;
   esac
   return 1
 }

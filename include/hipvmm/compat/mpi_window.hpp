@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// One-sided MPI over memory that grows: a dynamic window whose memory follows the chunks.
+#include <mpi.h>
+
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/compat/registration.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
+
+namespace hipvmm {
+
+/// Whether MPI takes addresses of device memory.
+enum class mpi_device_windows {
+  ask,      ///< as MPI says: MPIX_Query_cuda_support, MPIX_Query_rocm_support
+  assumed,  ///< it does, whatever it says; where it does not, MPI ends the process
+};
+
+/// A registrar that attaches each chunk to a dynamic window (MPI_Win_create_dynamic) while it is
+/// mapped. Other ranks put and get by the addresses that update() gathers.
+/// - add() and remove() are MPI_Win_attach and MPI_Win_detach, which are local. The library calls
+///   them in threads of its own too: MPI_THREAD_MULTIPLE is needed.
+/// - Memory must not shrink while another rank may still use it: MPI knows the end of remote
+///   accesses only by the ranks' own synchronization, such as MPI_Win_unlock and a barrier.
+/// - Open MPI attaches 64 chunks at most unless MCA osc_rdma_max_attach says more. Growth beyond
+///   fails; larger steps make fewer chunks.
+/// - The window returns errors (MPI_ERRORS_RETURN).
+class mpi_window final : public library_registrar {
+ public:
+  /// Collective over `ranks`, which is duplicated.
+  /// Throws: std::logic_error before MPI_Init or after MPI_Finalize; unsupported where MPI is older
+  /// than 3.0, gives fewer threads, or takes no memory of `device`; std::runtime_error with MPI's
+  /// text.
+  explicit mpi_window(MPI_Comm ranks, device_ref device,
+                      mpi_device_windows takes = mpi_device_windows::ask) {
+    require_ready(device, takes);
+    require(MPI_Comm_dup(ranks, &ranks_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN);
+    MPI_Comm_size(ranks_, &size_);
+    const int made = MPI_Win_create_dynamic(MPI_INFO_NULL, ranks_, &window_);
+    if (made != MPI_SUCCESS) {
+      MPI_Comm_free(&ranks_);
+      require(made, "MPI_Win_create_dynamic");
+    }
+    MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
+    all_.resize(static_cast<std::size_t>(size_));
+    most_ = most_attached();
+  }
+  /// Collective, as MPI_Win_free is. All memory must have gone before. After MPI_Finalize nothing
+  /// is done.
+  ~mpi_window() override {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (ended != 0) return;
+    MPI_Win_free(&window_);
+    MPI_Comm_free(&ranks_);
+  }
+
+  /// For MPI_Put, MPI_Get, MPI_Win_lock and so on.
+  [[nodiscard]] MPI_Win get() const noexcept { return window_; }
+
+  /// Collective: every rank learns what all ranks have attached, and the address that each names
+  /// its base, such as data() of its vector. To be called after growth, before others use what is
+  /// new; and before memory shrinks, when nobody uses it any more.
+  /// Throws: std::runtime_error with MPI's text; std::bad_alloc. Then what was known stays.
+  void update(const void* base) {
+    const std::vector<registered_bytes> own = chunks();
+    std::vector<std::uint64_t> sent{reinterpret_cast<std::uintptr_t>(base)};
+    for (const registered_bytes& each : own) {
+      sent.push_back(each.address);
+      sent.push_back(each.bytes);
+    }
+    const int count = static_cast<int>(sent.size());
+    std::vector<int> counts(all_.size());
+    require(MPI_Allgather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, ranks_), "MPI_Allgather");
+    std::vector<int> starts;
+    int total = 0;
+    for (const int each : counts) {
+      starts.push_back(total);
+      total += each;
+    }
+    std::vector<std::uint64_t> got(static_cast<std::size_t>(total));
+    require(MPI_Allgatherv(sent.data(), count, MPI_UINT64_T, got.data(), counts.data(),
+                           starts.data(), MPI_UINT64_T, ranks_),
+            "MPI_Allgatherv");
+    std::vector<rank_memory> next(all_.size());
+    for (std::size_t rank = 0; rank < next.size(); ++rank) {
+      auto at = got.begin() + starts[rank];
+      const auto end = at + counts[rank];
+      next[rank].base = *at++;
+      for (; at != end; at += 2)
+        next[rank].chunks.push_back(
+            {at[0], static_cast<std::size_t>(at[1]), next[rank].chunks.size()});
+    }
+    all_ = std::move(next);
+  }
+
+  /// Where `bytes` bytes from byte `offset` behind the base of `rank` are, as of the last update():
+  /// a piece for each chunk, for MPI takes no access that reaches into the next. The addresses are
+  /// displacements for MPI_Put and MPI_Get.
+  /// Throws: std::out_of_range for another rank, or memory that is not attached there.
+  [[nodiscard]] std::vector<registered_bytes> locate(int rank, std::size_t offset,
+                                                     std::size_t bytes) const {
+    if (rank < 0 || rank >= size_)
+      throw std::out_of_range{"mpi_window::locate: rank " + std::to_string(rank) + " of " +
+                              std::to_string(size_)};
+    const rank_memory& theirs = all_[static_cast<std::size_t>(rank)];
+    try {
+      return cut_by_chunk(theirs.chunks, theirs.base + offset, bytes);
+    } catch (const std::out_of_range& error) {
+      throw std::out_of_range{"mpi_window::locate: rank " + std::to_string(rank) + " had " +
+                              std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
+                              " not attached at the last update(): " + error.what()};
+    }
+  }
+
+ private:
+  struct rank_memory {
+    std::uint64_t base = 0;
+    std::vector<registered_bytes> chunks;
+  };
+
+  static void require(int result, const char* call) {
+    if (result == MPI_SUCCESS) return;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    MPI_Error_string(result, text.data(), &length);
+    throw std::runtime_error{std::string{call} + ": " + text.data()};
+  }
+
+  static bool takes_device_memory() {
+#if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
+    if (MPIX_Query_cuda_support() == 1) return true;
+#endif
+#if defined(OMPI_HAVE_MPI_EXT_ROCM) && OMPI_HAVE_MPI_EXT_ROCM
+    if (MPIX_Query_rocm_support() == 1) return true;
+#endif
+    return false;
+  }
+
+  static void require_ready(device_ref device, mpi_device_windows takes) {
+    int began = 0;
+    int ended = 0;
+    MPI_Initialized(&began);
+    MPI_Finalized(&ended);
+    if (began == 0 || ended != 0)
+      throw std::logic_error{
+          "mpi_window: MPI is not initialized: make it between MPI_Init_thread and MPI_Finalize"};
+    int major = 0;
+    int minor = 0;
+    MPI_Get_version(&major, &minor);
+    if (major < 3)
+      throw unsupported{"mpi_window: this MPI has version " + std::to_string(major) + '.' +
+                        std::to_string(minor) +
+                        " of the standard, and dynamic windows came with "
+                        "3.0: use a newer one"};
+    int threads = 0;
+    MPI_Query_thread(&threads);
+    if (threads < MPI_THREAD_MULTIPLE)
+      throw unsupported{"mpi_window: MPI was initialized for thread level " +
+                        std::to_string(threads) +
+                        ", and memory is detached in threads of hipvmm: ask MPI_Init_thread for "
+                        "MPI_THREAD_MULTIPLE, " +
+                        std::to_string(MPI_THREAD_MULTIPLE)};
+    require_reach("mpi_window", device,
+                  takes == mpi_device_windows::assumed || takes_device_memory(),
+                  "use an MPI that is built for the device, or, where it is and does not say so, "
+                  "mpi_device_windows::assumed");
+  }
+
+  /// How many pieces Open MPI attaches, where it says so. Once it has refused one, version 4.1.4
+  /// waits forever at the next call that looks for one; so it is not asked for more.
+  static std::size_t most_attached() {
+    std::size_t result = std::numeric_limits<std::size_t>::max();
+    int level = 0;
+    int variable = 0;
+    MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
+    if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) return result;
+    int count = 0;
+    if (MPI_T_cvar_get_index("osc_rdma_max_attach", &variable) == MPI_SUCCESS &&
+        MPI_T_cvar_handle_alloc(variable, nullptr, &handle, &count) == MPI_SUCCESS) {
+      unsigned value = 0;
+      if (count == 1 && MPI_T_cvar_read(handle, &value) == MPI_SUCCESS) result = value;
+      MPI_T_cvar_handle_free(&handle);
+    }
+    MPI_T_finalize();
+    return result;
+  }
+
+  void enter(const mapped_memory& memory) override {
+    // `memory` is counted already.
+    if (known().size() > most_)
+      throw std::runtime_error{"mpi_window: " + std::to_string(most_) +
+                               " chunks are attached, and this MPI attaches no more: raise "
+                               "osc_rdma_max_attach (OMPI_MCA_osc_rdma_max_attach in the "
+                               "environment), or grow in larger steps, which need fewer chunks"};
+    require(MPI_Win_attach(window_, memory.address, static_cast<MPI_Aint>(memory.bytes)),
+            "MPI_Win_attach");
+  }
+  void leave(const mapped_memory& memory) override {
+    require(MPI_Win_detach(window_, memory.address), "MPI_Win_detach");
+  }
+
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;
+  int size_ = 0;
+  std::size_t most_ = 0;
+  std::vector<rank_memory> all_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+#include <hipvmm/compat/ucx.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/host/host_profile.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+struct ucx_context {
+  explicit ucx_context(bool is_shared = true) {
+    ucp_params_t wanted{};
+    wanted.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+    wanted.features = UCP_FEATURE_RMA;
+    wanted.mt_workers_shared = is_shared ? 1 : 0;
+    ucp_config_t* config = nullptr;
+    REQUIRE(ucp_config_read(nullptr, nullptr, &config) == UCS_OK);
+    // Of this process and this machine.
+    ucp_config_modify(config, "TLS", "self,sm");
+    const ucs_status_t made = ucp_init(&wanted, config, &context);
+    ucp_config_release(config);
+    REQUIRE(made == UCS_OK);
+  }
+  ~ucx_context() { ucp_cleanup(context); }
+  ucx_context(const ucx_context&) = delete;
+  ucx_context& operator=(const ucx_context&) = delete;
+
+  ucp_context_h context = nullptr;
+};
+
+/// A worker that is linked to itself.
+struct loop {
+  explicit loop(const ucx_context& of) {
+    ucp_worker_params_t wanted{};
+    wanted.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    wanted.thread_mode = UCS_THREAD_MODE_SINGLE;
+    REQUIRE(ucp_worker_create(of.context, &wanted, &worker) == UCS_OK);
+    ucp_address_t* address = nullptr;
+    std::size_t bytes = 0;
+    REQUIRE(ucp_worker_get_address(worker, &address, &bytes) == UCS_OK);
+    ucp_ep_params_t target{};
+    target.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    target.address = address;
+    const ucs_status_t made = ucp_ep_create(worker, &target, &end);
+    ucp_worker_release_address(worker, address);
+    REQUIRE(made == UCS_OK);
+  }
+  ~loop() {
+    ucp_request_param_t how{};
+    finish(ucp_ep_close_nbx(end, &how));
+    ucp_worker_destroy(worker);
+  }
+  loop(const loop&) = delete;
+  loop& operator=(const loop&) = delete;
+
+  void finish(ucs_status_ptr_t request) const {
+    if (!UCS_PTR_IS_PTR(request)) {
+      CHECK(UCS_PTR_STATUS(request) == UCS_OK);
+      return;
+    }
+    while (ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(worker);
+    CHECK(ucp_request_check_status(request) == UCS_OK);
+    ucp_request_free(request);
+  }
+  /// Writes by the key, as another process would.
+  void put(const ucx_key& key, const std::vector<int>& elements) const {
+    ucp_rkey_h remote = nullptr;
+    REQUIRE(ucp_ep_rkey_unpack(end, key.packed.data(), &remote) == UCS_OK);
+    ucp_request_param_t how{};
+    finish(ucp_put_nbx(end, elements.data(), elements.size() * sizeof(int), key.memory.address,
+                       remote, &how));
+    finish(ucp_ep_flush_nbx(end, &how));
+    ucp_rkey_destroy(remote);
+  }
+
+  ucp_worker_h worker = nullptr;
+  ucp_ep_h end = nullptr;
+};
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("ucx_registration: a chunk can be written by its key as long as it is there") {
+  const ucx_context context;
+  if (quirks::host_may_not_touch.holds()) {
+    CHECK_THROWS_WITH_AS((ucx_registration{context.context, first_device}),
+                         doctest::Contains("takes memory of the host only"), unsupported);
+    return;
+  }
+  const auto registered = std::make_shared<ucx_registration>(context.context, first_device);
+  {
+    const stream own{first_device};
+    growth_options options;
+    options.max_bytes = 8 * granule();
+    options.granule_bytes = granule();
+    options.step_limit = 0;
+    options.chunks.registrar = registered;
+    growable_device_vector<int> vector{first_device, options};
+    const std::size_t per_chunk = granule() / sizeof(int);
+    for (std::size_t chunk = 1; chunk <= 3; ++chunk) vector.resize(chunk * per_chunk, 0, own);
+    own.synchronize();
+    const std::vector<ucx_key> keys = registered->keys();
+    REQUIRE(keys.size() == 3);
+    {
+      const loop to_self{context};
+      int value = 0;
+      for (const ucx_key& each : keys) to_self.put(each, {++value, ++value});
+    }
+    CHECK(vector.element(0, own) == 1);
+    CHECK(vector.element(1, own) == 2);
+    CHECK(vector.element(2 * per_chunk + 1, own) == 6);
+    CHECK(vector.element(2 * per_chunk + 2, own) == 0);
+    const auto pieces =
+        cut_by_chunk(registered->chunks(), keys.front().memory.address + granule() - 8, 16);
+    REQUIRE(pieces.size() == 2);
+    CHECK(pieces[1].chunk == 1);
+    {
+      blocked_stream user{first_device};
+      vector.resize(1, user);
+      vector.shrink_to_fit(user);
+    }
+    drain_retired_memory();
+    CHECK(registered->keys().size() == 1);
+    CHECK(registered->handle_of(vector.data()) != nullptr);
+  }
+  drain_retired_memory();
+  CHECK(registered->keys().empty());
+}
+
+TEST_CASE("ucx_registration: a context for one thread is refused") {
+  const ucx_context context{false};
+  CHECK_THROWS_WITH_AS((ucx_registration{context.context, first_device}),
+                       doctest::Contains("mt_workers_shared"), unsupported);
+  CHECK_THROWS_AS((ucx_registration{nullptr, first_device}), std::invalid_argument);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
