@@ -292,13 +292,23 @@ class thread_transfer {
     return result;
   }
 
+  /// Keeps what is thrown: a rank that left now would have the others wait for it.
   template <typename Action>
-  void attempt(Action action) {
+  void attempt(Action action) noexcept {
     try {
       action();
     } catch (const std::exception& error) {
-      caught_ = std::current_exception();
-      text_ = error.what();
+      keep_caught(error.what());
+    } catch (...) {
+      keep_caught("an exception that is no std::exception");
+    }
+  }
+  void keep_caught(const char* text) noexcept {
+    caught_ = std::current_exception();
+    try {
+      text_ = text;
+    } catch (const std::bad_alloc&) {
+      text_ = "no host memory";
     }
   }
 
