@@ -268,5 +268,31 @@ TEST_CASE("exchange: of several ranks that fail each throws its own error") {
   });
 }
 
+TEST_CASE("exchange: a rank that ends between two calls is lost to the others in the second") {
+  const auto ends = run_ranks_to_end(rank_count, {first_device}, {}, [](thread_rank& one) {
+    exchanging_rank subject{one};
+    subject.check_works();
+    if (one.ranks.rank() == 1) throw std::runtime_error{"this rank ends"};
+    const std::size_t size = subject.out.size();
+    CHECK_THROWS_AS(subject.run({1, 2, 3}), rank_error);
+    CHECK(subject.out.size() == size);
+    subject.run({1, 2, 3});
+  });
+  for (const int other : {0, 2}) {
+    CHECK(ends[static_cast<std::size_t>(other)].reason == rank_failure::lost);
+    CHECK(ends[static_cast<std::size_t>(other)].at_fault == 1);
+  }
+}
+
+TEST_CASE("exchange: a rank that found its arguments wrong says so where the others are gone") {
+  const auto ends = run_ranks_to_end(2, {first_device}, {}, [](thread_rank& one) {
+    if (one.ranks.rank() == 0) return;
+    exchanging_rank subject{one};
+    CHECK_THROWS_AS(subject.run({6}), std::invalid_argument);
+    CHECK_THROWS_AS(subject.run({3, 3}), rank_error);
+  });
+  for (const rank_end& each : ends) CHECK(each.thrown == "");
+}
+
 }  // namespace
 }  // namespace hipvmm::test

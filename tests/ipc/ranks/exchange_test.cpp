@@ -11,6 +11,7 @@
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
@@ -36,7 +37,8 @@ struct random_exchange {
   int size;
   std::vector<device_ref> devices;
   std::uint32_t seed;
-  growth_options options = {};
+  /// How the vectors of the ranks grow, in turn.
+  std::vector<growth_options> options = {{}};
 
   void run() const {
     CAPTURE(seed);
@@ -47,11 +49,12 @@ struct random_exchange {
  private:
   void run(thread_rank& one) const {
     const int rank = one.ranks.rank();
-    growable_device_vector<element> out{one.ranks.device(), options};
+    const growth_options& its = options[static_cast<std::size_t>(rank) % options.size()];
+    growable_device_vector<element> out{one.ranks.device(), its};
     grant_to_all(out, devices);
     elements model;
     for (int step = 0; step < 4; ++step) {
-      growable_device_vector<element> source{one.ranks.device(), options};
+      growable_device_vector<element> source{one.ranks.device(), its};
       std::vector<std::size_t> counts;
       for (int to = 0; to < size; ++to) {
         const elements piece = sent(seed, step, rank, to);
@@ -108,11 +111,24 @@ TEST_CASE("exchange: devices that do not reach each other exchange too, or are n
   }
 }
 
-TEST_CASE("exchange: vectors on hipMalloc receive too") {
-  growth_options options;
-  options.fallback = without_vmm::always;
+TEST_CASE("exchange: ranks whose vectors grow in different ways exchange as in a plain model") {
+  growth_options copies;
+  copies.fallback = without_vmm::always;
+  growth_options exact;
+  exact.step_limit = 0;
+  exact.max_bytes = 16 * granule();
+  exact.past_max = past_max_size::refuse;
+  growth_options ahead;
+  ahead.grow_ahead.prepare = prefetch_level::mapped;
+  mr::hip_resource memory{first_device};
+  growth_options small;
+  small.resource = &memory;
   auto generator = seeded_generator();
-  random_exchange{3, {first_device}, static_cast<std::uint32_t>(generator()), options}.run();
+  random_exchange{5,
+                  {first_device},
+                  static_cast<std::uint32_t>(generator()),
+                  {growth_options{}, copies, exact, ahead, small}}
+      .run();
 }
 
 TEST_CASE("gather: the root gets what every rank has, the others nothing") {
