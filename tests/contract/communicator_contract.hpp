@@ -3,13 +3,15 @@
 
 #include <chrono>
 #include <cstddef>
-#include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -96,12 +98,12 @@ inline void check_transfer(communicator& ranks) {
     for (int other = 0; other < size; ++other) {
       const std::size_t to = bytes_between(own, other);
       if (to != 0) fill_async(stream, source.data() + at, byte_between(own, other, round), to);
-      out.push_back({other, source.data() + at, to});
+      // None is none: both ends name a piece of no bytes, or both leave it out.
+      if (to != 0 || round == 0) out.push_back({other, source.data() + at, to});
       at += to;
     }
     for (int other = 0; other < size; ++other) {
       const std::size_t from = bytes_between(other, own);
-      // None is none: it may be left out.
       if (from != 0 || round == 0) in.push_back({other, target.data() + expected.size(), from});
       expected.insert(expected.end(), from, byte_between(other, own, round));
     }
@@ -130,12 +132,98 @@ inline void check_ring(communicator& ranks) {
         std::vector<unsigned char>(1000, static_cast<unsigned char>(ranks.rank())));
 }
 
+/// Elements that rank `from` sends to rank `to` in a round.
+inline std::size_t elements_between(int from, int to, int round) {
+  return static_cast<std::size_t>((from * 5 + to * 3 + round) % 4) *
+         static_cast<std::size_t>(1 + round * round * 400);
+}
+
+/// Counts and growth that differ from rank to rank and from round to round.
+inline void check_exchange(communicator& ranks) {
+  const int own = ranks.rank();
+  const int size = ranks.size();
+  const stream stream{ranks.device()};
+  growable_device_vector<unsigned> received{ranks.device()};
+  std::vector<unsigned> expected;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<unsigned> mine;
+    std::vector<std::size_t> counts;
+    for (int other = 0; other < size; ++other) {
+      counts.push_back(elements_between(own, other, round));
+      mine.insert(mine.end(), counts.back(), static_cast<unsigned>(own * 100 + other));
+      expected.insert(expected.end(), elements_between(other, own, round),
+                      static_cast<unsigned>(other * 100 + own));
+    }
+    growable_device_vector<unsigned> source{ranks.device()};
+    source.append(mine, stream);
+    const exchange_result came = exchange(source, counts, received, ranks, stream);
+    source.assign(source.size(), 0U, stream);
+    CHECK(came.offsets.back() == expected.size());
+    CHECK(received.copy_to_host(stream) == expected);
+  }
+}
+
+/// Rank 0 has no memory for what comes: all throw, nothing has changed, and all go on.
+inline void check_exchange_without_memory(communicator& ranks) {
+  if (ranks.size() == 1) return;
+  const stream stream{ranks.device()};
+  growth_options options;
+  if (ranks.rank() == 0) {
+    options.max_bytes = 1;
+    options.past_max = past_max_size::refuse;
+  }
+  growable_device_vector<unsigned char> received{ranks.device(), options};
+  growable_device_vector<unsigned char> source{ranks.device()};
+  const std::size_t piece = 4 * MiB;
+  source.resize(piece, 1, stream);
+  std::vector<std::size_t> counts(static_cast<std::size_t>(ranks.size()), 0);
+  counts[0] = piece;
+  const auto call = [&] { static_cast<void>(exchange(source, counts, received, ranks, stream)); };
+  try {
+    call();
+    FAIL_CHECK("no error");
+  } catch (const rank_error& error) {
+    CHECK(ranks.rank() != 0);
+    CHECK(error.reason() == rank_failure::remote);
+    CHECK(error.rank() == 0);
+    CHECK(std::string{error.what()}.find("rank 0 could not take part in exchange(): ") == 0);
+  } catch (const std::length_error&) {
+    CHECK(ranks.rank() == 0);
+  }
+  CHECK(received.empty());
+  check_exchange(ranks);
+}
+
+/// Rank 0 gathers where the others exchange: all are refused, and all go on.
+inline void check_other_exchange(communicator& ranks) {
+  if (ranks.size() == 1) return;
+  const stream stream{ranks.device()};
+  growable_device_vector<int> received{ranks.device()};
+  growable_device_vector<int> source{ranks.device()};
+  source.resize(static_cast<std::size_t>(ranks.size()), 1, stream);
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(ranks.size()), 1);
+  try {
+    if (ranks.rank() == 0)
+      static_cast<void>(gather(source, received, 0, ranks, stream));
+    else
+      static_cast<void>(exchange(source, counts, received, ranks, stream));
+    FAIL_CHECK("no error");
+  } catch (const rank_error& error) {
+    CHECK(error.reason() == rank_failure::refused);
+  }
+  CHECK(received.empty());
+  check_exchange(ranks);
+}
+
 inline void check_communicator(communicator& ranks) {
   check_names(ranks);
   check_all_gather(ranks);
   check_all_to_all(ranks);
   check_transfer(ranks);
   check_ring(ranks);
+  check_exchange(ranks);
+  check_exchange_without_memory(ranks);
+  check_other_exchange(ranks);
   check_all_gather(ranks);
 }
 

@@ -63,7 +63,7 @@ class mpi_link {
 
   /// This rank cannot do its part of the call: it and the others throw rank_error from then on.
   void give_up(const std::string& reason) {
-    note_failure({rank_failure::remote, rank_,
+    note_failure({rank_failure::lost, rank_,
                   std::string{name_of(function_)} + ": " + name_ranks({rank_}) +
                       " could not do its part: " + reason});
   }

@@ -173,7 +173,7 @@ TEST_CASE("mpi_communicator: wrong pieces and options are refused, and end its u
     ranks.transfer({}, {}, stream);
     FAIL_CHECK("no error");
   } catch (const hipvmm::rank_error& error) {
-    CHECK(error.reason() == hipvmm::rank_failure::remote);
+    CHECK(error.reason() == hipvmm::rank_failure::lost);
   }
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("mpi_communicator: HIP calls of a transfer that fail on one rank end i
         threw = true;
         CHECK(ranks.rank() != 0);
         CHECK(error.rank() == 0);
-        CHECK(error.reason() == hipvmm::rank_failure::remote);
+        CHECK(error.reason() == hipvmm::rank_failure::lost);
         CHECK(std::string{error.what()}.find("transfer(): rank 0 could not do its part: ") == 0);
       } catch (const std::exception&) {
         threw = true;
