@@ -16,6 +16,9 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -55,6 +58,12 @@ inline std::string nccl_version_text(int code) {
 
 }  // namespace detail
 
+struct nccl_options : communicator_options {
+  /// Held during each call of NCCL, but not during waits, where other threads call NCCL for the
+  /// same ncclComm_t, as a registrar of memory does: `[&] { return registration->lock(); }`.
+  std::function<std::unique_lock<std::mutex>()> lock = {};
+};
+
 /// The ranks of an ncclComm_t, which it refers to: the owner destroys or aborts that, afterwards.
 /// - transfer() puts one group of ncclSend and ncclRecv into its stream and does not wait for it.
 ///   What is in the stream waits for the other ranks without a limit: wait(stream) has one.
@@ -73,9 +82,10 @@ class nccl_communicator final : public communicator {
   /// Throws: std::invalid_argument for nullptr; unsupported for NCCL before 2.7; rank_error, also
   /// of refused where ranks have another version of hipvmm or another provider; as stream and
   /// event.
-  explicit nccl_communicator(ncclComm_t ranks, const communicator_options& options = {})
+  explicit nccl_communicator(ncclComm_t ranks, const nccl_options& options = {})
       : ranks_{required(ranks)},
         limit_{options.limit},
+        lock_{options.lock},
         rank_{asked(ncclCommUserRank, "ncclCommUserRank")},
         size_{asked(ncclCommCount, "ncclCommCount")},
         device_{asked(ncclCommCuDevice, "ncclCommCuDevice")},
@@ -119,18 +129,23 @@ class nccl_communicator final : public communicator {
   void all_gather(const void* mine, void* all, std::size_t bytes) override {
     begin("all_gather()");
     collect(mine, bytes, all, bytes_for(count(), bytes), [&](std::byte* from, std::byte* to) {
-      require(ncclAllGather(from, to, bytes, ncclInt8, ranks_, detail::nccl_stream{stream_}),
-              "ncclAllGather");
+      auto held = lock();
+      const ncclResult_t result =
+          ncclAllGather(from, to, bytes, ncclInt8, ranks_, detail::nccl_stream{stream_});
+      held = {};
+      require(result, "ncclAllGather");
     });
   }
   void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
     begin("all_to_all()");
     const std::size_t total = bytes_for(count(), bytes);
     collect(mine, total, theirs, total, [&](std::byte* from, std::byte* to) {
-      group([&](int other) {
-        const std::size_t at = static_cast<std::size_t>(other) * bytes;
-        send({other, from + at, bytes}, stream_);
-        receive({other, to + at, bytes}, stream_);
+      group([&] {
+        for (int other = 0; other < size_; ++other) {
+          const std::size_t at = static_cast<std::size_t>(other) * bytes;
+          send({other, from + at, bytes}, stream_);
+          receive({other, to + at, bytes}, stream_);
+        }
       });
     });
   }
@@ -142,12 +157,12 @@ class nccl_communicator final : public communicator {
       const scoped_device scope{device_};
       const auto goes = [&](const auto& each) { return each.rank != rank_ && each.bytes != 0; };
       if (std::any_of(out.begin(), out.end(), goes) || std::any_of(in.begin(), in.end(), goes)) {
-        require(ncclGroupStart(), "ncclGroupStart");
-        for (const outgoing& each : out)
-          if (goes(each)) send(each, stream);
-        for (const incoming& each : in)
-          if (goes(each)) receive(each, stream);
-        end_group();
+        group([&] {
+          for (const outgoing& each : out)
+            if (goes(each)) send(each, stream);
+          for (const incoming& each : in)
+            if (goes(each)) receive(each, stream);
+        });
       }
       for (const outgoing& each : out)
         for (const incoming& own : in)
@@ -216,7 +231,7 @@ class nccl_communicator final : public communicator {
   void require(ncclResult_t result, const char* call) {
     if (result == in_progress) {
       wait_until([&] {
-        require_state(ncclCommGetAsyncError(ranks_, &result), "ncclCommGetAsyncError");
+        result = state();
         return result != in_progress;
       });
     }
@@ -233,9 +248,8 @@ class nccl_communicator final : public communicator {
     detail::rank_wait wait{limit_};
     for (int looks = 1; !is_done(); ++looks) {
       if (looks % 16 == 0) {
-        ncclResult_t state = ncclSuccess;
-        require_state(ncclCommGetAsyncError(ranks_, &state), "ncclCommGetAsyncError");
-        if (state != in_progress) require_state(state, "the communicator");
+        const ncclResult_t now = state();
+        if (now != in_progress) require_state(now, "ncclCommGetAsyncError");
       }
       if (wait.is_over())
         fail(rank_failure::timeout,
@@ -261,17 +275,26 @@ class nccl_communicator final : public communicator {
     failed_call_ = call;
     failed_result_ = result;
   }
-  void end_group() {
+  template <typename Add>
+  void group(Add add) {
+    auto held = lock();
+    require_state(ncclGroupStart(), "ncclGroupStart");
+    add();
     const ncclResult_t result = ncclGroupEnd();
+    held = {};
     if (failed_call_ != nullptr)
       require_state(failed_result_, std::exchange(failed_call_, nullptr));
     require(result, "ncclGroupEnd");
   }
-  template <typename Add>
-  void group(Add add) {
-    require(ncclGroupStart(), "ncclGroupStart");
-    for (int other = 0; other < size_; ++other) add(other);
-    end_group();
+  [[nodiscard]] std::unique_lock<std::mutex> lock() const {
+    return lock_ ? lock_() : std::unique_lock<std::mutex>{};
+  }
+  /// The state of NCCL's work for the communicator.
+  [[nodiscard]] ncclResult_t state() {
+    const auto held = lock();
+    ncclResult_t result = ncclSuccess;
+    const ncclResult_t call = ncclCommGetAsyncError(ranks_, &result);
+    return call == ncclSuccess ? result : call;
   }
 
   /// What `move` makes of the bytes of `mine`, on the device.
@@ -300,6 +323,7 @@ class nccl_communicator final : public communicator {
 
   ncclComm_t ranks_;
   std::chrono::milliseconds limit_;
+  std::function<std::unique_lock<std::mutex>()> lock_;
   const char* call_ = "nccl_communicator";
   const char* failed_call_ = nullptr;
   ncclResult_t failed_result_ = ncclSuccess;

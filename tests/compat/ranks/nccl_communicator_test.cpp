@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/nccl.hpp>
 
+#include <chrono>
+#include <mutex>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -37,6 +39,23 @@ TEST_CASE("nccl_communicator: wait ends when a stream has ended") {
     ranks.wait(stream);
     CHECK(stream.is_done());
   });
+}
+
+TEST_CASE("nccl_communicator: the lock is held in calls of NCCL and not beyond") {
+  std::mutex mutex;
+  int taken = 0;
+  const auto lock = [&] {
+    std::unique_lock held{mutex};
+    ++taken;
+    return held;
+  };
+  // One lock for all ranks: whoever waited with it would stop the others.
+  run_nccl_ranks({most_ranks(), false, std::chrono::seconds{20}, lock},
+                 [](nccl_communicator& ranks, ncclComm_t) {
+                   contract::check_all_to_all(ranks);
+                   contract::check_transfer(ranks);
+                 });
+  CHECK(taken > 10);
 }
 
 TEST_CASE("nccl_communicator: versions are told as NCCL counts them") {

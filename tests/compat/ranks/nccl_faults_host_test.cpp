@@ -127,7 +127,9 @@ void use_alone(Arm arm, bool& threw) {
   threw = false;
   try {
     arm();
-    nccl_communicator ranks{comm, communicator_options{std::chrono::seconds{5}}};
+    nccl_options options;
+    options.limit = std::chrono::seconds{5};
+    nccl_communicator ranks{comm, options};
     bool has_called = false;
     const auto use = [&] {
       const std::vector<int> mine(30000, 4);

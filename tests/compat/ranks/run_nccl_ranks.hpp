@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -20,6 +21,7 @@ struct nccl_group {
   int size = 0;
   bool is_blocking = true;
   std::chrono::milliseconds limit{20000};
+  std::function<std::unique_lock<std::mutex>()> lock = {};
 };
 
 /// NCCL allows a rank for each device. Its stand-in copies, which between mapped memory of two
@@ -53,7 +55,10 @@ inline void run_nccl_ranks(const nccl_group& group,
         ncclResult_t state = ncclCommInitRankConfig(&comm, group.size, id, rank, &config);
         while (state == ncclInProgress) ncclCommGetAsyncError(comm, &state);
         if (state != ncclSuccess) throw std::runtime_error{ncclGetErrorString(state)};
-        nccl_communicator ranks{comm, communicator_options{group.limit}};
+        nccl_options options;
+        options.limit = group.limit;
+        options.lock = group.lock;
+        nccl_communicator ranks{comm, options};
         body(ranks, comm);
       } catch (const std::exception& error) {
         thrown[static_cast<std::size_t>(rank)] = error.what();
