@@ -50,7 +50,7 @@ struct nccl_stream {
 
 /// "2.27.3" of what ncclGetVersion reports.
 inline std::string nccl_version_text(int code) {
-  const int scale = code < 10000 ? 10 : 100;  // 2.8 and older count the patches by one digit less
+  const int scale = code < 10000 ? 10 : 100;  // up to 2.8 the minor has one digit
   const int major = code / (scale * 100);
   return std::to_string(major) + '.' + std::to_string(code / 100 % scale) + '.' +
          std::to_string(code % 100);
