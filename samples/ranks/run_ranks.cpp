@@ -83,6 +83,7 @@ void run_threads(int size, const std::function<void(int)>& of_rank) {
   if (lost) std::rethrow_exception(lost);
 }
 
+// NOLINTBEGIN(bugprone-casting-through-void): Open MPI's constants are such casts.
 #if defined(RANKS_HAVE_MPI)
 
 /// MPI of this process.
@@ -185,6 +186,7 @@ void run_nccl(const choice& chosen, const rank_program& program) {
 }
 
 #endif
+// NOLINTEND(bugprone-casting-through-void)
 
 void run(const choice& chosen, const rank_program& program) {
   const std::size_t colon = chosen.ranks.find(':');
