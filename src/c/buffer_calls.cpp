@@ -12,6 +12,7 @@
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "c/configured_budget.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
@@ -68,7 +69,9 @@ hipvmm_status hipvmm_buffer_create(int device, const char* options, hipvmm_buffe
   return guarded(__func__, [&] {
     create(buffer, "buffer", [&] {
       require_device(device_ref{device});
-      return make_buffer(device_ref{device}, buffer_settings(device_ref{device}, options));
+      const growth_options settings = buffer_settings(device_ref{device}, options);
+      join_configured_budget(device_ref{device}, configured_budget(device_ref{device}));
+      return make_buffer(device_ref{device}, settings);
     });
   });
 }

@@ -20,6 +20,14 @@ bool resource_object::uses(const resource_object& other) const noexcept {
          std::any_of(bins.begin(), bins.end(), [&](const auto& each) { return each->uses(other); });
 }
 
+std::shared_ptr<resource_object> pool_object(device_ref device, const mr::pool_options& options) {
+  auto pool = std::make_unique<mr::vmm_pool_resource>(device, options);
+  mr::vmm_pool_resource& trimmed = *pool;
+  auto made = std::make_shared<resource_object>("pool", nullptr, std::move(pool));
+  made->trimmed.emplace(trimmed);
+  return made;
+}
+
 void call_mutex::lock() {
   if (process_.is_of_parent())
     throw unsupported{

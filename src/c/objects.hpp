@@ -21,6 +21,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include "c/configured_budget.hpp"
 #include "c/guard.hpp"
 #include "c/handle_table.hpp"
 #include "core/process_mark.hpp"
@@ -37,6 +38,7 @@ struct resource_object {
   std::vector<std::shared_ptr<resource_object>> bins;  // with bins_mutex()
   std::unique_ptr<mr::memory_resource> owned;  // null for one that C++ code of the program set
   mr::memory_resource* resource;
+  std::optional<trimmed_pool> trimmed;  // a pool of chunks
 
   resource_object(const char* name, std::shared_ptr<resource_object> from,
                   std::unique_ptr<mr::memory_resource> made) noexcept
@@ -59,6 +61,10 @@ struct resource_object {
                          " is expected, and this one is " + kind};
   }
 };
+
+/// A pool of chunks, whose idle memory goes where a budget that HIPVMM_CONF names needs it.
+[[nodiscard]] std::shared_ptr<resource_object> pool_object(device_ref device,
+                                                           const mr::pool_options& options);
 
 /// The lock of an object that serves one call at a time.
 /// - A call within a call of the same thread, from a callback or the error handler, would wait for

@@ -25,6 +25,7 @@
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/mr/resource/system_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "c/configured_budget.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
@@ -100,7 +101,9 @@ hipvmm_status hipvmm_pool_create(int device, const char* options, hipvmm_resourc
   return guarded(__func__, [&] {
     create(resource, "resource", [&] {
       const device_ref owner = device_of(device);
-      return make<mr::vmm_pool_resource>("pool", owner, pool_settings(owner, options));
+      const mr::pool_options chosen = pool_settings(owner, options);
+      join_configured_budget(owner, configured_budget(owner));
+      return pool_object(owner, chosen);
     });
   });
 }

@@ -180,6 +180,7 @@ struct defaults {
   mr::pool_options pool;
   growth_options buffer;
   placement_choice placement;
+  std::optional<named_limit> budget;
 
   explicit defaults(device_ref device) {
     const char* const configured = std::getenv("HIPVMM_CONF");
@@ -190,6 +191,15 @@ struct defaults {
       each.name.insert(0, "buffer.");
       table.push_back(std::move(each));
     }
+    table.push_back({"budget", "a name, or a name and a size: infer, infer:40GiB or infer:80%",
+                     [this, device](text value) {
+                       const std::size_t colon = value.find(':');
+                       budget = named_limit{std::string{value.substr(0, colon)},
+                                            colon == text::npos
+                                                ? device.total_memory()
+                                                : size_value(value.substr(colon + 1), device)};
+                       if (budget->name.empty()) refuse_value("no budget is named");
+                     }});
     apply_options("the environment variable HIPVMM_CONF", configured, table);
   }
 };
@@ -207,6 +217,10 @@ growth_options buffer_settings(device_ref device, const char* options) {
   apply_options("a buffer", text_of(options), buffer_table(made.buffer, made.placement, device));
   made.buffer.chunks.placement = made.placement.get();
   return std::move(made.buffer);
+}
+
+std::optional<named_limit> configured_budget(device_ref device) {
+  return std::move(defaults{device}.budget);
 }
 
 mr::hip_async_options async_settings(device_ref device, const char* options) {

@@ -15,6 +15,7 @@
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include "c/configured_budget.hpp"
 
 // The options of each kind of object, from their text. A null text has none. Those of pools and
 // buffers begin with what the environment variable HIPVMM_CONF says, read each time:
@@ -26,6 +27,10 @@ namespace hipvmm::c {
 [[nodiscard]] growth_options buffer_settings(device_ref device, const char* text);
 [[nodiscard]] mr::hip_async_options async_settings(device_ref device, const char* text);
 [[nodiscard]] mr::pinned_options pinned_settings(const char* text);
+
+/// The budget that HIPVMM_CONF names: "budget=infer:40GiB". All memory of the device where it has
+/// no size.
+[[nodiscard]] std::optional<named_limit> configured_budget(device_ref device);
 
 struct arena_options {
   std::size_t initial_bytes = 0;

@@ -15,6 +15,7 @@
 #include <hipvmm/torch.h>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include "c/configured_budget.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
@@ -76,6 +77,7 @@ struct torch_pools {
     mr::pool_options options = pool_settings(owner, nullptr);
     if (options.access.entries().empty()) options.access = all_reachable_peers(owner);
     if (const named_tag* const chosen = tag) options.tag = chosen->get();
+    join_configured_budget(owner, configured_budget(owner));
     entry = std::make_unique<torch_pool>(owner, options).release();
     return *entry;
   }

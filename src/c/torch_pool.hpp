@@ -19,6 +19,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "c/configured_budget.hpp"
 #include "c/graph_blocks.hpp"
 
 namespace hipvmm::c {
@@ -122,6 +123,7 @@ class torch_pool {
   void release_unused(graphs_map::iterator owner) noexcept;
 
   mr::vmm_pool_resource pool_;
+  const trimmed_pool trimmed_{pool_};
   sums allocations_;
   sums deallocations_;
   std::atomic<std::size_t> peak_{0};

@@ -12,6 +12,7 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
+#include "c/configured_budget.hpp"
 #include "c/settings.hpp"
 #include "core/capture_mode.hpp"
 #include "core/check.hpp"
@@ -36,6 +37,13 @@ std::size_t in_pool(std::size_t bytes) noexcept {
 void* never_allocated() noexcept {
   static char byte;
   return &byte;
+}
+
+/// What HIP is asked for: beyond a budget more than any device has, so that the program gets HIP's
+/// code and last error.
+std::size_t asked_of_hip(passed why, std::size_t bytes) noexcept {
+  constexpr std::size_t too_much = std::size_t{1} << 60;
+  return why == passed::over_budget ? too_much : bytes;
 }
 
 std::uintptr_t number(const void* pointer) noexcept {
@@ -101,6 +109,7 @@ replacement::served_device* replacement::serve_device(device_ref device) {
     mr::pool_options options = c::pool_settings(device, nullptr);
     options.forgets_streams = true;  // end_stream()
     if (options.access.entries().empty()) options.access = all_reachable_peers(device);
+    c::join_configured_budget(device, c::configured_budget(device));
     entry.made = std::make_unique<served_device>(device, options).release();
   } catch (const out_of_memory&) {
     throw;
@@ -144,8 +153,11 @@ std::optional<passed> replacement::serve(void** pointer, std::size_t bytes, devi
     }
     *pointer = made;
     return std::nullopt;
-  } catch (const out_of_memory&) {
-    return passed::out_of_memory;
+  } catch (const out_of_memory& error) {
+    // HIP's memory would count nowhere.
+    return error.resource() == exhausted::limit && c::left_of_configured_budget(device)
+               ? passed::over_budget
+               : passed::out_of_memory;
   } catch (const std::exception& error) {
     if (!said_failure_.exchange(true)) say("a call went to HIP itself", error.what());
     return passed::failed;
@@ -160,7 +172,7 @@ void replacement::release_idle() noexcept {
 template <typename Call>
 int replacement::pass(passed why, Call call) noexcept {
   counts_.count_passed(why);
-  if (why == passed::in_child) return call();
+  if (why == passed::in_child || why == passed::over_budget) return call();
   if (why == passed::out_of_memory) release_idle();
   const int result = call();
   if (result != out_of_memory_code || why == passed::out_of_memory) return result;
@@ -181,7 +193,7 @@ int replacement::allocate(const real_calls& real, void** pointer, std::size_t by
       why = passed::failed;  // no device: HIP says so
     }
   }
-  if (why) return pass(*why, [&] { return real.allocate(pointer, bytes); });
+  if (why) return pass(*why, [&] { return real.allocate(pointer, asked_of_hip(*why, bytes)); });
   counts_.count_allocation(bytes, false);
   return 0;
 }
@@ -199,7 +211,10 @@ int replacement::allocate_async(const real_calls& real, void** pointer, std::siz
       why = passed::failed;
     }
   }
-  if (why) return pass(*why, [&] { return real.allocate_async(pointer, bytes, stream.get()); });
+  if (why)
+    return pass(*why, [&] {
+      return real.allocate_async(pointer, asked_of_hip(*why, bytes), stream.get());
+    });
   counts_.count_allocation(bytes, true);
   return 0;
 }
@@ -277,7 +292,10 @@ int replacement::memory_info(const real_calls& real, std::size_t* free,
     const served_device* const own = find_device(device_ref::current().ordinal());
     if (own == nullptr) return;
     const mr::pool_usage now = own->memory.usage();
-    *free = std::min(*total, *free + (now.reserved_current - now.used_current));
+    const std::size_t idle = now.reserved_current - now.used_current;
+    if (const auto left = c::left_of_configured_budget(own->memory.device()))
+      *free = std::min(*free, *left);
+    *free = std::min(*total, *free + idle);
   });
   return result;
 }

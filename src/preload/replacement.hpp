@@ -14,6 +14,7 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "c/configured_budget.hpp"
 #include "mr/address_table.hpp"
 #include "preload/calls.hpp"
 #include "preload/settings.hpp"
@@ -68,6 +69,7 @@ class replacement {
     void free(void* pointer, std::size_t bytes, bool waits) noexcept;
 
     pool memory;
+    const c::trimmed_pool trimmed{memory};
     std::vector<device_ref> users;  // with access
     // Never has work: what is freed in its order after a wait is reused without another.
     stream done;

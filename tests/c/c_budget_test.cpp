@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <string>
+#include <vector>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
@@ -84,6 +85,55 @@ HIPVMM_CHILD("C: trims a buffer for others") {
   require_ok(hipvmm_buffer_resize_uninitialized(cache, 6 * unit));
   std::ofstream{files + "/holds"} << "x";
   comes_true([&] { return is_there(files + "/end"); });
+}
+
+HIPVMM_CHILD("C: is in the budget of HIPVMM_CONF") {
+  const std::size_t unit = budget_unit();
+  const owned_buffer buffer = make_steps();
+  require_ok(hipvmm_buffer_resize_uninitialized(buffer, 4 * unit));
+  CHECK(held_of_all() >= 4 * unit);
+  CHECK(fails(hipvmm_buffer_resize_uninitialized(buffer, 9 * unit), HIPVMM_ERROR_OUT_OF_MEMORY,
+              "budget 'conf'"));
+  // Pools and arenas are in the same.
+  const owned_resource pool = make_pool();
+  void* memory = nullptr;
+  CHECK(fails(hipvmm_allocate(pool, 6 * unit, 0, nullptr, &memory), HIPVMM_ERROR_OUT_OF_MEMORY,
+              "budget 'conf'"));
+  owned_slot_arena arena;
+  require_ok(hipvmm_slot_arena_create(0, "slots=1,bytes_per_slot=64MiB", arena.out()));
+  owned_budget other;
+  CHECK(fails(join(other, "other", ""), HIPVMM_ERROR_INVALID_ARGUMENT, "budget"));
+}
+
+HIPVMM_CHILD("C: has a mistake in HIPVMM_CONF") {
+  hipvmm_buffer buffer = nullptr;
+  hipvmm_resource pool = nullptr;
+  CHECK(hipvmm_buffer_create(0, nullptr, &buffer) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(hipvmm_pool_create(0, nullptr, &pool) == HIPVMM_ERROR_INVALID_ARGUMENT);
+  CHECK(buffer == nullptr);
+  CHECK(pool == nullptr);
+}
+
+HIPVMM_CHILD("C: has idle pools of a budget") {
+  const std::string files = std::getenv(files_variable);
+  const std::size_t unit = budget_unit();
+  const owned_resource pool = make_pool();
+  hipvmm_resource of_device = nullptr;
+  require_ok(hipvmm_device_pool(0, &of_device));
+  std::vector<void*> blocks(9);
+  for (void*& each : blocks) require_ok(hipvmm_allocate(pool, unit, 0, nullptr, &each));
+  void* other = nullptr;
+  require_ok(hipvmm_allocate(of_device, 2 * unit, 0, nullptr, &other));
+  require_ok(hipvmm_deallocate(of_device, other, 2 * unit, 0, nullptr));
+  while (blocks.size() > 1) {
+    require_ok(hipvmm_deallocate(pool, blocks.back(), unit, 0, nullptr));
+    blocks.pop_back();
+  }
+  require_ok(hipvmm_synchronize(nullptr));
+  std::ofstream{files + "/holds"} << "x";
+  comes_true([&] { return is_there(files + "/end"); });
+  require_ok(hipvmm_deallocate(pool, blocks.back(), unit, 0, nullptr));
+  require_ok(hipvmm_resource_destroy(of_device));
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
@@ -217,6 +267,42 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: a child of fork() takes no part") {
            hipvmm_budget_leave(budget) == HIPVMM_OK;
   }));
   CHECK(statistics_of(budget).holders == 1);
+}
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: programs as they are take part in that of HIPVMM_CONF") {
+  const auto tested = [](const char* name, const std::string& conf) {
+    const child_result result = run_child(name, {"HIPVMM_CONF=" + conf});
+    CHECK_MESSAGE(passed(result), result.output);
+  };
+  tested("C: is in the budget of HIPVMM_CONF", "budget=conf:" + std::to_string(8 * unit));
+  tested("C: has a mistake in HIPVMM_CONF", "budget=:4GiB");
+  tested("C: has a mistake in HIPVMM_CONF", "budget=conf:much");
+  tested("C: has a mistake in HIPVMM_CONF", "budget=a/b");
+}
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: pools give idle memory to who needs it") {
+  const temporary_folder files;
+  auto child = std::async(std::launch::async, [&] {
+    return run_child("C: has idle pools of a budget",
+                     {"HIPVMM_CONF=budget=idle:" + std::to_string(16 * unit),
+                      std::string{files_variable} + '=' + files.path().string()});
+  });
+  const auto file = [&](const char* name) { return (files.path() / name).string(); };
+  REQUIRE(comes_true([&] { return is_there(file("holds")); }));
+  {
+    owned_budget budget;
+    require_ok(join(budget, "idle", "patience=20000"));
+    CHECK(statistics_of(budget).bytes >= 9 * unit);
+    const owned_buffer buffer = make_steps();
+    // quirk::re_reserve: a pool releases memory only when nothing is allocated.
+    const bool in_part = text_of([](auto... rest) {
+                           return hipvmm_device_capability(0, rest...);
+                         }).find("re_reserve") == std::string::npos;
+    if (in_part) require_ok(hipvmm_buffer_resize_uninitialized(buffer, 13 * unit));
+  }
+  std::ofstream{file("end")} << "x";
+  const child_result result = child.get();
+  CHECK_MESSAGE(passed(result), result.output);
 }
 
 TEST_SUITE_END();

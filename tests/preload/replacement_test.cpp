@@ -7,17 +7,25 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <future>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "ipc/budget/budget_folder.hpp"
 #include "preload/hip_calls.hpp"
 #include "preload/replacement.hpp"
 #include "preload/settings.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/happens.hpp"
 #include "support/process/child_process.hpp"
+#include "support/process/temporary_folder.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -132,6 +140,74 @@ TEST_CASE("preload: settings are read from text") {
     CHECK_THROWS_AS(static_cast<void>(preload::parse_settings(wrong)), std::invalid_argument);
   }
 }
+
+/// Where a child says that it is ready, and waits for its end.
+constexpr const char* files_variable = "HIPVMM_TEST_FOLDER";
+
+HIPVMM_CHILD("preload: is in a budget") {
+  preload::replacement calls{preload::settings{}};
+  void* first = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &first, 8 * MiB) == 0);
+  const std::size_t held = held_of_all();
+  CHECK(held >= 8 * MiB);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  REQUIRE(calls.memory_info(hip_calls, &free, &total) == 0);
+  CHECK(free <= 24 * MiB);
+  CHECK(total > 24 * MiB);
+  // HIP has the memory, and is not asked for it.
+  void* second = nullptr;
+  for (const bool in_order : {false, true}) {
+    const int code =
+        in_order ? calls.allocate_async(hip_calls, &second, 64 * MiB, stream_ref::legacy_default())
+                 : calls.allocate(hip_calls, &second, 64 * MiB);
+    CHECK(code == hipErrorOutOfMemory);
+    CHECK(hipGetLastError() == hipErrorOutOfMemory);
+  }
+  CHECK(held_of_all() <= 24 * MiB);
+  CHECK(calls.free(hip_calls, first) == 0);
+}
+
+HIPVMM_CHILD("preload: has idle memory of a budget") {
+  const std::string files = std::getenv(files_variable);
+  preload::replacement calls{preload::settings{}};
+  void* block = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &block, 16 * MiB) == 0);
+  CHECK(calls.free(hip_calls, block) == 0);
+  std::ofstream{files + "/holds"} << "x";
+  comes_true([&] { return std::ifstream{files + "/end"}.good(); });
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("preload: a program as it is gets no more than its budget") {
+  const budget_folder folder;
+  check_child("preload: is in a budget", {"HIPVMM_CONF=budget=capped:24MiB"});
+}
+
+TEST_CASE("preload: idle memory of a program as it is goes to who needs it") {
+  const budget_folder folder;
+  const temporary_folder files;
+  auto child = std::async(std::launch::async, [&] {
+    return run_child("preload: has idle memory of a budget",
+                     {"HIPVMM_CONF=budget=shared:24MiB",
+                      std::string{files_variable} + '=' + files.path().string()});
+  });
+  REQUIRE(comes_true([&] { return std::ifstream{(files.path() / "holds").string()}.good(); }));
+  {
+    budget_options options;
+    options.patience = std::chrono::seconds{20};
+    memory_budget budget{device_ref{0}, "shared", 1, options};
+    CHECK(budget.report().limit == 24 * MiB);
+    CHECK(budget.report().bytes >= 16 * MiB);
+    CHECK(budget.make_room(20 * MiB));
+  }
+  std::ofstream{(files.path() / "end").string()} << "x";
+  const child_result result = child.get();
+  CHECK_MESSAGE(passed(result), result.output);
+}
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace hipvmm::test

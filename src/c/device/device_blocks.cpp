@@ -12,6 +12,7 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/per_device_resource.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include "c/configured_budget.hpp"
 #include "c/settings.hpp"
 #include "core/check.hpp"
 #include "mr/resource/set_resource.hpp"
@@ -45,8 +46,8 @@ std::shared_ptr<resource_object> device_blocks::pool_of(device_ref device) {
   mr::pool_options options = pool_settings(device, nullptr);
   options.reuse.allow_internal_dependencies = false;
   if (options.access.entries().empty()) options.access = all_reachable_peers(device);
-  entry = std::make_shared<resource_object>(
-      "pool", nullptr, std::make_unique<mr::vmm_pool_resource>(device, options));
+  join_configured_budget(device, configured_budget(device));
+  entry = pool_object(device, options);
   // After the first pool has begun what a pool needs, and so before that ends.
   static const bool registered = std::atexit([] { shared().release_pools(); }) == 0;
   static_cast<void>(registered);

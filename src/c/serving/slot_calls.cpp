@@ -11,6 +11,7 @@
 #include <hipvmm/container/slot_arena_options.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include "c/configured_budget.hpp"
 #include "c/guard.hpp"
 #include "c/objects.hpp"
 #include "c/settings.hpp"
@@ -73,6 +74,7 @@ hipvmm_status hipvmm_slot_arena_create(int device, const char* options, hipvmm_s
     create(arena, "arena", [&] {
       const device_ref of = device_of(device);
       const slot_arena_options chosen = slot_settings(of, options);
+      join_configured_budget(of, configured_budget(of));
       const auto make = [&] { return std::make_shared<slot_arena_object>(of, chosen); };
       return chosen.tag ? named_tag::of(chosen.tag->name()).add(make) : make();
     });
