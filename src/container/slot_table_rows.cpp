@@ -183,7 +183,9 @@ bool slot_table::back(std::size_t row, asker who) {
   bool was_backed = true;
   while (!rows_.is_backed(row)) {
     was_backed = false;
-    if (who == asker::background && stops_.load(std::memory_order_relaxed)) return false;
+    if (who == asker::background &&
+        (stops_.load(std::memory_order_relaxed) || background_task::is_awaited_by_exit()))
+      return false;
     const bool has_kept = rows_.kept_bytes() >= geometry_.block;
     if (!has_kept && move_spare(who, spare::idle)) continue;
     if (has_kept || has_room()) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <condition_variable>
 #include <cstdlib>
@@ -27,7 +28,7 @@ class background_worker {
     // A child of fork() has this handler, and not the thread that it would wait for.
     static const ::pid_t process = ::getpid();
     static const bool ends_at_exit = std::atexit([] {
-                                       if (::getpid() == process) instance().thread_.stop();
+                                       if (::getpid() == process) instance().end();
                                      }) == 0;
     if (!ends_at_exit || !thread_.start()) return false;
     {
@@ -66,6 +67,8 @@ class background_worker {
     task.is_cancelled_ = false;
   }
 
+  [[nodiscard]] bool has_ended() const noexcept { return has_ended_; }
+
   void wait_until_idle() {
     std::unique_lock lock{mutex_};
     ended_.wait(lock, [this] { return queue_.empty() && !busy_; });
@@ -73,6 +76,11 @@ class background_worker {
 
  private:
   background_worker() : thread_{[this](const std::stop_token& stop) { work(stop); }} {}
+
+  void end() noexcept {
+    has_ended_ = true;
+    thread_.stop();
+  }
 
   static void ask_again(background_task& task, clock::time_point due) noexcept {
     if (!task.again_ || due < task.due_) task.due_ = due;
@@ -124,6 +132,7 @@ class background_worker {
   std::condition_variable ended_;
   boost::intrusive::list<background_task> queue_;
   bool busy_ = false;
+  std::atomic<bool> has_ended_{false};
   background_thread thread_;
 };
 
@@ -150,6 +159,10 @@ void background_task::run_again_in(std::chrono::microseconds delay) noexcept {
 
 void background_task::cancel_or_wait() noexcept {
   if (pending()) background_worker::instance().cancel_or_wait(*this);
+}
+
+bool background_task::is_awaited_by_exit() noexcept {
+  return background_worker::instance().has_ended();
 }
 
 void wait_for_background_tasks() { background_worker::instance().wait_until_idle(); }

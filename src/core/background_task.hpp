@@ -41,6 +41,8 @@ class background_task : public boost::intrusive::list_base_hook<
   /// Cancels the task if it has not begun, and waits for its end if it has. In a child of fork(),
   /// which has no worker, it does not wait.
   void cancel_or_wait() noexcept;
+  /// For the body: whether the process waits for it to exit. Thread-safe.
+  [[nodiscard]] static bool is_awaited_by_exit() noexcept;
   /// Returns whether it was submitted and has neither ended nor been cancelled.
   [[nodiscard]] bool pending() const noexcept {
     return stage_.load(std::memory_order_acquire) != stage::idle;

@@ -3,7 +3,10 @@
 #include <hipvmm/container/slot_arena.hpp>
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -19,6 +22,7 @@
 #include "core/background_task.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -42,6 +46,33 @@ TEST_CASE("slot_arena: destruction waits for no more than a block of what is pre
   while (mapped.count() == 0) std::this_thread::yield();
   arena.reset();
   CHECK(mapped.count() < 8 * 3 * 2);
+}
+
+HIPVMM_CHILD("slot_arena: ends while it prefetches") {
+  static std::uint64_t before = 0;
+  // Registered first, and so called when the thread of the library has ended.
+  std::atexit([] {
+    if (hipvmm_host_call_count("hipMemMap") - before >= 8 * 3 * 2) ::_exit(3);
+  });
+  const stream stream{first_device};
+  slot_arena_options options = small_slots(8);
+  options.prefetch_blocks = 3;
+  auto& arena = *new slot_arena{first_device, options};  // lives until the process ends
+  arena.commit(sizes{0, 1, 2, 3, 4, 5, 6, 7}, sizes(8, 1), stream);
+  detail::wait_for_background_tasks();
+  for (std::size_t slot = 0; slot < 8; ++slot) arena.release(slot, stream);
+  stream.synchronize();
+  arena.trim();
+  held_worker held;
+  arena.commit(sizes{0, 1, 2, 3, 4, 5, 6, 7}, sizes(8, 1), stream);
+  before = hipvmm_host_call_count("hipMemMap");
+  static_cast<void>(hipvmm_host_set_faults("hipMemCreate delay=10ms"));
+  held.release();
+  while (hipvmm_host_call_count("hipMemMap") == before) std::this_thread::yield();
+}
+
+TEST_CASE("slot_arena: the end of a process waits for no more than a block of what is prefetched") {
+  check_child("slot_arena: ends while it prefetches");
 }
 
 TEST_CASE("slot_arena: blocks that go back to the device were not moved") {
