@@ -50,6 +50,7 @@ typedef struct hipvmm_slot_arena_statistics {
   uint64_t failed_prefetches;
   uint64_t grown_blocks; /**< that a commit had to back itself */
   uint64_t moved_blocks; /**< from one slot to another, without hipMemCreate */
+  uint64_t evictions;    /**< calls of the eviction callback */
 } hipvmm_slot_arena_statistics;
 
 /** Makes room for a commit that does not fit and needs `missing_bytes` more. See

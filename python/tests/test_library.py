@@ -79,8 +79,10 @@ def test_structs_have_the_sizes_of_the_header():
     assert ctypes.sizeof(_library.PoolStatistics) == 13 * 8
     assert ctypes.sizeof(_library.Counters) == 7 * 8
     assert ctypes.sizeof(_library.SlotLayout) == 9 * 8
-    assert ctypes.sizeof(_library.SlotStatistics) == 15 * 8
+    assert ctypes.sizeof(_library.SlotStatistics) == 16 * 8
     assert ctypes.sizeof(_library.TagStatistics) == 6 * 8
+    assert ctypes.sizeof(_library.BudgetStatistics) == 5 * 8
+    assert ctypes.sizeof(_library.BudgetHolder) == 3 * 8 + 32
     assert ctypes.sizeof(_library.Access) == 8
 
 

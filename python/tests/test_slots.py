@@ -221,6 +221,7 @@ def test_an_eviction_callback_makes_room():
     arena = full_arena(evict=evict)
     arena.commit([2, 0], [1, 2])
     assert seen == [2 * MIB]
+    assert arena.statistics().evictions == 1
     assert [arena.length(each) for each in range(4)] == [2, 0, 1, 0]
     arena.set_eviction(None)
     with pytest.raises(hipvmm.OutOfMemoryError):

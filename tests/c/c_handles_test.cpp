@@ -42,7 +42,7 @@ struct scratch {
   hipvmm_budget_holder holder{7, 7, 7, 7, "holder"};
   hipvmm_slot_arena_layout layout{sizeof(hipvmm_slot_arena_layout), nullptr, 7, 7, 7, 7, 7, 7, 7};
   hipvmm_slot_arena_statistics slots{
-      sizeof(hipvmm_slot_arena_statistics), 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+      sizeof(hipvmm_slot_arena_statistics), 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
 
   [[nodiscard]] bool is_untouched() const {
     return bytes == 77 && number == 77 && pointer == nullptr && name == nullptr &&

@@ -209,6 +209,7 @@ TEST_CASE("C slots: an eviction callback makes room") {
   CHECK(missing == 2 * MiB);
   CHECK(length_of(full.arena, 0) == 2);
   CHECK(length_of(full.arena, 2) == 1);
+  CHECK(statistics_of(full.arena).evictions == 1);
   require_ok(hipvmm_slot_arena_set_eviction(full.arena, nullptr, nullptr));
   full.evict = nullptr;
   const std::size_t slot = 3;

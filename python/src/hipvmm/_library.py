@@ -78,7 +78,8 @@ class SlotStatistics(ctypes.Structure):
         "struct_size", "slots_in_use", "used_bytes", "needed_bytes", "spare_bytes", "kept_bytes",
         "held_bytes", "peak_held_bytes", "shared_bytes", "budget_bytes", "reserved_bytes")] + [
         (name, c_uint64) for name in (
-            "prefetched_blocks", "failed_prefetches", "grown_blocks", "moved_blocks")]
+            "prefetched_blocks", "failed_prefetches", "grown_blocks", "moved_blocks",
+            "evictions")]
 
 
 class TagStatistics(ctypes.Structure):

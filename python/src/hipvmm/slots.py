@@ -51,6 +51,7 @@ class SlotStatistics:
     failed_prefetches: int
     grown_blocks: int
     moved_blocks: int
+    evictions: int
 
 
 class SlotArena(Owner):

@@ -199,7 +199,7 @@ hipvmm_status hipvmm_slot_arena_get_statistics(hipvmm_slot_arena arena,
                                              now.kept_bytes, now.held_bytes, now.peak_held_bytes,
                                              now.shared_bytes, now.budget_bytes, now.reserved_bytes,
                                              now.prefetched_blocks, now.failed_prefetches,
-                                             now.grown_blocks, now.moved_blocks},
+                                             now.grown_blocks, now.moved_blocks, now.evictions},
                 "statistics");
   });
 }
