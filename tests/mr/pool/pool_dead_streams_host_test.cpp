@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -293,6 +295,38 @@ TEST_CASE("vmm_pool_resource: a stream of another device frees memory and ends")
   pool.deallocate(next, got, 8 * MiB);
   if (is_cuda()) CHECK(stale.count() == 0);
   CHECK(reported.count() == 0);
+}
+
+TEST_CASE("vmm_pool_resource: a dead stream's device without access is waited for") {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);
+  if (is_cuda()) return;  // there the deallocation records an event
+  mr::vmm_pool_resource pool{first_device, at_most(8 * MiB)};
+  const stream next{first_device};
+  void* const memory = pool.allocate(next, 8 * MiB);
+  event allocated{first_device};
+  allocated.record(next);
+  const device_ref stranger{2};
+  mr::hip_resource beside{stranger};
+  void* const its_own = beside.allocate_sync(1 * MiB);
+  held_streams held;
+  {
+    const scoped_device other{stranger};
+    const foreign_stream ended;
+    stream_ref{ended}.wait(allocated);
+    fill_async(ended, its_own, 1, 1 * MiB);
+    pool.deallocate(ended, memory, 8 * MiB);
+  }
+  std::atomic<bool> is_released{false};
+  std::thread releasing{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    is_released = true;
+    held.release();
+  }};
+  void* const got = pool.allocate(next, 8 * MiB);
+  CHECK(is_released);
+  releasing.join();
+  pool.deallocate(next, got, 8 * MiB);
+  beside.deallocate_sync(its_own, 1 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: a captured stream of the program's keeps what is freed in it") {

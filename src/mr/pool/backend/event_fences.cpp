@@ -182,6 +182,18 @@ std::shared_ptr<const fence> event_fences::fence_for_all() {
   return std::make_shared<device_fence>(devices());
 }
 
+std::shared_ptr<const fence> event_fences::fence_for_gone() {
+  detail::device_list all = devices();
+  const int count = device_count();
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    const device_ref other{ordinal};
+    // A stream's device has a context.
+    if (std::find(all.begin(), all.end(), other) == all.end() && detail::has_context(other))
+      all.push_back(other);
+  }
+  return std::make_shared<device_fence>(std::move(all));
+}
+
 namespace {
 
 /// What a call about a stream says by failing.
@@ -221,7 +233,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     if (is_stream_asked_first() && detail::is_done_without_notify(stream))
       return std::make_shared<passed_fence>();
   } catch (const hip_error& error) {
-    if (meaning_of(error) != refusal::captured) return fence_for_all();
+    if (meaning_of(error) != refusal::captured) return fence_for_gone();
     if (is_captured) return nullptr;
     // ROCm 5.7 refuses the query beside another stream's global capture, and takes the record.
   }
@@ -250,11 +262,11 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
       if (detail::is_captured(stream)) return nullptr;
     } catch (const hip_error& error) {
       // Or it has destroyed the stream: whether the record tells of its work is not known.
-      return meaning_of(error) == refusal::captured ? nullptr : fence_for_all();
+      return meaning_of(error) == refusal::captured ? nullptr : fence_for_gone();
     }
     return std::make_shared<event_fence>(std::move(*one), spare_);
   }
-  return fence_for_all();
+  return fence_for_gone();
 }
 
 }  // namespace hipvmm::mr::pool

@@ -22,7 +22,7 @@ class event_fences final : public fence_source {
 
   /// Makes a fence as fence_source::fence_for. The stream may belong to any device, because copies
   /// through the host need no access. For a stream that HIP does not know because it was destroyed,
-  /// this is fence_for_all().
+  /// this covers all devices that have a context, because nobody says which of them it was of.
   [[nodiscard]] std::shared_ptr<const fence> fence_for(stream_ref stream) override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override;
   /// Waits for all work of all devices that may use the memory.
@@ -37,6 +37,7 @@ class event_fences final : public fence_source {
   class event_fence;
   class device_fence;
 
+  [[nodiscard]] std::shared_ptr<const fence> fence_for_gone();
   [[nodiscard]] detail::device_list devices();
   /// Records that memory was freed in a stream of `device`.
   void note_user(device_ref device);
