@@ -3,6 +3,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/region/region.hpp>
+#include "core/observers/race_notes.hpp"
 
 namespace hipvmm::mr {
 namespace {
@@ -39,6 +40,8 @@ std::vector<detail::sleeping_range> pool_sleep::contents() const {
   std::vector<detail::sleeping_range> result;
   const device_ref device = memory_.chunk_region().device();
   const std::uintptr_t base = memory_.base();
+  // The order checker would take the copy of what lies between for a use of freed memory.
+  const std::size_t most_between = detail::is_order_checked() ? 0 : gap_to_copy;
   std::size_t backed_end = 0;  // of what is beside the last block
   std::size_t copied_end = 0;
   for (const pool::listed_block& each :
@@ -47,7 +50,7 @@ std::vector<detail::sleeping_range> pool_sleep::contents() const {
     backed_end = each.offset + each.bytes;
     if (!is_beside) copied_end = 0;
     if (each.use != block_use::allocated) continue;
-    if (copied_end != 0 && each.offset - copied_end <= gap_to_copy)
+    if (copied_end != 0 && each.offset - copied_end <= most_between)
       result.back().bytes += backed_end - copied_end;
     else
       result.push_back({reinterpret_cast<void*>(base + each.offset), each.bytes, device});

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <hipvmm/provider/host_control.h>
 #include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -257,6 +258,18 @@ TEST_CASE_FIXTURE(sleeping_pool, "sleep: a captured graph is launched again behi
   CHECK(hipGraphExecDestroy(runs) == hipSuccess);
   CHECK(hipGraphDestroy(graph) == hipSuccess);
   pool.deallocate(stream, scratch, 256);
+}
+
+TEST_CASE_FIXTURE(sleeping_pool, "sleep: what is freed between blocks is no use after free") {
+  void* between[3] = {};
+  for (void*& each : between) each = pool.allocate(stream, small);
+  pool.deallocate(stream, between[1], small);
+  const std::uint64_t reports = hipvmm_host_order_reports();
+  suspend(tag, keep::contents);
+  resume(tag);
+  CHECK(hipvmm_host_order_reports() == reports);
+  for (void* const each : {between[0], between[2]}) pool.deallocate(stream, each, small);
+  check_awake();
 }
 
 TEST_CASE("sleep: a pool may end while it sleeps") {
