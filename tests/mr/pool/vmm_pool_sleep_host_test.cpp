@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <atomic>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -270,6 +271,32 @@ TEST_CASE_FIXTURE(sleeping_pool, "sleep: what is freed between blocks is no use 
   CHECK(hipvmm_host_order_reports() == reports);
   for (void* const each : {between[0], between[2]}) pool.deallocate(stream, each, small);
   check_awake();
+}
+
+TEST_CASE("sleep: a request that meets a suspend in another thread leaves no block behind") {
+  const memory_tag tag;
+  mr::vmm_pool_resource pool{first_device, asleep_by(tag)};
+  const hipvmm::stream stream{first_device};
+  std::atomic<bool> ended{false};
+  std::thread other{[&] {
+    for (int i = 0; i < 600; ++i) {
+      suspend(tag, keep::nothing, stream);
+      resume(tag);
+      // The request is somewhere between its first look for free memory and its last.
+      for (int spins = i % 100 * 20; spins > 0; --spins)
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    ended = true;
+  }};
+  while (!ended) {
+    try {
+      pool.deallocate(stream, pool.allocate(stream, sleeping_pool::small), sleeping_pool::small);
+    } catch (const std::logic_error&) {
+      std::this_thread::yield();
+    }
+  }
+  other.join();
+  CHECK(pool.statistics().used_current == 0);
 }
 
 TEST_CASE("sleep: a pool may end while it sleeps") {

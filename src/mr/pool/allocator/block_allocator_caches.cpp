@@ -37,8 +37,13 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
     if (!one) return one;
     add_small_block(state, *one, class_index, bytes);
     carrier.emplace(all_);
-    // What served it has mostly left more.
-    count = take_batch(state, bytes, batch.data(), batch_size());
+    // What served it has mostly left more, unless the pool has fallen asleep since.
+    try {
+      count = take_batch(state, bytes, batch.data(), batch_size());
+    } catch (...) {
+      static_cast<void>(deallocate_small_block(user, class_index, *one));
+      throw;
+    }
     if (count == 0) return one;
     static_cast<void>(deallocate_small_block(user, class_index, *one));
   }
