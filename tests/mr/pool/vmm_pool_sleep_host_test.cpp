@@ -273,7 +273,9 @@ TEST_CASE_FIXTURE(sleeping_pool, "sleep: what is freed between blocks is no use 
   check_awake();
 }
 
-TEST_CASE("sleep: a request that meets a suspend in another thread leaves no block behind") {
+/// Asks for memory again and again while another thread lets it sleep and wake.
+void meet_suspends(std::size_t bytes) {
+  CAPTURE(bytes);
   const memory_tag tag;
   mr::vmm_pool_resource pool{first_device, asleep_by(tag)};
   const hipvmm::stream stream{first_device};
@@ -290,13 +292,20 @@ TEST_CASE("sleep: a request that meets a suspend in another thread leaves no blo
   }};
   while (!ended) {
     try {
-      pool.deallocate(stream, pool.allocate(stream, sleeping_pool::small), sleeping_pool::small);
+      pool.deallocate(stream, pool.allocate(stream, bytes), bytes);
     } catch (const std::logic_error&) {
       std::this_thread::yield();
     }
   }
   other.join();
   CHECK(pool.statistics().used_current == 0);
+  pool.trim_to(0);
+  CHECK(pool.statistics().reserved_current == 0);
+}
+
+TEST_CASE("sleep: a request that meets a suspend in another thread is served whole or refused") {
+  meet_suspends(sleeping_pool::small);
+  meet_suspends(3 * MiB);
 }
 
 TEST_CASE("sleep: a pool may end while it sleeps") {

@@ -28,6 +28,7 @@ std::optional<std::size_t> slow_path::serve() {
   std::optional<out_of_memory> refused;
   empty_caches(all_, user_);
   for (;;) {
+    require_awake();
     const std::uint64_t reclaimed = all_.memory.reclaimed_so_far();
     refused.reset();
     if (waited_) uncover_free_memory();
@@ -93,8 +94,14 @@ void slow_path::uncover_free_memory() {
   while (all_.carriers.load() != 0) std::this_thread::yield();
 }
 
+void slow_path::require_awake() const {
+  const state_lock lock{all_.state_mutex};
+  all_.require_awake();
+}
+
 std::optional<std::size_t> slow_path::take_own(pool_source counted) {
   const state_lock lock{all_.state_mutex};
+  all_.require_awake();
   all_.index.prepare_for(2);
   block* const found = all_.index.best_fit_or_idle(user_, request_.bytes, request_.alignment);
   if (found == nullptr) return std::nullopt;
@@ -156,6 +163,7 @@ std::optional<std::size_t> slow_path::take_run() {
     bool waits = false;
     {
       const state_lock lock{all_.state_mutex};
+      all_.require_awake();
       place found = one_free_block();
       if (found.first == nullptr)
         found = scan_placements(all_.index, request_, *this, rules()).free_run;
@@ -174,7 +182,7 @@ std::optional<std::size_t> slow_path::take_run() {
       throw;
     }
     const state_lock lock{all_.state_mutex};
-    if (is_ordered)
+    if (is_ordered && all_.refusal == nullptr)
       return assign_to_user(
           *claimed.front(), at + request_.bytes,
           waits ? pool_source::internal_dependency : pool_source::followed_stream);

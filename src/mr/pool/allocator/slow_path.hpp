@@ -33,6 +33,11 @@ class slow_path final : block_filter {
   using blocks = block_index::blocks;
   struct growth;
 
+  /// Throws: std::logic_error while the memory sleeps. It may have fallen asleep whenever the turn
+  /// was another thread's: before it began, and in every wait. Nothing is taken and nothing mapped
+  /// then, for suspend() has seen what there is.
+  void require_awake() const;
+
   // The sources, one function each.
   [[nodiscard]] std::optional<std::size_t> take_own(pool_source counted);
   /// Takes the smallest block of other streams that the user's work is ordered after.

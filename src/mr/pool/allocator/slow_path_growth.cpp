@@ -36,6 +36,7 @@ bool slow_path::begin(growth& work) {
   for (;;) {
     {
       const state_lock lock{all_.state_mutex};
+      all_.require_awake();
       const placement_scan found = scan_placements(all_.index, request_, *this, rules());
       auto plan = plan_growth(all_.index, request_, found, rules());
       missed_a_run_ = found.free_run.first != nullptr;
@@ -242,6 +243,7 @@ std::optional<std::size_t> slow_path::grow() {
   growth work;
   try {
     if (!begin(work)) return std::nullopt;
+    require_awake();
     all_.memory.has_aliases() ? move_by_alias(work) : move_by_remap(work);
     while (work.mapped < work.plan.wanted) {
       std::size_t bytes = 0;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// Requests that wait for the GPU while the pool falls asleep in another thread.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/core/bytes.hpp>
+#include "mr/pool/allocator/pool_of.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+struct falling_asleep : pool_of {
+  const std::string refusal = "it sleeps";
+
+  /// The request, whose first wait is when the pool falls asleep, takes and changes nothing.
+  void check_refused(std::size_t bytes) {
+    streams.when_waited = [this] {
+      streams.when_waited = [] {};
+      all.fall_asleep(refusal);
+    };
+    const std::uint64_t created = memory.created;
+    const std::size_t mappings = memory.mappings();
+    const std::size_t used = all.counters().used_bytes;
+    CHECK_THROWS_AS(static_cast<void>(all.allocate(all.idle(), bytes, 256)), std::logic_error);
+    CHECK(memory.created == created);
+    CHECK(memory.mappings() == mappings);
+    CHECK(all.counters().used_bytes == used);
+    all.wake();
+    const auto at = all.allocate(all.idle(), bytes, 256);
+    REQUIRE(at);
+    memory.require_idle(*at, bytes);
+  }
+};
+
+TEST_CASE_FIXTURE(falling_asleep, "block_allocator: no freed memory is given once it sleeps") {
+  memory.capacity = 4 * MiB;
+  give(0, take(0, 4 * MiB), 4 * MiB);
+  check_refused(4 * MiB);
+}
+
+TEST_CASE_FIXTURE(falling_asleep, "block_allocator: no chunk moves once it sleeps") {
+  memory.capacity = 12 * MiB;
+  const std::size_t first = take(0, 4 * MiB);
+  take(0, 4 * MiB);
+  const std::size_t last = take(0, 4 * MiB);
+  give(0, first, 4 * MiB);
+  give(0, last, 4 * MiB);
+  check_refused(8 * MiB);
+}
+
+}  // namespace
+}  // namespace hipvmm::test
