@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+#include <hipvmm/vmm/memory_registrar.hpp>
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+
 namespace hipvmm::test {
 namespace {
 
@@ -34,6 +38,39 @@ TEST_CASE("cut_by_chunk: a piece for each chunk, and no byte that is in none") {
   CHECK_THROWS_WITH_AS(cut(150, 60), doctest::Contains("at address 160, 50 bytes before"),
                        std::out_of_range);
   CHECK_THROWS_AS(static_cast<void>(cut_by_chunk({}, 0, 1)), std::out_of_range);
+}
+
+/// A library that refuses now and then.
+class refusing final : public library_registrar {
+ public:
+  bool refuses = false;
+
+ private:
+  void enter(const mapped_memory& /*memory*/) override {
+    if (refuses) throw std::runtime_error{"refused"};
+  }
+  void leave(const mapped_memory& /*memory*/) override {
+    if (refuses) throw std::runtime_error{"not let go"};
+  }
+};
+
+TEST_CASE("library_registrar: what is refused is not listed") {
+  refusing registrar;
+  char bytes[2] = {};
+  const auto memory = [&](std::size_t at) {
+    return mapped_memory{&bytes[at], 1, first_device, first_device, nullptr, handle_type::none};
+  };
+  registrar.add(memory(1));
+  registrar.add(memory(0));
+  CHECK(registrar.chunks().front().address == reinterpret_cast<std::uintptr_t>(&bytes[0]));
+  registrar.remove(memory(0));
+  registrar.refuses = true;
+  CHECK_THROWS_WITH_AS(registrar.add(memory(0)), "refused", std::runtime_error);
+  CHECK(registrar.memory().size() == 1);
+  error_recorder reported;
+  registrar.remove(memory(1));
+  CHECK(reported.count() == 1);
+  CHECK(registrar.memory().empty());
 }
 
 }  // namespace

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Memory that grows, registered with communicators of NCCL or RCCL, one source for both. Include
+// <rccl/rccl.h> before where the compiler finds <nccl.h> too and RCCL is meant.
+#if !defined(NCCL_MAJOR)
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#else
+#include <rccl/rccl.h>
+#endif
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hipvmm/compat/registration.hpp>
+#include <hipvmm/container/growable_storage.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/region_options.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+
+// What the header declares that this is compiled with.
+#define HIPVMM_NCCL_DECLARES_REGISTER (NCCL_MAJOR * 100 + NCCL_MINOR >= 219)
+#define HIPVMM_NCCL_DECLARES_WINDOWS (NCCL_MAJOR * 100 + NCCL_MINOR >= 227)
+
+namespace hipvmm {
+
+/// A registrar that registers each chunk with communicators (ncclCommRegister, NCCL 2.19), so that
+/// NCCL sends from the memory and receives into it without a copy of its own; and ranges of chunks,
+/// as buffers or, from NCCL 2.27 on, as windows. NCCL uses a registration only where the whole
+/// buffer of a call is within one.
+/// - NCCL allows one thread at a time in a communicator, and chunks are deregistered in threads of
+///   the library too. So hold lock() around the calls of NCCL on the communicators that were added;
+///   not while memory grows, nor where the thread waits for memory of hipvmm: those take the lock.
+/// - NCCL requires that all ranks of a call pass registered buffers, or none.
+/// - Memory must not shrink while another rank may still use it. NCCL's calls have ended on all
+///   ranks when the streams have passed them and a barrier.
+/// - Chunks of a device that is not the communicator's are left out.
+class nccl_registration final : public library_registrar {
+ public:
+  /// For chunks of such options.
+  /// Throws: unsupported where NCCL is older than 2.19, at run time or when this was compiled, or
+  /// where chunks cannot be exported: by a handle NCCL shows them to other processes, and on NVIDIA
+  /// chunks that can be exported are the ones that network cards reach (gpuDirectRDMACapable).
+  explicit nccl_registration(const region_options& chunks) {
+    if (const ncclResult_t result = ncclGetVersion(&version_); result != ncclSuccess)
+      throw_failed("ncclGetVersion", result, nullptr);
+    require_version("nccl_registration", "ncclCommRegister", 21900, HIPVMM_NCCL_DECLARES_REGISTER);
+    require_exportable("nccl_registration", chunks);
+  }
+  /// The same for chunks of a vector on `device`.
+  /// Throws: unsupported also where its granules are smaller than the device's recommended
+  /// granularity, of which NCCL wants multiples.
+  nccl_registration(device_ref device, const growth_options& growth)
+      : nccl_registration{growth.chunks} {
+    const std::size_t unit = granularity_of(device).recommended;
+    if (growth.granule_bytes % unit != 0)
+      throw unsupported{"nccl_registration: growth_options::granule_bytes is " +
+                        std::to_string(growth.granule_bytes) +
+                        ", and NCCL wants chunks of multiples of " + std::to_string(unit) +
+                        " bytes, the recommended granularity of device " +
+                        std::to_string(device.ordinal()) + ": set it to one, or to 0"};
+  }
+
+  /// Registers what is mapped now, and what will be, with `ranks`. Not collective.
+  /// Pre: the caller calls remove_communicator() before it destroys or aborts it.
+  /// Throws: std::invalid_argument where it was added already; std::runtime_error with NCCL's text;
+  /// then nothing is registered with it.
+  void add_communicator(ncclComm_t ranks) {
+    const std::lock_guard held{mutex()};
+    if (is_added(ranks))
+      throw std::invalid_argument{"nccl_registration: the communicator was added already"};
+    int device = -1;
+    if (const ncclResult_t result = ncclCommCuDevice(ranks, &device); result != ncclSuccess)
+      throw_failed("ncclCommCuDevice", result, ranks);
+    ranks_.push_back({ranks, device});
+    try {
+      for (const auto& [address, memory] : known()) register_chunk(ranks_.back(), memory);
+    } catch (...) {
+      forget(ranks);
+      throw;
+    }
+  }
+  /// Ends all registrations with `ranks`, and its windows. What NCCL refuses is reported to the
+  /// error handler. Nothing where it was not added.
+  void remove_communicator(ncclComm_t ranks) noexcept {
+    const std::lock_guard held{mutex()};
+    forget(ranks);
+  }
+
+  /// Registers [address, address + bytes), which may be of several chunks, as one buffer of
+  /// `ranks`. It ends with the first of its chunks that goes, or with the communicator.
+  /// Throws: std::out_of_range where not all of it is mapped; std::invalid_argument where the
+  /// communicator was not added; std::runtime_error with NCCL's text.
+  void register_range(ncclComm_t ranks, void* address, std::size_t bytes) {
+    const std::lock_guard held{mutex()};
+    require_mapped(ranks, address, bytes);
+    register_with(ranks, address, bytes);
+  }
+
+#if HIPVMM_NCCL_DECLARES_WINDOWS
+  /// Collective: every rank registers as many bytes as a window (ncclCommWindowRegister), with
+  /// NCCL's flags. It ends with the first of its chunks that goes, or with the communicator, in
+  /// this rank alone: before that, all ranks must have stopped using it. Pre: the caller does not
+  /// hold lock(), and is in no ncclGroupStart().
+  /// Throws: as register_range(); unsupported where NCCL is older than 2.27 at run time, or offers
+  /// no windows on this machine.
+  ncclWindow_t register_window(ncclComm_t ranks, void* address, std::size_t bytes, int flags = 0) {
+    require_version("nccl_registration::register_window", "ncclCommWindowRegister", 22700, true);
+    const std::lock_guard held{mutex()};
+    require_mapped(ranks, address, bytes);
+    entries_.push_back({ranks, static_cast<char*>(address), bytes, nullptr, nullptr});
+    ncclWindow_t made{};
+    const ncclResult_t result = ncclCommWindowRegister(ranks, address, bytes, &made, flags);
+    if (result != ncclSuccess || made == nullptr) entries_.pop_back();
+    if (result != ncclSuccess) throw_failed("ncclCommWindowRegister", result, ranks);
+    if (made == nullptr)
+      throw unsupported{
+          "nccl_registration::register_window: NCCL offers no windows here: it made none and "
+          "reported success, as where the ranks do not reach each other's memory"};
+    entries_.back().window = made;
+    return made;
+  }
+#endif
+
+  /// For calls of NCCL on the communicators, see above.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() const { return std::unique_lock{mutex()}; }
+  /// Registrations of all communicators now: of chunks, ranges and windows.
+  [[nodiscard]] std::size_t count() const {
+    const std::lock_guard held{mutex()};
+    return entries_.size();
+  }
+  /// NCCL's at run time, such as 22803 for 2.28.3.
+  [[nodiscard]] int version() const noexcept { return version_; }
+
+ private:
+  struct rank {
+    ncclComm_t communicator;
+    int device;
+  };
+  struct entry {
+    ncclComm_t communicator;
+    char* begin;
+    std::size_t bytes;
+    void* handle;  // null too where NCCL_LOCAL_REGISTER=0 turns registration off
+    void* window;
+  };
+
+  static std::string text_of(int version) {
+    return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
+           std::to_string(version % 100);
+  }
+  void require_version(const char* who, const char* function, int needed, bool is_declared) const {
+    // Up to 2.8: 2708 for 2.7.8.
+    const int found = version_ < 10000 ? 20000 + version_ % 1000 : version_;
+    if (found < needed)
+      throw unsupported{std::string{who} + ": NCCL " + text_of(found) + " was found, and " +
+                        function + " came with " + text_of(needed) + ": use a newer one"};
+    if (!is_declared)
+      throw unsupported{std::string{who} + ": this was compiled with the header of NCCL " +
+                        std::to_string(NCCL_MAJOR) + '.' + std::to_string(NCCL_MINOR) + ", and " +
+                        function + " came with " + text_of(needed) +
+                        ": compile it with the header of the NCCL that was found, " +
+                        text_of(found)};
+  }
+  [[noreturn]] static void throw_failed(const char* call, ncclResult_t result, ncclComm_t ranks) {
+    std::string text = std::string{call} + ": " + ncclGetErrorString(result);
+    if (const char* const more = ncclGetLastError(ranks); more != nullptr && *more != '\0')
+      text += std::string{": "} + more;
+    throw std::runtime_error{text};
+  }
+
+  [[nodiscard]] bool is_added(ncclComm_t ranks) const noexcept {
+    return std::any_of(ranks_.begin(), ranks_.end(),
+                       [ranks](const rank& each) { return each.communicator == ranks; });
+  }
+  void require_mapped(ncclComm_t ranks, void* address, std::size_t bytes) const {
+    if (!is_added(ranks))
+      throw std::invalid_argument{
+          "nccl_registration: the communicator was not added: add_communicator() first"};
+    std::vector<registered_bytes> all;
+    for (const auto& [start, memory] : known())
+      all.push_back({reinterpret_cast<std::uintptr_t>(start), memory.bytes, all.size()});
+    static_cast<void>(cut_by_chunk(all, reinterpret_cast<std::uintptr_t>(address), bytes));
+  }
+
+  void register_with(ncclComm_t ranks, void* address, std::size_t bytes) {
+    entries_.push_back({ranks, static_cast<char*>(address), bytes, nullptr, nullptr});
+#if HIPVMM_NCCL_DECLARES_REGISTER
+    const ncclResult_t result = ncclCommRegister(ranks, address, bytes, &entries_.back().handle);
+    if (result != ncclSuccess) {
+      entries_.pop_back();
+      throw_failed("ncclCommRegister", result, ranks);
+    }
+#endif
+  }
+  void register_chunk(const rank& with, const mapped_memory& memory) {
+    if (memory.device.ordinal() == with.device && !memory.location.is_host())
+      register_with(with.communicator, memory.address, memory.bytes);
+  }
+  /// Ends the registrations that `matches`, the newest first.
+  template <typename Predicate>
+  void end(Predicate matches) noexcept {
+    for (std::size_t at = entries_.size(); at-- > 0;) {
+      if (!matches(entries_[at])) continue;
+      end_one(entries_[at]);
+      entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+  }
+  static void end_one([[maybe_unused]] const entry& one) noexcept {
+    [[maybe_unused]] const auto told = [](const char* call, ncclResult_t result) {
+      if (result != ncclSuccess)
+        warn(call, std::string{ncclGetErrorString(result)} +
+                       ": the memory is unmapped all the same, and NCCL may still hold it");
+    };
+#if HIPVMM_NCCL_DECLARES_WINDOWS
+    if (one.window != nullptr)
+      told("ncclCommWindowDeregister",
+           ncclCommWindowDeregister(one.communicator, static_cast<ncclWindow_t>(one.window)));
+#endif
+#if HIPVMM_NCCL_DECLARES_REGISTER
+    if (one.handle != nullptr)
+      told("ncclCommDeregister", ncclCommDeregister(one.communicator, one.handle));
+#endif
+  }
+  void forget(ncclComm_t ranks) noexcept {
+    end([ranks](const entry& each) { return each.communicator == ranks; });
+    ranks_.erase(std::remove_if(ranks_.begin(), ranks_.end(),
+                                [ranks](const rank& each) { return each.communicator == ranks; }),
+                 ranks_.end());
+  }
+
+  void enter(const mapped_memory& memory) override {
+    const std::size_t before = entries_.size();
+    try {
+      for (const rank& each : ranks_) register_chunk(each, memory);
+    } catch (...) {
+      while (entries_.size() > before) {
+        end_one(entries_.back());
+        entries_.pop_back();
+      }
+      throw;
+    }
+  }
+  void leave(const mapped_memory& memory) override {
+    char* const begin = static_cast<char*>(memory.address);
+    end([&](const entry& each) {
+      return each.begin < begin + memory.bytes && begin < each.begin + each.bytes;
+    });
+  }
+
+  int version_ = 0;
+  std::vector<rank> ranks_;
+  std::vector<entry> entries_;
+};
+
+}  // namespace hipvmm

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// Over a stand-in for NCCL, with the headers of several releases: NCCL_STAND_IN_MINOR.
+#include <hipvmm/compat/nccl_registration.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/region/sleep/memory_tag.hpp>
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+/// Restores the stand-in's settings.
+struct stand_in {
+  stand_in() = default;
+  ~stand_in() { nccl_settings() = {}; }
+  stand_in(const stand_in&) = delete;
+  stand_in& operator=(const stand_in&) = delete;
+};
+
+region_options exportable() {
+  region_options options;
+  options.shareable = handle_type::posix_fd;
+  return options;
+}
+
+std::string refusal() {
+  try {
+    const nccl_registration refused{exportable()};
+  } catch (const unsupported& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("nccl_registration: versions are named, the one found and the one needed") {
+  const stand_in restored;
+  nccl_settings().version = 21805;
+  CHECK(refusal().find("NCCL 2.18.5 was found, and ncclCommRegister came with 2.19.0") !=
+        std::string::npos);
+  nccl_settings().version = 2708;
+  CHECK(refusal().find("NCCL 2.7.8 was found") != std::string::npos);
+  nccl_settings().version = 21903;
+  const std::string compiled = refusal();
+#if HIPVMM_NCCL_DECLARES_REGISTER
+  CHECK(compiled.empty());
+#else
+  CHECK(compiled.find("compiled with the header of NCCL 2.18, and ncclCommRegister came with "
+                      "2.19.0") != std::string::npos);
+#endif
+}
+
+#if HIPVMM_NCCL_DECLARES_WINDOWS
+
+TEST_CASE("nccl_registration: what memory lacks is named") {
+  CHECK_THROWS_WITH_AS(nccl_registration{region_options{}},
+                       doctest::Contains("region_options::shareable is none"), unsupported);
+  growth_options growth;
+  growth.chunks = exportable();
+  CHECK_NOTHROW((nccl_registration{first_device, growth}));
+  growth.granule_bytes = granularity_of(first_device).recommended + granule() / 2;
+  CHECK_THROWS_WITH_AS((nccl_registration{first_device, growth}),
+                       doctest::Contains("growth_options::granule_bytes is "), unsupported);
+}
+
+/// A vector of three chunks and two communicators of its device, one added before and one after.
+struct registered_vector {
+  const stand_in restored;
+  ncclComm early;
+  ncclComm late;
+  std::shared_ptr<nccl_registration> registration =
+      std::make_shared<nccl_registration>(exportable());
+  stream own{first_device};
+  growable_device_vector<char> vector{first_device, options()};
+
+  registered_vector() {
+    registration->add_communicator(&early);
+    for (std::size_t chunk = 1; chunk <= 3; ++chunk) vector.resize_uninitialized(chunk * granule());
+    registration->add_communicator(&late);
+  }
+  ~registered_vector() {
+    registration->remove_communicator(&early);
+    registration->remove_communicator(&late);
+  }
+  [[nodiscard]] growth_options options() const {
+    growth_options result;
+    result.max_bytes = 16 * granule();
+    result.granule_bytes = granule();
+    result.step_limit = 0;
+    result.chunks = exportable();
+    result.chunks.registrar = registration;
+    return result;
+  }
+  void shrink() {
+    vector.resize_uninitialized(granule());
+    vector.shrink_to_fit(own);
+    drain_retired_memory();
+  }
+};
+
+TEST_CASE_FIXTURE(registered_vector, "nccl_registration: each communicator has each chunk") {
+  CHECK(early.registered.size() == 3);
+  CHECK(late.registered.size() == 3);
+  for (const auto& [handle, range] : late.registered) CHECK(range.second == granule());
+  CHECK_THROWS_AS(registration->add_communicator(&late), std::invalid_argument);
+  vector.resize_uninitialized(4 * granule());
+  CHECK(registration->count() == 8);
+  {
+    blocked_stream user{first_device};
+    vector.resize_uninitialized(granule());
+    vector.shrink_to_fit(user);
+  }
+  drain_retired_memory();
+  CHECK(early.registered.size() == 1);
+  registration->remove_communicator(&early);
+  CHECK(early.registered.empty());
+  vector.resize_uninitialized(2 * granule());
+  CHECK(early.registered.empty());
+  CHECK(late.registered.size() == 2);
+}
+
+TEST_CASE_FIXTURE(registered_vector, "nccl_registration: memory of other devices is left out") {
+  ncclComm other;
+  other.device = second_device.ordinal();
+  registration->add_communicator(&other);
+  CHECK(other.registered.empty());
+  registration->remove_communicator(&other);
+}
+
+TEST_CASE_FIXTURE(registered_vector, "nccl_registration: a range ends with its first chunk") {
+  registration->register_range(&early, vector.data() + granule() / 2, 2 * granule());
+  CHECK(early.registered.size() == 4);
+  const ncclWindow_t window = registration->register_window(&late, vector.data(), 2 * granule());
+  CHECK(late.windows.count(window) == 1);
+  CHECK_THROWS_AS(registration->register_range(&early, vector.data() + granule(), 3 * granule()),
+                  std::out_of_range);
+  ncclComm stranger;
+  CHECK_THROWS_AS(registration->register_range(&stranger, vector.data(), 1), std::invalid_argument);
+  CHECK(early.registered.size() == 4);
+  shrink();
+  CHECK(early.registered.size() == 1);
+  CHECK(late.windows.empty());
+  CHECK(registration->count() == 2);
+}
+
+TEST_CASE_FIXTURE(registered_vector, "nccl_registration: windows that NCCL lacks are named") {
+  nccl_settings().has_windows = false;
+  CHECK_THROWS_WITH_AS(registration->register_window(&late, vector.data(), granule()),
+                       doctest::Contains("NCCL offers no windows here"), unsupported);
+  CHECK(registration->count() == 6);
+  nccl_settings().version = 22600;
+  const auto older = std::make_shared<nccl_registration>(exportable());
+  CHECK_THROWS_WITH_AS(
+      older->register_window(&late, vector.data(), granule()),
+      doctest::Contains("NCCL 2.26.0 was found, and ncclCommWindowRegister came with 2.27.0"),
+      unsupported);
+}
+
+TEST_CASE_FIXTURE(registered_vector, "nccl_registration: registrations that fail change nothing") {
+  for (const int nth : {1, 2}) {
+    nccl_settings().fail_in = nth;
+    CHECK_THROWS_WITH_AS(vector.resize_uninitialized(4 * granule()),
+                         "ncclCommRegister: unhandled cuda error: what happened last",
+                         std::runtime_error);
+    CHECK(vector.size() == 3 * granule());
+    CHECK(early.registered.size() == 3);
+    CHECK(late.registered.size() == 3);
+  }
+  ncclComm third;
+  nccl_settings().fail_in = 3;
+  CHECK_THROWS_AS(registration->add_communicator(&third), std::runtime_error);
+  CHECK(third.registered.empty());
+  nccl_settings().fail_in = 1;
+  CHECK_THROWS_AS(registration->register_window(&late, vector.data(), granule()),
+                  std::runtime_error);
+  CHECK(registration->count() == 6);
+  // What cannot be thrown is reported, and the memory goes.
+  error_recorder reported;
+  nccl_settings().fail_in = 1;
+  shrink();
+  REQUIRE(reported.count() == 1);
+  CHECK(reported.errors().front().call == "ncclCommDeregister");
+  CHECK(registration->count() == 2);
+}
+
+TEST_CASE("nccl_registration: what sleeps is not registered") {
+  const stand_in restored;
+  ncclComm ranks;
+  const auto registration = std::make_shared<nccl_registration>(exportable());
+  registration->add_communicator(&ranks);
+  {
+    memory_tag tag;
+    growth_options options;
+    options.max_bytes = 4 * granule();
+    options.chunks = exportable();
+    options.chunks.registrar = registration;
+    options.chunks.tag = tag;
+    growable_device_vector<char> vector{first_device, options};
+    vector.resize_uninitialized(granule());
+    CHECK(ranks.registered.size() == 1);
+    suspend(tag, keep::nothing);
+    CHECK(ranks.registered.empty());
+    resume(tag);
+    CHECK(ranks.registered.size() == 1);
+  }
+  drain_retired_memory();
+  CHECK(ranks.registered.empty());
+}
+
+#endif
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
