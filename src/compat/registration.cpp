@@ -2,6 +2,7 @@
 #include <hipvmm/compat/registration.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 
 #include <hipvmm/capability/capability.hpp>
@@ -44,9 +45,18 @@ void library_registrar::add(const mapped_memory& memory) {
 }
 
 void library_registrar::remove(const mapped_memory& memory) noexcept {
-  const std::lock_guard lock{mutex_};
-  detail::report_exceptions([&] { leave(memory); });
-  known_.erase(memory.address);
+  // An error handler may call the library: it is told without the lock.
+  std::exception_ptr failed;
+  {
+    const std::lock_guard lock{mutex_};
+    try {
+      leave(memory);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    known_.erase(memory.address);
+  }
+  if (failed) detail::report_exceptions([&failed] { std::rethrow_exception(failed); });
 }
 
 std::vector<mapped_memory> library_registrar::memory() const {

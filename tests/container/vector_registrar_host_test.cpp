@@ -12,6 +12,7 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include "core/background_task.hpp"
 #include "support/devices.hpp"
 #include "support/host/recording_registrar.hpp"
 #include "support/region/assumed_capability.hpp"
@@ -146,6 +147,56 @@ TEST_CASE("registrar: blocks of slots are known, shared ones at each address") {
   drain_retired_memory();
   CHECK(registrar->known().empty());
   CHECK(registrar->mistakes() == 0);
+}
+
+TEST_CASE("registrar: a commit of slots whose registration fails changes none") {
+  for (std::size_t nth = 1; nth <= 4; ++nth) {
+    CAPTURE(nth);
+    const auto registrar = std::make_shared<recording_registrar>();
+    const hipvmm::stream stream{first_device};
+    slot_arena_options options;
+    options.slots = 2;
+    options.planes = 2;
+    options.bytes_per_slot = 2 * granule();
+    options.block_bytes = granule();
+    options.prefetch_blocks = 0;
+    options.registrar = registrar;
+    slot_arena arena{first_device, options};
+    arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{granule()}, stream);
+    const std::vector<std::size_t> both{0, 1};
+    registrar->fail_at(nth);
+    CHECK_THROWS_AS(arena.commit(both, std::vector<std::size_t>{2 * granule(), granule()}, stream),
+                    std::runtime_error);
+    registrar->fail_at(0);
+    CHECK(arena.length(0) == granule());
+    CHECK(arena.length(1) == 0);
+    const slot_arena_statistics now = arena.statistics();
+    CHECK(registrar->known_bytes() == now.needed_bytes + now.spare_bytes);
+    CHECK(registrar->mistakes() == 0);
+    arena.commit(both, std::vector<std::size_t>{2 * granule(), granule()}, stream);
+    CHECK(registrar->known_bytes() == 6 * granule());
+  }
+}
+
+TEST_CASE("registrar: blocks prefetched whose registration fails are counted") {
+  const auto registrar = std::make_shared<recording_registrar>();
+  const hipvmm::stream stream{first_device};
+  slot_arena_options options;
+  options.slots = 1;
+  options.bytes_per_slot = 4 * granule();
+  options.block_bytes = granule();
+  options.prefetch_blocks = 1;
+  options.registrar = registrar;
+  slot_arena arena{first_device, options};
+  // The commit's own is the first.
+  registrar->fail_at(2);
+  arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{granule()}, stream);
+  detail::wait_for_background_tasks();
+  CHECK(arena.statistics().failed_prefetches == 1);
+  CHECK(registrar->known_bytes() == granule());
+  arena.commit(std::vector<std::size_t>{0}, std::vector<std::size_t>{2 * granule()}, stream);
+  detail::wait_for_background_tasks();
+  CHECK(registrar->known_bytes() >= 2 * granule());
 }
 
 TEST_SUITE_END();

@@ -48,20 +48,21 @@ class mpi_window final : public library_registrar {
   explicit mpi_window(MPI_Comm ranks, device_ref device,
                       mpi_device_windows takes = mpi_device_windows::ask) {
     require_ready(device, takes);
+    MPI_Comm_size(ranks, &size_);
+    all_.resize(static_cast<std::size_t>(size_));
+    most_ = most_attached();
     require(MPI_Comm_dup(ranks, &ranks_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN);
-    MPI_Comm_size(ranks_, &size_);
     const int made = MPI_Win_create_dynamic(MPI_INFO_NULL, ranks_, &window_);
     if (made != MPI_SUCCESS) {
       MPI_Comm_free(&ranks_);
       require(made, "MPI_Win_create_dynamic");
     }
     MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
-    all_.resize(static_cast<std::size_t>(size_));
-    most_ = most_attached();
   }
-  /// Collective, as MPI_Win_free is. All memory must have gone before. After MPI_Finalize nothing
-  /// is done.
+  /// Collective, as MPI_Win_free is: keep a reference to the window until its memory has gone
+  /// (drain_retired_memory()), and let it go last, in a thread of the program's. After MPI_Finalize
+  /// nothing is done.
   ~mpi_window() override {
     int ended = 0;
     MPI_Finalized(&ended);

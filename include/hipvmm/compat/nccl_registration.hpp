@@ -93,8 +93,12 @@ class nccl_registration final : public library_registrar {
   /// Ends all registrations with `ranks`, and its windows. What NCCL refuses is reported to the
   /// error handler. Nothing where it was not added.
   void remove_communicator(ncclComm_t ranks) noexcept {
-    const std::lock_guard held{mutex()};
-    forget(ranks);
+    refusal refused;
+    {
+      const std::lock_guard held{mutex()};
+      refused = forget(ranks);
+    }
+    if (refused.call != nullptr) warn(refused.call, refused.text());
   }
 
   /// Registers [address, address + bytes), which may be of several chunks, as one buffer of
@@ -207,36 +211,49 @@ class nccl_registration final : public library_registrar {
     if (memory.device.ordinal() == with.device && !memory.location.is_host())
       register_with(with.communicator, memory.address, memory.bytes);
   }
-  /// Ends the registrations that `matches`, the newest first.
+  /// What NCCL refused.
+  struct refusal {
+    const char* call = nullptr;  // null: nothing
+    ncclResult_t result = ncclSuccess;
+    [[nodiscard]] std::string text() const {
+      return std::string{ncclGetErrorString(result)} +
+             ": the memory is unmapped all the same, and NCCL may still hold it";
+    }
+  };
+  /// Ends the registrations that `matches`, the newest first, and returns the first refusal.
   template <typename Predicate>
-  void end(Predicate matches) noexcept {
+  refusal end(Predicate matches) noexcept {
+    refusal first;
     for (std::size_t at = entries_.size(); at-- > 0;) {
       if (!matches(entries_[at])) continue;
-      end_one(entries_[at]);
+      const refusal one = end_one(entries_[at]);
+      if (first.call == nullptr) first = one;
       entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(at));
     }
+    return first;
   }
-  static void end_one([[maybe_unused]] const entry& one) noexcept {
-    [[maybe_unused]] const auto told = [](const char* call, ncclResult_t result) {
-      if (result != ncclSuccess)
-        warn(call, std::string{ncclGetErrorString(result)} +
-                       ": the memory is unmapped all the same, and NCCL may still hold it");
+  static refusal end_one([[maybe_unused]] const entry& one) noexcept {
+    refusal result;
+    [[maybe_unused]] const auto note = [&result](const char* call, ncclResult_t returned) {
+      if (returned != ncclSuccess) result = {call, returned};
     };
 #if HIPVMM_NCCL_DECLARES_WINDOWS
     if (one.window != nullptr)
-      told("ncclCommWindowDeregister",
+      note("ncclCommWindowDeregister",
            ncclCommWindowDeregister(one.communicator, static_cast<ncclWindow_t>(one.window)));
 #endif
 #if HIPVMM_NCCL_DECLARES_REGISTER
     if (one.handle != nullptr)
-      told("ncclCommDeregister", ncclCommDeregister(one.communicator, one.handle));
+      note("ncclCommDeregister", ncclCommDeregister(one.communicator, one.handle));
 #endif
+    return result;
   }
-  void forget(ncclComm_t ranks) noexcept {
-    end([ranks](const entry& each) { return each.communicator == ranks; });
+  refusal forget(ncclComm_t ranks) noexcept {
+    const refusal result = end([ranks](const entry& each) { return each.communicator == ranks; });
     ranks_.erase(std::remove_if(ranks_.begin(), ranks_.end(),
                                 [ranks](const rank& each) { return each.communicator == ranks; }),
                  ranks_.end());
+    return result;
   }
 
   void enter(const mapped_memory& memory) override {
@@ -253,9 +270,11 @@ class nccl_registration final : public library_registrar {
   }
   void leave(const mapped_memory& memory) override {
     char* const begin = static_cast<char*>(memory.address);
-    end([&](const entry& each) {
+    const refusal refused = end([&](const entry& each) {
       return each.begin < begin + memory.bytes && begin < each.begin + each.bytes;
     });
+    if (refused.call != nullptr)
+      throw std::runtime_error{std::string{refused.call} + ": " + refused.text()};
   }
 
   int version_ = 0;

@@ -33,7 +33,7 @@ struct mapped_memory {
 /// Both functions are called in the thread of the operation or one of the library's, at the same
 /// time for different memory. They may call HIP and other libraries, and allocate memory of the
 /// host. They must not use the object whose memory it is, nor wait for a thread that does: a pool
-/// calls add() with a lock held. They must not wait for other processes.
+/// may call them with a lock held. They must not wait for other processes.
 class memory_registrar {
  public:
   memory_registrar() = default;

@@ -191,8 +191,14 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: registrations that fail
   nccl_settings().fail_in = 1;
   shrink();
   REQUIRE(reported.count() == 1);
-  CHECK(reported.errors().front().call == "ncclCommDeregister");
+  CHECK(reported.errors().front().message.find("ncclCommDeregister: unhandled cuda error") !=
+        std::string::npos);
   CHECK(registration->count() == 2);
+  nccl_settings().fail_in = 1;
+  registration->remove_communicator(&late);
+  REQUIRE(reported.count() == 2);
+  CHECK(reported.errors().back().call == "ncclCommDeregister");
+  CHECK(registration->count() == 1);
 }
 
 TEST_CASE("nccl_registration: what sleeps is not registered") {
