@@ -149,14 +149,18 @@ void slot_table::commit(const std::size_t* slots, const std::size_t* lengths, st
            (!one.is_marked || lengths[i] <= one.length.load(std::memory_order_relaxed));
   }
   if (fits) {
+    bool grows = false;
     bool lacks = false;
     for (std::size_t i = 0; i < count; ++i) {
       slot& one = slots_[slots[i]];
       if (lengths[i] <= one.length.load(std::memory_order_relaxed)) continue;
       one.length.store(lengths[i], std::memory_order_relaxed);
+      grows = true;
       lacks = lacks ||
               lacks_prefetch(lengths[i], capacities_[slots[i]].load(std::memory_order_relaxed));
     }
+    if (grows && !has_grown_.load(std::memory_order_relaxed))
+      has_grown_.store(true, std::memory_order_relaxed);
     if (lacks) request_prefetch();
     return;
   }

@@ -229,7 +229,10 @@ class slot_table final : sleeper {
   [[nodiscard]] bool lacks_prefetch(std::size_t length, std::size_t capacity) const noexcept {
     return capacity < geometry_.most && capacity - length < prefetch_rows_ * geometry_.block;
   }
+  /// The background task: looks after the slots if asked, and runs again soon while commits come.
   void prefetch() noexcept;
+  /// Makes the rows that slots in use lack. Returns whether it was not stopped.
+  bool prefetch_rows();
 
   process_mark process_;
   device_ref device_;
@@ -257,6 +260,8 @@ class slot_table final : sleeper {
   bool is_paused_ = false;
   std::atomic<bool> stops_{false};
   std::atomic<bool> is_requested_{false};
+  std::atomic<bool> has_grown_{false};    // a slot's length has, since the background task looked
+  int idle_looks_ = 0;                    // of the background task: how many found neither
   std::atomic<bool> may_prefetch_{true};  // not after a failure, until memory may be there again
   // It ends before anything that it uses.
   background_task task_{[this] { prefetch(); }};

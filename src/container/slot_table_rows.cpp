@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How the slots of an arena get their rows, and which they give to each other.
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
@@ -10,6 +11,16 @@
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::detail {
+
+namespace {
+
+// While commits come, the background task stays queued and looks by itself, for to wake its thread
+// would take a commit longer than all else. It stops once none came for 50 ms, a step of a large
+// model.
+constexpr std::chrono::milliseconds look_interval{1};
+constexpr int most_idle_looks = 50;
+
+}  // namespace
 
 slot_table::growth::growth(slot_table& owner, std::size_t count)
     : owner_{owner}, held_before_{owner.rows_.held_bytes()} {
@@ -36,6 +47,8 @@ void slot_table::growth::add(std::size_t which, std::size_t wanted) noexcept {
 
 slot_table::pause::pause(slot_table& owner) noexcept : owner_{owner} {
   owner_.stops_.store(true);
+  // The task goes on looking afterwards.
+  if (owner_.task_.pending()) owner_.is_requested_.store(true);
   owner_.task_.cancel_or_wait();
   owner_.stops_.store(false);
   owner_.is_paused_ = true;
@@ -54,31 +67,44 @@ void slot_table::request_prefetch() noexcept {
 }
 
 void slot_table::prefetch() noexcept {
-  const without_asking_others now;
-  is_requested_.store(false);
-  try {
-    const scoped_device scope{device_};
-    for (std::size_t which = 0; which < slots_.size(); ++which) {
-      const slot& one = slots_[which];
-      while (one.in_use.load(std::memory_order_acquire) &&
-             capacities_[which].load() < geometry_.most) {
-        const std::size_t rows =
-            geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
-        // What is behind a block that others see is for nobody: the next commit gives it back.
-        const bool has_stale =
-            geometry_.rows_for(which, capacities_[which].load()) < claims_[which].count;
-        if (has_stale || claims_[which].count >= rows) break;
-        if (!claim_next(which, asker::background)) {
-          is_requested_.store(true);
-          return;
-        }
+  const bool has_grown = has_grown_.exchange(false, std::memory_order_relaxed);
+  if (is_requested_.exchange(false)) {
+    const without_asking_others now;
+    try {
+      if (!prefetch_rows()) return;
+    } catch (...) {
+      // The commit that needs the memory meets the same failure, or finds it gone.
+      ++failed_prefetches_;
+      may_prefetch_.store(false);
+      return;
+    }
+  } else if (!has_grown && ++idle_looks_ == most_idle_looks) {
+    idle_looks_ = 0;
+    return;
+  }
+  if (has_grown) idle_looks_ = 0;
+  task_.run_again_in(look_interval);
+}
+
+bool slot_table::prefetch_rows() {
+  const scoped_device scope{device_};
+  for (std::size_t which = 0; which < slots_.size(); ++which) {
+    const slot& one = slots_[which];
+    while (one.in_use.load(std::memory_order_acquire) &&
+           capacities_[which].load() < geometry_.most) {
+      const std::size_t rows =
+          geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
+      // What is behind a block that others see is for nobody: the next commit gives it back.
+      const bool has_stale =
+          geometry_.rows_for(which, capacities_[which].load()) < claims_[which].count;
+      if (has_stale || claims_[which].count >= rows) break;
+      if (!claim_next(which, asker::background)) {
+        is_requested_.store(true);
+        return false;
       }
     }
-  } catch (...) {
-    // The commit that needs the memory meets the same failure, or finds it gone.
-    ++failed_prefetches_;
-    may_prefetch_.store(false);
   }
+  return true;
 }
 
 void slot_table::set_claims(std::size_t which, std::size_t claims) noexcept {
