@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Runs growth_bench and pool_bench at full size on a machine with NVIDIA GPUs, from build-gpu/ as
 # tests/gpu.sh makes it:
-#   bash bench/gpu.sh FOLDER [growth|pool|sharing|slots|sleep|transfer|trace TRACES] [OPTION...]
+#   bash bench/gpu.sh FOLDER [growth|pool|exchange|sharing|slots|sleep|transfer|trace TRACES] [OPTION...]
 # A name runs that one alone; options without a name are growth's. sharing needs two GPUs for all of
-# its figures. trace runs trace_bench on the traces in the folder TRACES, with idle streams and with
+# its figures, exchange two GPUs and NCCL. trace runs trace_bench on the traces in the folder TRACES, with idle streams and with
 # busy ones; RMM_DIR, where it is set, names RMM's CMake package; PyTorch is found by python3. FOLDER gets, under a name with the date, the benchmark
 # and the GPU, the figures (.csv), tables for docs/reference/benchmarks_*.md (.md) and what the
 # program said (.log), of growth also the figures of each step (-steps.csv). What
@@ -14,13 +14,13 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 source "$root/tests/support/packages.sh"
 (($# > 0)) ||
-  stop "name the folder for the results: bash bench/gpu.sh FOLDER [growth|pool|sharing|slots|sleep|transfer|trace TRACES] [OPTION...]"
+  stop "name the folder for the results: bash bench/gpu.sh FOLDER [growth|pool|exchange|sharing|slots|sleep|transfer|trace TRACES] [OPTION...]"
 mkdir -p "$1"
 results=$(cd "$1" && pwd)
 shift
 benches=(growth pool)
 case ${1:-} in
-  growth | pool | sharing | slots | sleep | transfer)
+  growth | pool | exchange | sharing | slots | sleep | transfer)
     benches=("$1")
     shift
     ;;
@@ -31,7 +31,7 @@ case ${1:-} in
     shift 2
     ;;
   -*) benches=(growth) ;;
-  ?*) stop "'$1' is no benchmark: growth, pool, sharing, slots, sleep, transfer or trace" ;;
+  ?*) stop "'$1' is no benchmark: growth, pool, exchange, sharing, slots, sleep, transfer or trace" ;;
 esac
 build=$root/build-gpu
 export HIPVMM_PROVIDER=cuda
@@ -63,7 +63,7 @@ run_bench() {
   shift
   local name
   name=$results/$(date -u +%F)-$bench${variant:-}-$gpu
-  [[ $bench == transfer || $bench == slots || $bench == sharing || $bench == sleep ]] ||
+  [[ $bench == transfer || $bench == exchange || $bench == slots || $bench == sharing || $bench == sleep ]] ||
     set -- --markdown "$name.md" "$@"
   build-gpu/bin/"${bench}_bench" --csv "$name.csv" --machine "$machine" "$@" 2>&1 |
     tee "$name.log"
@@ -78,6 +78,9 @@ for bench in "${benches[@]}"; do
     # Under a minute, and at most some 25 GiB.
     pool)
       run_bench pool --trim-bytes 8GiB --random-live 2GiB --loop-bytes 64MiB "$@" || status=$?
+      ;;
+    exchange)
+      run_bench exchange --over nccl --ranks 2 --bytes 1GiB "$@" || status=$?
       ;;
     # A few seconds.
     sharing)
