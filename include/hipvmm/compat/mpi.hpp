@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -57,7 +58,7 @@ inline bool mpi_takes_device_memory() {
 #if defined(OMPI_HAVE_MPI_EXT_ROCM) && OMPI_HAVE_MPI_EXT_ROCM
   if (provider == "amd") return MPIX_Query_rocm_support() == 1;
 #endif
-#if defined(MPIX_GPU_SUPPORT_CUDA) && defined(MPIX_GPU_SUPPORT_HIP)  // MPICH 4.1
+#if defined(MPIX_GPU_SUPPORT_CUDA) && defined(MPIX_GPU_SUPPORT_HIP)  // MPICH 4.0
   int supported = 0;
   if (provider == "host" ||
       MPIX_GPU_query_support(provider == "cuda" ? MPIX_GPU_SUPPORT_CUDA : MPIX_GPU_SUPPORT_HIP,
@@ -122,16 +123,16 @@ class mpi_communicator final : public communicator {
 
   void all_gather(const void* mine, void* all, std::size_t bytes) override {
     link_.begin(detail::mpi_function::all_gather);
-    collect(mine, 0, all, bytes);
+    guarded([&] { collect(mine, 0, all, bytes); });
   }
   void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
     link_.begin(detail::mpi_function::all_to_all);
-    collect(mine, bytes, theirs, bytes);
+    guarded([&] { collect(mine, bytes, theirs, bytes); });
   }
   void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
                 stream_ref stream) override {
     link_.begin(detail::mpi_function::transfer);
-    try {
+    guarded([&] {
       detail::check_pieces(out, in, rank(), size());
       std::vector<outgoing> to;
       std::vector<incoming> from;
@@ -146,13 +147,7 @@ class mpi_communicator final : public communicator {
         transfer_direct(to, from, stream);
       else
         transfer_staged(to, from, stream);
-    } catch (const rank_error&) {
-      throw;
-    } catch (const std::exception& error) {
-      // The other ranks wait for what this one has not sent.
-      link_.give_up(error.what());
-      throw;
-    }
+    });
   }
 
  private:
@@ -170,6 +165,18 @@ class mpi_communicator final : public communicator {
     std::deque<staging_buffer*> busy;
   };
 
+  /// Where this rank fails, the other ranks wait for what it has not sent.
+  template <typename Action>
+  void guarded(Action action) {
+    try {
+      action();
+    } catch (const rank_error&) {
+      throw;
+    } catch (const std::exception& error) {
+      link_.give_up(error.what());
+      throw;
+    }
+  }
   static device_ref checked(device_ref device, const mpi_options& options) {
     int initialized = 0;
     int finalized = 0;
