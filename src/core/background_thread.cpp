@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
+#include <exception>
 #include <new>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "core/capture_mode.hpp"
@@ -29,8 +29,8 @@ bool background_thread::start() noexcept {
       report_exceptions([&] { relaxed.emplace(); });
       work_(stop);
     }};
-  } catch (const std::system_error&) {
-    return false;
+  } catch (const std::exception&) {
+    return false;  // of the system, or for lack of memory of the host
   }
   process_ = ::getpid();
   return true;

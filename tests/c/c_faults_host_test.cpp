@@ -13,6 +13,7 @@
 #include <hipvmm/serving.h>
 #include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
+#include "ipc/budget/budget_folder.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/allocation_failure.hpp"
@@ -98,6 +99,66 @@ TEST_CASE("C slots: calls that fail leave the arena as it was" * needs_virtual_m
       },
       [&](const auto& arena) { has(arena, 0); }, [&](const auto& arena) { has(arena, 3 * MiB); });
   CHECK(live_handles() == before);
+}
+
+/// An arena whose two blocks slots 0 and 1 have, and that releases slot 1 for others.
+struct evicting_arena {
+  owned_slot_arena arena;
+
+  evicting_arena() {
+    const std::size_t slots[] = {0, 1};
+    const std::size_t lengths[] = {1, 1};
+    require_ok(hipvmm_slot_arena_create(
+        0, "slots=3,bytes_per_slot=4MiB,block=2MiB,prefetch=0,budget=4MiB", arena.out()));
+    require_ok(hipvmm_slot_arena_commit(arena, slots, lengths, 2, nullptr));
+    require_ok(hipvmm_slot_arena_set_eviction(
+        arena,
+        [](std::size_t, void* of) {
+          int in_use = 0;
+          const auto self = static_cast<hipvmm_slot_arena>(of);
+          const hipvmm_status asked = hipvmm_slot_arena_in_use(self, 1, &in_use);
+          return asked != HIPVMM_OK || in_use == 0 ? asked
+                                                   : hipvmm_slot_arena_release(self, 1, nullptr);
+        },
+        arena.get()));
+  }
+  [[nodiscard]] std::size_t length_of(std::size_t slot) const {
+    std::size_t length = 77;
+    require_ok(hipvmm_slot_arena_length(arena, slot, &length));
+    return length;
+  }
+};
+
+TEST_CASE("C slots: a commit whose eviction callback fails changes nothing" *
+          needs_virtual_memory) {
+  fault_sweep{"eviction", after_failure::capacity}.run(
+      [] { return std::make_unique<evicting_arena>(); },
+      [](const auto& of) {
+        const std::size_t slot = 2;
+        const std::size_t length = 1;
+        throw_unless_ok(hipvmm_slot_arena_commit(of->arena, &slot, &length, 1, nullptr));
+      },
+      [](const auto& of) {
+        CHECK(of->length_of(0) == 1);
+        CHECK(of->length_of(2) == 0);
+      },
+      [](const auto& of) {
+        CHECK(of->length_of(0) == 1);
+        CHECK(of->length_of(1) == 0);
+        CHECK(of->length_of(2) == 1);
+      });
+}
+
+TEST_CASE("C budget: one that cannot be joined is not joined" * needs_virtual_memory) {
+  const budget_folder folder;
+  fault_sweep{"hipvmm_budget_join"}.run([] {
+    hipvmm_budget budget = nullptr;
+    const hipvmm_status status =
+        hipvmm_budget_join(0, "fault", "limit=1GiB", nullptr, nullptr, &budget);
+    CHECK((budget != nullptr) == (status == HIPVMM_OK));
+    throw_unless_ok(status);
+    require_ok(hipvmm_budget_leave(budget));
+  });
 }
 
 TEST_CASE("C sleep: calls that fail leave all awake, or all asleep" * needs_virtual_memory) {
@@ -261,6 +322,12 @@ TEST_CASE("C interface: a lack of host memory is a status, whichever allocation 
     sweep_allocations(
         "hipvmm_slot_arena_create", [&] { return hipvmm_slot_arena_create(0, two_slots, &arena); },
         [&] { require_ok(hipvmm_slot_arena_destroy(arena)); });
+    const budget_folder folder;
+    hipvmm_budget budget = nullptr;
+    sweep_allocations(
+        "hipvmm_budget_join",
+        [&] { return hipvmm_budget_join(0, "a", nullptr, nullptr, nullptr, &budget); },
+        [&] { require_ok(hipvmm_budget_leave(budget)); });
     sweep_allocations(
         "hipvmm_buffer_create with a tag",
         [&] { return hipvmm_buffer_create(0, "max=64MiB,sleep_tag=c_allocations", &made); },
