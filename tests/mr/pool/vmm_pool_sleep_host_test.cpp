@@ -281,7 +281,7 @@ void meet_suspends(std::size_t bytes) {
   const hipvmm::stream stream{first_device};
   std::atomic<bool> ended{false};
   std::thread other{[&] {
-    for (int i = 0; i < 600; ++i) {
+    for (int i = 0; i < 300; ++i) {
       suspend(tag, keep::nothing, stream);
       resume(tag);
       // The request is somewhere between its first look for free memory and its last.

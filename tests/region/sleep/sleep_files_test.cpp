@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include <hipvmm/core/bytes.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
@@ -104,7 +105,8 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: signals do not keep contents from a 
   quiet.sa_handler = [](int) {};
   struct sigaction before {};
   REQUIRE(::sigaction(SIGALRM, &quiet, &before) == 0);
-  first.commit(8 * unit, 8 * unit);
+  region large{first_device, 32 * MiB, tagged(tag)};
+  large.commit(0, 32 * MiB);
   const itimerval often{{0, 500}, {0, 500}};
   REQUIRE(::setitimer(ITIMER_REAL, &often, nullptr) == 0);
   CHECK_NOTHROW(suspend(tag, keep::contents, to_folder("/dev/shm")));
