@@ -150,7 +150,7 @@ void run_nccl_threads(int size, const choice& chosen, const rank_program& progra
   require_nccl(ncclCommInitAll(all.data(), size, nullptr));
   run_threads(size, [&](int rank) {
     try {
-      hipvmm::nccl_communicator own{all[static_cast<std::size_t>(rank)], options};
+      hipvmm::nccl_communicator own{all[static_cast<std::size_t>(rank)]};
       program(own, chosen.size);
     } catch (const std::exception& error) {
       // The streams of other ranks may wait for this one, and know no limit.
@@ -179,7 +179,7 @@ void run_nccl(const choice& chosen, const rank_program& program) {
   ncclComm_t all = nullptr;
   require_nccl(ncclCommInitRank(&all, size, id, rank));
   {
-    hipvmm::nccl_communicator ranks{all, options};
+    hipvmm::nccl_communicator ranks{all};
     program(ranks, chosen.size);
   }
   require_nccl(ncclCommDestroy(all));

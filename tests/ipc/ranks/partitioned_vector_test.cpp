@@ -15,13 +15,26 @@
 #include "ipc/ranks/parts_model.hpp"
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/devices.hpp"
-#include "support/element.hpp"
 #include "support/random_seed.hpp"
 
 namespace hipvmm::test {
 namespace {
 
 using numbers = partitioned_vector<std::uint32_t>;
+
+/// An element of a size that no power of two divides.
+struct three_words {
+  std::uint32_t words[3];
+
+  friend bool operator==(const three_words& a, const three_words& b) {
+    return a.words[0] == b.words[0] && a.words[1] == b.words[1] && a.words[2] == b.words[2];
+  }
+};
+
+three_words words_of(std::size_t index) {
+  const auto number = static_cast<std::uint32_t>(index);
+  return {{number, number + 1, ~number}};
+}
 
 parts_model parts_of(const std::vector<std::size_t>& sizes) {
   parts_model result;
@@ -126,18 +139,17 @@ TEST_CASE("partitioned_vector: rebalance moves elements between two devices") {
 
 TEST_CASE("partitioned_vector: elements of 12 bytes keep their values and their order") {
   run_ranks(3, {first_device}, [&](thread_rank& one) {
-    partitioned_vector<element12> of{one.ranks};
+    partitioned_vector<three_words> of{one.ranks};
     const std::size_t sizes[] = {3, 40, 500};
     const std::size_t begins[] = {0, 3, 43};
     const auto rank = static_cast<std::size_t>(one.ranks.rank());
-    std::vector<element12> own;
-    for (std::size_t i = 0; i < sizes[rank]; ++i)
-      own.push_back(numbered<element12>(begins[rank] + i));
+    std::vector<three_words> own;
+    for (std::size_t i = 0; i < sizes[rank]; ++i) own.push_back(words_of(begins[rank] + i));
     of.local().append(own, one.stream);
     of.rebalance(one.stream);
-    std::vector<element12> expected;
+    std::vector<three_words> expected;
     for (std::size_t i = 0; i < of.local().size(); ++i)
-      expected.push_back(numbered<element12>(of.offset() + i));
+      expected.push_back(words_of(of.offset() + i));
     CHECK(of.local().copy_to_host(one.stream) == expected);
   });
 }
