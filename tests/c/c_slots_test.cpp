@@ -256,9 +256,9 @@ TEST_CASE("C slots: what an eviction callback may not call is refused") {
       {[&] { return hipvmm_suspend("full_c_arena", HIPVMM_KEEP_NOTHING, nullptr, nullptr); },
        HIPVMM_ERROR_INVALID_ARGUMENT},
   };
-  for (const auto& [made, expected] : calls) {
-    full.evict = [&, &made = made](std::size_t) { return made(); };
-    CHECK(full.grow() == expected);
+  for (const auto& each : calls) {
+    full.evict = [&](std::size_t) { return each.first(); };
+    CHECK(full.grow() == each.second);
     full.check_unchanged();
   }
   CHECK(bytes == 77);
