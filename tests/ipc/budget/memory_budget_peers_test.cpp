@@ -65,6 +65,7 @@ HIPVMM_CHILD("holds memory of a budget") {
   const std::string mine = text_of(folder_variable) + '/' + text_of(name_variable);
   const auto holds = static_cast<std::size_t>(number_of(holds_variable));
   int gives = number_of(gives_variable);
+  const bool leaves_when_asked = gives == leaves;
   region memory{first_device, 64 * unit};
   std::size_t held = 0;
   budget_options options;
@@ -72,7 +73,7 @@ HIPVMM_CHILD("holds memory of a budget") {
   if (gives != has_none) {
     options.trim = [&](std::size_t bytes) {
       make(mine + ".asked");
-      if (gives == leaves) std::this_thread::sleep_for(50ms);
+      if (leaves_when_asked) std::this_thread::sleep_for(50ms);
       if (gives == hangs) comes_true([&] { return is_there(mine + ".end"); });
       for (; gives > 0 && bytes != 0; --gives, bytes -= std::min(bytes, unit)) {
         --held;
@@ -80,7 +81,7 @@ HIPVMM_CHILD("holds memory of a budget") {
       }
     };
   }
-  if (gives == leaves)
+  if (leaves_when_asked)
     detail::protocol_step_hook = [](const char* step) {
       if (std::string{step} == "leave") std::this_thread::sleep_for(50ms);
       return 0;
@@ -89,7 +90,7 @@ HIPVMM_CHILD("holds memory of a budget") {
   budget.emplace(first_device, "shared", 8 * unit, options);
   for (; held < holds; ++held) memory.commit(held * unit, unit);
   make(mine + ".holds");
-  comes_true([&] { return is_there(mine + (gives == leaves ? ".asked" : ".end")); });
+  comes_true([&] { return is_there(mine + (leaves_when_asked ? ".asked" : ".end")); });
   budget.reset();
 }
 
