@@ -19,8 +19,9 @@ struct falling_asleep : pool_of {
   /// The request, whose first wait is when the pool falls asleep, takes and changes nothing.
   void check_refused(stream_state& user, std::size_t bytes) {
     streams.when_waited = [this] {
-      streams.when_waited = [] {};
-      all.fall_asleep(refusal);
+      falling_asleep& self = *this;  // the next line ends this function object
+      self.streams.when_waited = [] {};
+      self.all.fall_asleep(self.refusal);
     };
     const std::uint64_t created = memory.created;
     const std::size_t mappings = memory.mappings();
