@@ -57,7 +57,7 @@ HIPVMM_CHILD("slot_arena: ends while it prefetches") {
   const stream stream{first_device};
   slot_arena_options options = small_slots(8);
   options.prefetch_blocks = 3;
-  auto& arena = *new slot_arena{first_device, options};  // lives until the process ends
+  static auto& arena = *new slot_arena{first_device, options};  // lives until the process ends
   arena.commit(sizes{0, 1, 2, 3, 4, 5, 6, 7}, sizes(8, 1), stream);
   detail::wait_for_background_tasks();
   for (std::size_t slot = 0; slot < 8; ++slot) arena.release(slot, stream);
