@@ -17,6 +17,7 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ranks/communicator_parts.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
@@ -262,6 +263,7 @@ class thread_transfer {
   void run() {
     std::optional<scoped_device> scope;
     attempt([&] {
+      check_pieces(out_, in_, rank_, group_.size());
       scope.emplace(own().device);
       if (stream_.is_capturing())
         throw std::invalid_argument{
@@ -419,9 +421,9 @@ int thread_ranks::size() const noexcept { return group_->size(); }
 
 thread_communicator::thread_communicator(thread_ranks& ranks, int rank, device_ref device)
     : group_{ranks.group_}, rank_{rank}, device_{device} {
-  require_device(device);
   group_->take(rank, device);
   try {
+    require_device(device);
     group_->state(rank).ready.emplace(device);
     group_->state(rank).done.emplace(device);
   } catch (...) {

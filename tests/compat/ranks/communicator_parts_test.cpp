@@ -2,6 +2,7 @@
 #include <hipvmm/ipc/ranks/communicator_parts.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -66,6 +67,11 @@ TEST_CASE("rank_greeting: another version or provider is refused by the first ra
   std::copy(name.begin(), name.end(), providers[2].provider.begin());
   CHECK(refused(providers).find("rank 2 has hipvmm ") == 0);
   CHECK(refused(providers).find("on the provider 'other', rank 0 has ") != std::string::npos);
+}
+
+TEST_CASE("rank_wait: no limit is too long") {
+  const detail::rank_wait wait{std::chrono::milliseconds::max()};
+  CHECK_FALSE(wait.is_over());
 }
 
 TEST_CASE("name_ranks: one, several, and many") {

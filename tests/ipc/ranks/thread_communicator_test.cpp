@@ -58,7 +58,6 @@ TEST_CASE("thread_communicator: a rank that does not exist, or is made twice, is
   CHECK(group.size() == 2);
   CHECK_THROWS_AS((thread_communicator{group, 2, first_device}), std::invalid_argument);
   CHECK_THROWS_AS((thread_communicator{group, -1, first_device}), std::invalid_argument);
-  CHECK_THROWS_AS((thread_communicator{group, 0, device_ref{99}}), std::invalid_argument);
   const thread_communicator first{group, 0, first_device};
   CHECK_THROWS_AS((thread_communicator{group, 0, first_device}), std::invalid_argument);
   CHECK(first.rank() == 0);
@@ -99,6 +98,43 @@ TEST_CASE("thread_communicator: pieces that differ between two ranks are refused
     subject.run();
     CHECK(subject.target.copy_to_host(one.stream) == std::vector<int>{1, 2});
   });
+}
+
+TEST_CASE("thread_communicator: a piece of no rank, or of no memory, fails on all ranks") {
+  run_ranks(2, {first_device}, [](thread_rank& one) {
+    transfer_subject subject{one};
+    int* const data = subject.source.data();
+    const std::vector<outgoing> nowhere{{2, data, sizeof(int)}};
+    const std::vector<incoming> from_nowhere{{-1, data, sizeof(int)}};
+    const std::vector<incoming> to_null{{0, nullptr, sizeof(int)}};
+    for (int wrong = 0; wrong < 3; ++wrong) {
+      const auto transfer = [&] {
+        if (one.ranks.rank() == 0)
+          one.ranks.transfer(
+              wrong == 2 ? std::vector<outgoing>{{1, data, sizeof(int)}} : std::vector<outgoing>{},
+              {}, one.stream);
+        else
+          one.ranks.transfer(wrong == 0 ? nowhere : std::vector<outgoing>{},
+                             wrong == 1   ? from_nowhere
+                             : wrong == 2 ? to_null
+                                          : std::vector<incoming>{},
+                             one.stream);
+      };
+      if (one.ranks.rank() == 1)
+        CHECK_THROWS_AS(transfer(), std::invalid_argument);
+      else
+        CHECK_THROWS_AS(transfer(), rank_error);
+    }
+    subject.run();
+    CHECK(subject.target.copy_to_host(one.stream) == std::vector<int>{1, 2});
+  });
+}
+
+TEST_CASE("thread_communicator: a rank that could not be made is lost to the others at once") {
+  thread_ranks group{2};
+  thread_communicator first{group, 0, first_device};
+  CHECK_THROWS_AS((thread_communicator{group, 1, device_ref{99}}), std::invalid_argument);
+  CHECK_THROWS_AS(meet(first), rank_error);
 }
 
 TEST_CASE("thread_communicator: a transfer waits in the stream for what is sent") {

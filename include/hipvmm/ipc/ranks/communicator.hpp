@@ -61,6 +61,8 @@ class communicator {
   /// ordered behind them, and the sources may be changed in it.
   /// - At most one piece for each pair of ranks and direction; the sender's bytes are the
   ///   receiver's, none is none. A piece for the own rank is a copy.
+  /// - Throws also: std::invalid_argument for a piece of no rank, of nullptr, or for the own rank
+  ///   in one direction only; two for a rank in one direction. The other ranks: rank_error.
   /// - Whether it has waited for `stream`: describe().
   /// - Where it throws on one rank, it throws on all, or what they call next does. Then no transfer
   ///   uses the memory any longer.
