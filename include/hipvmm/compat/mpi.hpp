@@ -86,8 +86,8 @@ inline bool mpi_takes_device_memory() {
 class mpi_communicator final : public communicator {
  public:
   /// Collective. Throws: std::invalid_argument where MPI is not initialized or already finalized,
-  /// or staging_bytes is 0; rank_error, also of refused where ranks have another version of hipvmm
-  /// or another provider.
+  /// or staging_bytes or the limit is 0; rank_error, also of refused where ranks have another
+  /// version of hipvmm or another provider.
   explicit mpi_communicator(MPI_Comm ranks, device_ref device = device_ref::current(),
                             const mpi_options& options = {})
       : device_{checked(device, options)},
@@ -95,7 +95,7 @@ class mpi_communicator final : public communicator {
         is_direct_{options.device_memory == mpi_device_memory::direct ||
                    (options.device_memory == mpi_device_memory::ask &&
                     (is_host_memory_ || detail::mpi_takes_device_memory()))},
-        link_{ranks, options.limit} {
+        link_{ranks, detail::checked_limit(options)} {
     const std::size_t largest = link_.piece_bytes;
     const detail::rank_greeting own =
         detail::own_greeting(is_direct_ ? largest : std::min(options.staging_bytes, largest));

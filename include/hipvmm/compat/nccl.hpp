@@ -79,12 +79,12 @@ struct nccl_options : communicator_options {
 class nccl_communicator final : public communicator {
  public:
   /// Collective. Pre: `ranks` is not destroyed or aborted before the last call.
-  /// Throws: std::invalid_argument for nullptr; unsupported for NCCL before 2.7; rank_error, also
-  /// of refused where ranks have another version of hipvmm or another provider; as stream and
-  /// event.
+  /// Throws: std::invalid_argument for nullptr, or a limit of 0; unsupported for NCCL before 2.7;
+  /// rank_error, also of refused where ranks have another version of hipvmm or another provider; as
+  /// stream and event.
   explicit nccl_communicator(ncclComm_t ranks, const nccl_options& options = {})
       : ranks_{required(ranks)},
-        limit_{options.limit},
+        limit_{detail::checked_limit(options)},
         lock_{options.lock},
         rank_{asked(ncclCommUserRank, "ncclCommUserRank")},
         size_{asked(ncclCommCount, "ncclCommCount")},

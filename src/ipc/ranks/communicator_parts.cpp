@@ -92,6 +92,14 @@ void check_pieces(const std::vector<outgoing>& out, const std::vector<incoming>&
                                 std::to_string(received) + " of itself; give the same"};
 }
 
+std::chrono::milliseconds checked_limit(const communicator_options& options) {
+  if (options.limit <= std::chrono::milliseconds::zero())
+    throw std::invalid_argument{"communicator_options::limit is " +
+                                std::to_string(options.limit.count()) +
+                                " ms; it must be more than zero"};
+  return std::min<std::chrono::milliseconds>(options.limit, std::chrono::hours{24 * 365});
+}
+
 rank_wait::rank_wait(std::chrono::milliseconds limit) : limit_{limit}, start_{clock::now()} {}
 
 void rank_wait::restart() { start_ = clock::now(); }

@@ -65,8 +65,7 @@ class thread_group {
   };
 
   thread_group(int size, const communicator_options& options)
-      // Longer times would overflow the clock.
-      : limit_{std::min<std::chrono::milliseconds>(options.limit, std::chrono::hours{24 * 365})},
+      : limit_{checked_limit(options)},
         parts_(static_cast<std::size_t>(size)),
         is_here_(static_cast<std::size_t>(size)),
         states_(static_cast<std::size_t>(size)) {}
@@ -408,10 +407,6 @@ thread_ranks::thread_ranks(int size, const communicator_options& options) {
   if (size < 1)
     throw std::invalid_argument{"thread_ranks: there must be at least one rank, not " +
                                 std::to_string(size)};
-  if (options.limit <= std::chrono::milliseconds::zero())
-    throw std::invalid_argument{"communicator_options::limit is " +
-                                std::to_string(options.limit.count()) +
-                                " ms; it must be more than zero"};
   group_ = std::make_shared<detail::thread_group>(size, options);
 }
 

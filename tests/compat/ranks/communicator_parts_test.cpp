@@ -69,9 +69,17 @@ TEST_CASE("rank_greeting: another version or provider is refused by the first ra
   CHECK(refused(providers).find("on the provider 'other', rank 0 has ") != std::string::npos);
 }
 
-TEST_CASE("rank_wait: no limit is too long") {
-  const detail::rank_wait wait{std::chrono::milliseconds::max()};
+TEST_CASE("checked_limit: none is too long, and none of zero") {
+  communicator_options options;
+  options.limit = std::chrono::milliseconds::max();
+  const detail::rank_wait wait{detail::checked_limit(options)};
   CHECK_FALSE(wait.is_over());
+  options.limit = std::chrono::milliseconds{7};
+  CHECK(detail::checked_limit(options) == options.limit);
+  options.limit = {};
+  CHECK_THROWS_WITH_AS(static_cast<void>(detail::checked_limit(options)),
+                       "communicator_options::limit is 0 ms; it must be more than zero",
+                       std::invalid_argument);
 }
 
 TEST_CASE("name_ranks: one, several, and many") {

@@ -161,6 +161,16 @@ TEST_CASE("mpi_communicator: pieces of other sizes than expected are refused") {
   }
 }
 
+TEST_CASE("mpi_communicator: no limit is too long, and none of zero") {
+  const auto with = [](milliseconds limit) {
+    return options_of(hipvmm::mpi_device_memory::ask, 65536, limit);
+  };
+  CHECK_THROWS_AS((hipvmm::mpi_communicator{mpi_world(), device, with(milliseconds{0})}),
+                  std::invalid_argument);
+  hipvmm::mpi_communicator ranks{mpi_world(), device, with(milliseconds::max())};
+  hipvmm::contract::check_all_gather(ranks);
+}
+
 TEST_CASE("mpi_communicator: wrong pieces and options are refused, and end its use") {
   hipvmm::mpi_options nothing;
   nothing.staging_bytes = 0;

@@ -27,7 +27,8 @@ struct incoming {
 
 /// How a communicator behaves.
 struct communicator_options {
-  /// How long a call waits for other ranks before it throws rank_error of rank_failure::timeout.
+  /// How long a call waits for other ranks before it throws rank_error of rank_failure::timeout:
+  /// more than zero.
   std::chrono::milliseconds limit = std::chrono::minutes{5};
 };
 

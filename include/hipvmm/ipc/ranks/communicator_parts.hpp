@@ -75,6 +75,10 @@ void keep_until_exit(T&& memory) {
   all.push_back(std::move(kept));
 }
 
+/// The limit of `options`, or a year: longer times would overflow the clock.
+/// Throws: std::invalid_argument unless it is more than zero.
+[[nodiscard]] std::chrono::milliseconds checked_limit(const communicator_options& options);
+
 /// Waits between two looks at what other ranks do: at first it lets other threads run, later it
 /// sleeps, at most 0.5 ms.
 class rank_wait {
