@@ -80,9 +80,12 @@ void part_agreement::reach(const char* call, std::size_t elements, partition& pa
     if (own_part) own_part();
   } catch (const std::exception& error) {
     failure = std::current_exception();
-    mine.failed = 1;
     write(mine.reason, error.what());
+  } catch (...) {
+    failure = std::current_exception();
+    write(mine.reason, "an exception that is no std::exception");
   }
+  mine.failed = failure ? 1 : 0;
   try {
     ranks_->all_gather(&mine, reports_.data(), sizeof mine);
   } catch (...) {

@@ -3,15 +3,20 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <hip/hip_runtime_api.h>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/region/retirement.hpp>
+#include <hipvmm/vmm/memory_registrar.hpp>
 #include "ipc/ranks/parts_model.hpp"
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/devices.hpp"
@@ -252,6 +257,71 @@ TEST_CASE(
     if (one.ranks.rank() == 1) of.local().resize(101, one.stream);
     of.rebalance(one.stream);
     CHECK(of.local().size() == (one.ranks.rank() == 0 ? 51 : 50));
+  });
+}
+
+TEST_CASE("partitioned_vector: an exception that is no std::exception fails all ranks too" *
+          needs_virtual_memory) {
+  struct refuses_all : memory_registrar {
+    void add(const mapped_memory&) override { throw 7; }
+    void remove(const mapped_memory&) noexcept override {}
+  };
+  growth_options options;
+  options.chunks.registrar = std::make_shared<refuses_all>();
+  communicator_options limited;
+  limited.limit = std::chrono::seconds{5};
+  const auto ends = run_ranks_to_end(2, {first_device}, limited, [&](thread_rank& one) {
+    numbers of = one.ranks.rank() == 0 ? numbers{one.ranks, options} : numbers{one.ranks};
+    if (one.ranks.rank() == 1)
+      return [&] {
+        of.local().resize(10, 7, one.stream);
+        of.rebalance(one.stream);
+      }();
+    CHECK_THROWS_AS(of.rebalance(one.stream), int);
+    CHECK(of.local().empty());
+  });
+  CHECK(ends[1].reason == rank_failure::remote);
+  CHECK(ends[1].thrown.find("an exception that is no std::exception") != std::string::npos);
+}
+
+/// A communicator below which the library breaks in a transfer, whose messages are under way.
+class broken_communicator final : public communicator {
+ public:
+  explicit broken_communicator(communicator& inner) : inner_{inner} {}
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  [[nodiscard]] device_ref device() const noexcept override { return inner_.device(); }
+  [[nodiscard]] std::string describe() const override { return "broken"; }
+  void all_gather(const void* mine, void* all, std::size_t bytes) override {
+    if (!in_.empty()) throw rank_error{rank_failure::lost, 0, "broken"};
+    inner_.all_gather(mine, all, bytes);
+  }
+  void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
+    inner_.all_to_all(mine, theirs, bytes);
+  }
+  void transfer(const std::vector<outgoing>&, const std::vector<incoming>& in,
+                stream_ref) override {
+    in_ = in;
+  }
+  [[nodiscard]] const std::vector<incoming>& in() const { return in_; }
+
+ private:
+  communicator& inner_;
+  std::vector<incoming> in_;
+};
+
+TEST_CASE("partitioned_vector: messages under way never meet memory that has gone") {
+  run_ranks(2, {first_device}, [&](thread_rank& one) {
+    broken_communicator ranks{one.ranks};
+    {
+      numbers of{ranks};
+      of.local().resize(one.ranks.rank() == 0 ? 100 : 10, 7, one.stream);
+      CHECK_THROWS_AS(of.rebalance(one.stream), rank_error);
+      one.stream.synchronize();
+      drain_retired_memory();
+      for (const incoming& each : ranks.in())
+        CHECK(hipMemset(each.data, 1, each.bytes) == hipSuccess);
+    }
   });
 }
 

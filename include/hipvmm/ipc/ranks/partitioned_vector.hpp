@@ -103,6 +103,8 @@ struct rebalance_plan {
 /// - Failures of update() and rebalance() are thrown on all ranks, and then every rank has the
 ///   elements that it had. Exception: rank_error of timeout or lost in rebalance()'s last
 ///   agreement, by which some ranks may have their new part already.
+/// - After timeout or lost of rebalance() messages may still be under way to the vector's memory,
+///   new memory included: keep the vector until ncclCommAbort or MPI_Finalize.
 /// - Same thread rules as std::vector, for each rank. `ranks` must outlive the vector.
 template <typename T>
 class partitioned_vector {
@@ -150,6 +152,7 @@ class partitioned_vector {
   detail::part_agreement agreement_;
   partition parts_;
   growable_device_vector<T> local_;
+  std::optional<growable_device_vector<T>> failed_;  // what a broken rebalance() received into
 };
 
 template <typename T>
@@ -179,7 +182,14 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     plan->transfer(ranks(), local_.data(), to, sizeof(T), stream);
     if (plan->in_front && !writes) local_.storage_.share_rights(fresh->storage_, stream);
   };
-  agreement_.reach("rebalance's messages", size, parts_, std::ref(send));
+  try {
+    agreement_.reach("rebalance's messages", size, parts_, std::ref(send));
+  } catch (const rank_error& error) {
+    // Messages may be under way to it.
+    if (error.reason() == rank_failure::timeout || error.reason() == rank_failure::lost)
+      failed_ = std::move(fresh);
+    throw;
+  }
 
   parts_ = std::move(*even);
   if (plan->in_front) {
