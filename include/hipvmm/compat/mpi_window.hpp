@@ -62,11 +62,10 @@ class mpi_window final : public library_registrar {
   }
   /// Collective, as MPI_Win_free is: keep a reference to the window until its memory has gone
   /// (drain_retired_memory()), and let it go last, in a thread of the program's. After MPI_Finalize
-  /// nothing is done.
+  /// nothing is done, nor where memory ends then. Drain too before MPI_Finalize: memory that a
+  /// thread of the library unmaps meanwhile would be detached from a window that ends.
   ~mpi_window() override {
-    int ended = 0;
-    MPI_Finalized(&ended);
-    if (ended != 0) return;
+    if (has_ended()) return;
     MPI_Win_free(&window_);
     MPI_Comm_free(&ranks_);
   }
@@ -202,7 +201,17 @@ class mpi_window final : public library_registrar {
     return result;
   }
 
+  /// MPI ends a process that calls it then.
+  static bool has_ended() noexcept {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    return ended != 0;
+  }
+
   void enter(const mapped_memory& memory) override {
+    if (has_ended())
+      throw std::logic_error{
+          "mpi_window: MPI is finalized, and attaches no memory any more: grow before that"};
     // `memory` is counted already.
     if (known().size() > most_)
       throw std::runtime_error{"mpi_window: " + std::to_string(most_) +
@@ -213,6 +222,7 @@ class mpi_window final : public library_registrar {
             "MPI_Win_attach");
   }
   void leave(const mapped_memory& memory) override {
+    if (has_ended()) return;
     require(MPI_Win_detach(window_, memory.address), "MPI_Win_detach");
   }
 

@@ -79,7 +79,12 @@ class ucx_registration final : public library_registrar {
   /// Throws: std::out_of_range where none does.
   [[nodiscard]] ucp_mem_h handle_of(void* address) const {
     const std::lock_guard lock{mutex()};
-    return mapped_.at(address).handle;
+    const auto at = mapped_.find(address);
+    if (at == mapped_.end())
+      throw std::out_of_range{"ucx_registration::handle_of: no chunk begins at " +
+                              std::to_string(reinterpret_cast<std::uintptr_t>(address)) +
+                              ": pass the address of one of keys()"};
+    return at->second.handle;
   }
 
  private:

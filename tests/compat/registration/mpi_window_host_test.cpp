@@ -66,6 +66,20 @@ void put(const mpi_window& window, int to, std::size_t first, const std::vector<
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
+/// Made before MPI is initialized, and so ended behind MPI_Finalize.
+std::unique_ptr<growable_device_vector<int>> outlives_mpi;
+
+// MPI ends a process that calls it then: mpirun reports it.
+TEST_CASE("mpi_window: memory may end after MPI_Finalize") {
+  if (quirks::host_may_not_touch.holds()) return;
+  const auto window = std::make_shared<mpi_window>(world_of_ranks(), first_device);
+  outlives_mpi = std::make_unique<growable_device_vector<int>>(first_device, windowed(window));
+  const stream own{first_device};
+  outlives_mpi->resize(100, own);
+  own.synchronize();
+  CHECK(window->memory().size() == 1);
+}
+
 TEST_CASE("mpi_window: ranks write into what others have grown, across chunks") {
   if (quirks::host_may_not_touch.holds()) {
     CHECK_THROWS_AS((mpi_window{world_of_ranks(), first_device}), unsupported);

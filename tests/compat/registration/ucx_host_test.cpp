@@ -133,6 +133,13 @@ TEST_CASE("ucx_registration: a chunk can be written by its key as long as it is 
     drain_retired_memory();
     CHECK(registered->keys().size() == 1);
     CHECK(registered->handle_of(vector.data()) != nullptr);
+    try {
+      static_cast<void>(registered->handle_of(vector.data() + 1));
+      FAIL_CHECK("no chunk begins there");
+    } catch (const std::out_of_range& error) {
+      CHECK(std::string{error.what()}.find("ucx_registration::handle_of: no chunk begins at ") ==
+            0);
+    }
   }
   drain_retired_memory();
   CHECK(registered->keys().empty());
