@@ -5,15 +5,18 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
 #include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
 // What every communicator does. Each function is called by all ranks, in the same order.
@@ -132,6 +135,31 @@ inline void check_ring(communicator& ranks) {
         std::vector<unsigned char>(1000, static_cast<unsigned char>(ranks.rank())));
 }
 
+/// A default stream is that of the rank's device, whatever device is current.
+inline void check_default_stream(communicator& ranks) {
+  const std::size_t bytes = 1000;
+  const int next = (ranks.rank() + 1) % ranks.size();
+  const int last = (ranks.rank() + ranks.size() - 1) % ranks.size();
+  growable_device_vector<unsigned char> source{ranks.device()};
+  growable_device_vector<unsigned char> target{ranks.device()};
+  const stream_ref by_default = stream_ref::legacy_default();
+  {
+    const stream stream{ranks.device()};
+    source.resize(bytes, 1, stream);
+    target.resize(bytes, 2, stream);
+    stream.synchronize();
+  }
+  const scoped_device own{ranks.device()};
+  const auto work = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds{20}); };
+  CHECK(hipLaunchHostFunc(by_default.get(), work, nullptr) == hipSuccess);
+  fill_async(by_default, source.data(), 7, bytes);
+  {
+    const scoped_device other{device_ref{(ranks.device().ordinal() + 1) % device_count()}};
+    ranks.transfer({{next, source.data(), bytes}}, {{last, target.data(), bytes}}, by_default);
+  }
+  CHECK(on_host(target, by_default) == std::vector<unsigned char>(bytes, 7));
+}
+
 /// Elements that rank `from` sends to rank `to` in a round.
 inline std::size_t elements_between(int from, int to, int round) {
   return static_cast<std::size_t>((from * 5 + to * 3 + round) % 4) *
@@ -221,6 +249,7 @@ inline void check_communicator(communicator& ranks) {
   check_all_to_all(ranks);
   check_transfer(ranks);
   check_ring(ranks);
+  check_default_stream(ranks);
   check_exchange(ranks);
   check_exchange_without_memory(ranks);
   check_other_exchange(ranks);

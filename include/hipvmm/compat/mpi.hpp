@@ -134,6 +134,7 @@ class mpi_communicator final : public communicator {
     link_.begin(detail::mpi_function::transfer);
     guarded([&] {
       detail::check_pieces(out, in, rank(), size());
+      const scoped_device scope{device_};
       std::vector<outgoing> to;
       std::vector<incoming> from;
       for (const outgoing& each : out)

@@ -67,7 +67,7 @@ class communicator {
   /// - Whether it has waited for `stream`: describe().
   /// - Where it throws on one rank, it throws on all, or what they call next does. Then no transfer
   ///   uses the memory any longer.
-  /// Pre: `stream` is of device() and is not captured.
+  /// Pre: `stream` is of device() and is not captured. A default stream is that of device().
   virtual void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
                         stream_ref stream) = 0;
 };
