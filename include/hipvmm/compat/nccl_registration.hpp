@@ -115,7 +115,8 @@ class nccl_registration final : public library_registrar {
   /// Collective: every rank registers as many bytes as a window (ncclCommWindowRegister), with
   /// NCCL's flags. It ends with the first of its chunks that goes, or with the communicator, in
   /// this rank alone: before that, all ranks must have stopped using it. Pre: the caller does not
-  /// hold lock(), and is in no ncclGroupStart().
+  /// hold lock(), and is in no ncclGroupStart(); ranks that are threads of one process have an
+  /// nccl_registration each, for lock() is held until all ranks have come.
   /// Throws: as register_range(); unsupported where NCCL is older than 2.27 at run time, or offers
   /// no windows on this machine.
   ncclWindow_t register_window(ncclComm_t ranks, void* address, std::size_t bytes, int flags = 0) {
@@ -176,10 +177,13 @@ class nccl_registration final : public library_registrar {
                         ": compile it with the header of the NCCL that was found, " +
                         text_of(found)};
   }
-  [[noreturn]] static void throw_failed(const char* call, ncclResult_t result, ncclComm_t ranks) {
+  [[noreturn]] static void throw_failed(const char* call, ncclResult_t result,
+                                        [[maybe_unused]] ncclComm_t ranks) {
     std::string text = std::string{call} + ": " + ncclGetErrorString(result);
+#if NCCL_MAJOR * 100 + NCCL_MINOR >= 213
     if (const char* const more = ncclGetLastError(ranks); more != nullptr && *more != '\0')
       text += std::string{": "} + more;
+#endif
     throw std::runtime_error{text};
   }
 

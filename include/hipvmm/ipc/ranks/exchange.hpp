@@ -85,6 +85,8 @@ using if_device_range = std::enable_if_t<is_device_range_v<Range, T>>;
 /// - the others: rank_error, of rank_failure::remote with that rank and its message
 /// - all: rank_error, of rank_failure::refused where functions or sizes of elements differ; as
 ///   communicator
+/// Not told to the others: std::bad_alloc where the host has no memory for the counts themselves.
+/// End the communicator then, so that they do not wait up to the limit.
 /// capacity() is as before too, except: the transfer itself failed; growth past max_size(); growth
 /// that copies.
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>

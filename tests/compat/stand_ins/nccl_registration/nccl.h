@@ -52,7 +52,9 @@ inline ncclResult_t ncclGetVersion(int* version) {
 inline const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclUnhandledCudaError ? "unhandled cuda error" : "invalid argument";
 }
+#if NCCL_MINOR >= 13
 inline const char* ncclGetLastError(ncclComm_t /*comm*/) { return "what happened last"; }
+#endif
 inline ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
   *device = comm->device;
   return ncclSuccess;
