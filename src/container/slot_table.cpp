@@ -194,7 +194,10 @@ void slot_table::release(std::size_t which, stream_ref stream) {
   } else {
     release_now();
   }
-  if (!may_prefetch_.exchange(true)) request_prefetch();
+  if (may_prefetch_.exchange(true)) return;
+  // What was requested before, when nothing was to be prefetched, runs no task.
+  is_requested_.store(false);
+  request_prefetch();
 }
 
 void slot_table::truncate(std::size_t which, std::size_t length, stream_ref stream) {

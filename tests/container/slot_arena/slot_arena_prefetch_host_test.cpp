@@ -91,6 +91,18 @@ TEST_CASE("slot_arena: a prefetch that fails is tried again once memory may be t
   CHECK(arena.capacity(1) == 2 * granule());
 }
 
+TEST_CASE("slot_arena: after a trim a release has blocks prefetched again") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, prefetched()};
+  arena.commit(sizes{0, 1}, sizes{1, 1}, stream);
+  // While the background task still looks for commits.
+  static_cast<void>(arena.trim());
+  CHECK(arena.capacity(0) == granule());
+  arena.release(1, stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == 2 * granule());
+}
+
 TEST_CASE("slot_arena: what released slots left is prefetched for others") {
   const stream stream{first_device};
   slot_arena_options options = prefetched();
