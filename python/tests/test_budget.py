@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import time
+import weakref
 
 import pytest
 
 import hipvmm
 from conftest import needs_chunks
+from hipvmm._library import lib
 
 MIB = 1 << 20
 pytestmark = needs_chunks
@@ -133,3 +135,25 @@ def test_a_budget_ends_with_its_object():
     del budget
     gc.collect()
     hipvmm.MemoryBudget("ends").close()
+
+
+def test_a_callback_lives_while_a_call_is_under_way(monkeypatch):
+    def trim(nbytes):
+        """Nothing."""
+
+    seen = weakref.ref(trim)
+    budget = hipvmm.MemoryBudget("under_way", "64MiB", trim=trim)
+    del trim
+    make_room = lib().budget_make_room
+
+    def closed_meanwhile(*args):
+        budget.close()  # as another thread may
+        gc.collect()
+        assert seen() is not None
+        make_room(*args)
+
+    monkeypatch.setattr(lib(), "budget_make_room", closed_meanwhile)
+    assert budget.make_room(1)
+    gc.collect()
+    assert budget.closed and seen() is None
+    hipvmm.MemoryBudget("under_way").close()

@@ -101,26 +101,35 @@ class MemoryBudget(Owner):
             return "MemoryBudget(closed)"
         return f"MemoryBudget({self._name!r}, device={self._device})"
 
+    def _call(self, function: Callable[..., Any], *args: Any) -> None:
+        # Who closes it meanwhile does not end it: leaving does not wait for this call, and so the
+        # callback would end while it may still be called.
+        held = self._hold()
+        try:
+            function(held.value, *args)
+        finally:
+            del held  # which a traceback would keep
+
     def set_limit(self, nbytes: int) -> None:
         """Sets the limit for all processes, now and later. Those that hold more are asked to trim."""
-        lib().budget_set_limit(self.handle, nbytes)
+        self._call(lib().budget_set_limit, nbytes)
 
     def make_room(self, nbytes: int) -> bool:
         """Has others trim ahead of a request. Returns whether so many bytes fit now.
 
         Waits as long as a request would. Who comes first gets what was released.
         """
-        return bool(get_int(lib().budget_make_room, self.handle, nbytes))
+        return bool(get_int(self._call, lib().budget_make_room, nbytes))
 
     def statistics(self) -> BudgetStatistics:
         """The limit, and what is held."""
         now = _CBudgetStatistics(struct_size=ctypes.sizeof(_CBudgetStatistics))
-        lib().budget_get_statistics(self.handle, ctypes.byref(now))
+        self._call(lib().budget_get_statistics, ctypes.byref(now))
         return BudgetStatistics(now.limit, now.bytes, now.own_bytes, now.holders)
 
     def holders(self) -> List[BudgetHolder]:
         """The processes that take part, those that hold most first."""
         found: Any = (_CBudgetHolder * 128)()  # as many as can
-        count = get_size(lib().budget_get_holders, self.handle, found, len(found))
+        count = get_size(self._call, lib().budget_get_holders, found, len(found))
         return [BudgetHolder(each.process, each.program.decode(errors="replace"), each.priority,
                              each.bytes, each.waiting_for) for each in found[:count]]
