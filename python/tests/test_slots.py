@@ -2,6 +2,8 @@
 """Slots that grow, and memory that sleeps."""
 
 import gc
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -281,3 +283,29 @@ def test_an_arena_ends_with_its_eviction_callback():
     with pytest.raises(hipvmm.OutOfMemoryError):
         arena.commit([2], [1])
     assert arena.closed
+
+
+def test_threads_may_set_eviction_callbacks_at_once(monkeypatch):
+    arena = full_arena()
+    set_eviction = lib().slot_arena_set_eviction
+
+    def second(missing):
+        arena.release(1)
+
+    seen = weakref.ref(second)
+    other = threading.Thread(target=arena.set_eviction, args=(second,))
+    del second
+
+    def set_meanwhile(*args):
+        set_eviction(*args)
+        monkeypatch.undo()
+        other.start()
+        other.join(0.1)
+
+    monkeypatch.setattr(lib(), "slot_arena_set_eviction", set_meanwhile)
+    arena.set_eviction(lambda missing: None)
+    other.join()
+    del other
+    gc.collect()
+    assert seen() is not None  # the library calls it
+    arena.commit([2], [1])

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ._dtype import dtype_of, numpy_or_none, row_bytes_of
 from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
@@ -54,6 +55,24 @@ class SlotStatistics:
     evictions: int
 
 
+def _eviction_call(evict: Callable[[int], None],
+                   evicting: List[int]) -> Callable[[int, Any], int]:
+    """What the library calls for it; `evicting` has the thread meanwhile."""
+
+    def call(missing: int, _: Any) -> int:
+        evicting.append(threading.get_ident())
+        try:
+            evict(missing)
+            return 0
+        except BaseException as error:  # it comes out of commit()
+            keep_callback_error(error)
+            return CALLBACK_RAISED
+        finally:
+            evicting.clear()
+
+    return call
+
+
 class SlotArena(Owner):
     """Slots in planes, such as sequences in keys and values of layers; each grows in place.
 
@@ -95,6 +114,8 @@ class SlotArena(Owner):
         self._layout = _CLayout(struct_size=ctypes.sizeof(_CLayout))
         lib().slot_arena_get_layout(self.handle, ctypes.byref(self._layout))
         self._evict: Any = None
+        self._evict_lock = threading.Lock()  # so that it is what the library has
+        self._evicting: List[int] = []  # the thread in which it runs
         if evict is not None:
             self.set_eviction(evict)
 
@@ -199,24 +220,15 @@ class SlotArena(Owner):
         arena wait meanwhile; evict must not wait for them. What it raises comes out of commit(),
         which has changed nothing then. None: no function.
         """
-        if evict is None:
-            lib().slot_arena_set_eviction(self.handle, EvictCallback(), None)
-            self._evict = None
-            return
-        if not callable(evict):
+        if evict is not None and not callable(evict):
             raise InvalidArgumentError("evict must be a function")
-
-        def call(missing: int, _: Any) -> int:
-            try:
-                evict(missing)
-                return 0
-            except BaseException as error:  # it comes out of commit()
-                keep_callback_error(error)
-                return CALLBACK_RAISED
-
-        made = EvictCallback(call)
-        lib().slot_arena_set_eviction(self.handle, made, None)
-        self._evict = made  # only commit() calls it, of this object
+        made = EvictCallback() if evict is None else EvictCallback(
+            _eviction_call(evict, self._evicting))
+        if threading.get_ident() in self._evicting:  # who has the lock may wait for this commit
+            lib().slot_arena_set_eviction(self.handle, made, None)  # refuses it
+        with self._evict_lock:
+            lib().slot_arena_set_eviction(self.handle, made, None)
+            self._evict = made  # only commit() calls it, of this object
 
     # What is there.
 
