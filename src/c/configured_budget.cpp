@@ -10,6 +10,8 @@
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include "core/check.hpp"
+#include "core/error.hpp"
+#include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
 
 namespace hipvmm::c {
@@ -31,6 +33,10 @@ struct trimmed_pools {
     return made;
   }
   void trim(device_ref device, std::size_t bytes) {
+    // Handlers and callbacks come after the lock: they may make and end pools.
+    detail::held_reports failures;
+    const detail::reports_wait no_reports{failures};
+    const detail::events_wait no_events;
     const std::lock_guard lock{mutex};
     for (mr::vmm_pool_resource* const each : pools) {
       if (bytes == 0) return;

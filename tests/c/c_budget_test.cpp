@@ -4,17 +4,20 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <future>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <hipvmm/hipvmm.h>
 #include <hipvmm/serving.h>
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "c/c_interface.hpp"
 #include "ipc/budget/budget_folder.hpp"
@@ -135,8 +138,16 @@ HIPVMM_CHILD("C: has idle pools of a budget") {
     blocks.pop_back();
   }
   require_ok(hipvmm_synchronize(nullptr));
+  // A callback has no lock of the library against it, and may use all of that.
+  std::future<void> made;
+  std::optional<memory_event_subscription> events{[&](const memory_event& event) {
+    if (event.kind != memory_event_kind::trim || made.valid()) return;
+    made = std::async(std::launch::async, [] { static_cast<void>(make_pool()); });
+    CHECK(made.wait_for(std::chrono::seconds{2}) == std::future_status::ready);
+  }};
   std::ofstream{files + "/holds"} << "x";
   comes_true([&] { return is_there(files + "/end"); });
+  events.reset();
   require_ok(hipvmm_deallocate(pool, blocks.back(), unit, 0, nullptr));
   require_ok(hipvmm_resource_destroy(of_device));
 }
