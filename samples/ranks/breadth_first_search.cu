@@ -232,7 +232,7 @@ void check(const graph_size& size, vertex root, const std::vector<unsigned>& lev
 }
 
 void run(hipvmm::communicator& ranks, std::size_t scale) {
-  require(scale > 0 && scale < 28, "--size is the logarithm of the number of vertices, below 28");
+  require(scale > 0 && scale < 27, "--size is the logarithm of the number of vertices, below 27");
   const vertex vertices = 1U << scale;
   const auto count = static_cast<vertex>(ranks.size());
   const graph_size size{static_cast<unsigned>(scale), vertices, (vertices + count - 1) / count};
