@@ -15,7 +15,7 @@ cd -P "$(dirname "$0")/../../.."
 version=$(sed -n 's/^#define HIPVMM_VERSION_[A-Z]* \([0-9]*\)$/\1/p' include/hipvmm/version.hpp |
   paste -sd.)
 mapfile -t samples < <(find samples -maxdepth 1 -name '*.c[pu]*' &&
-  find samples/{guides,slots} -name '*.c[pu]*')
+  find samples/{guides,ranks,slots} -name '*.c[pu]*')
 printf '/** \\example %s */\n' "${samples[@]}" | sort >"$folder/samples.dox"
 # Headers that hold nothing but the new name of another.
 mapfile -t moved < <(grep -rl '^// Moved' include)
