@@ -6,13 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include <hipvmm/container/slot_arena_options.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include "container/slot_rows.hpp"
 #include "core/background_task.hpp"

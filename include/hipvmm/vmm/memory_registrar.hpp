@@ -5,7 +5,7 @@
 
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/memory_location.hpp>
-#include <hipvmm/vmm/shareable_handle.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
 
 // The opaque struct behind hipMemGenericAllocationHandle_t.
 struct ihipMemGenericAllocationHandle;
