@@ -5,10 +5,9 @@
 #include <exception>
 #include <stdexcept>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ranks/communicator_parts.hpp>
 #include "core/check.hpp"
-#include "ipc/identity.hpp"
 
 namespace hipvmm {
 
@@ -76,14 +75,8 @@ std::vector<registered_bytes> library_registrar::chunks() const {
 
 void library_registrar::require_reach(const char* who, device_ref device, bool takes_device_memory,
                                       const std::string& remedy) {
-  if (takes_device_memory) return;
-  // Elsewhere some memory can be read by host code too, but not registered as memory of the host.
-  const auto provider = detail::own_identity().provider;
-  const auto end = std::find(provider.begin(), provider.end(), '\0');
-  const capability found = capability_of(device);
-  if (std::string(provider.begin(), end) == "host" &&
-      (found.path() == memory_path::fallback || found[trait::host_access] == finding::yes))
-    return;
+  // With other providers some memory can be read by host code too, but not registered as its own.
+  if (takes_device_memory || detail::is_host_memory(device)) return;
   throw unsupported{std::string{who} +
                     ": the library takes memory of the host only, and memory of "
                     "device " +

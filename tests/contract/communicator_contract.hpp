@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <hip/hip_runtime_api.h>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
@@ -17,6 +16,7 @@
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
 // What every communicator does. Each function is called by all ranks, in the same order.
@@ -150,8 +150,7 @@ inline void check_default_stream(communicator& ranks) {
     stream.synchronize();
   }
   const scoped_device own{ranks.device()};
-  const auto work = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds{20}); };
-  CHECK(hipLaunchHostFunc(by_default.get(), work, nullptr) == hipSuccess);
+  host_task(by_default, [] { std::this_thread::sleep_for(std::chrono::milliseconds{20}); });
   fill_async(by_default, source.data(), 7, bytes);
   {
     const scoped_device other{device_ref{(ranks.device().ordinal() + 1) % device_count()}};

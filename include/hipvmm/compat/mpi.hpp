@@ -3,9 +3,6 @@
 
 // Ranks of MPI as a communicator of hipvmm. Needs MPI 3.0 or newer: Open MPI, MPICH and their like.
 #include <mpi.h>
-#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>
-#endif
 
 #include <algorithm>
 #include <array>
@@ -46,31 +43,6 @@ struct mpi_options : communicator_options {
   /// allocates, and of a message. All ranks use the smallest that one of them has.
   std::size_t staging_bytes = 4 * MiB;
 };
-
-namespace detail {
-
-/// Whether MPI itself reports that it takes addresses of device memory of this build's provider.
-inline bool mpi_takes_device_memory() {
-  const std::string provider = provider_name();
-#if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
-  if (provider == "cuda") return MPIX_Query_cuda_support() == 1;
-#endif
-#if defined(OMPI_HAVE_MPI_EXT_ROCM) && OMPI_HAVE_MPI_EXT_ROCM
-  if (provider == "amd") return MPIX_Query_rocm_support() == 1;
-#endif
-#if defined(MPIX_GPU_SUPPORT_CUDA) && defined(MPIX_GPU_SUPPORT_HIP)  // MPICH 4.0
-  int supported = 0;
-  if (provider == "host" ||
-      MPIX_GPU_query_support(provider == "cuda" ? MPIX_GPU_SUPPORT_CUDA : MPIX_GPU_SUPPORT_HIP,
-                             &supported) != MPI_SUCCESS)
-    return false;
-  return supported == 1;
-#else
-  return false;
-#endif
-}
-
-}  // namespace detail
 
 /// The ranks of an MPI communicator, which is duplicated.
 /// - Messages between each two ranks, nonblocking and polled; their errors are returned. The limit

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The messages of compat/mpi.hpp: nonblocking, polled with a limit, with errors that name the rank.
+// The messages of compat/mpi.hpp: nonblocking, polled with a limit, with errors that name the rank;
+// and whether MPI takes device memory.
 #include <mpi.h>
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -20,6 +24,27 @@
 
 namespace hipvmm {
 namespace detail {
+
+/// Whether MPI itself reports that it takes addresses of device memory of this build's provider.
+inline bool mpi_takes_device_memory() {
+  const std::string provider = provider_name();
+#if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
+  if (provider == "cuda") return MPIX_Query_cuda_support() == 1;
+#endif
+#if defined(OMPI_HAVE_MPI_EXT_ROCM) && OMPI_HAVE_MPI_EXT_ROCM
+  if (provider == "amd") return MPIX_Query_rocm_support() == 1;
+#endif
+#if defined(MPIX_GPU_SUPPORT_CUDA) && defined(MPIX_GPU_SUPPORT_HIP)  // MPICH 4.0
+  int supported = 0;
+  if (provider == "host" ||
+      MPIX_GPU_query_support(provider == "cuda" ? MPIX_GPU_SUPPORT_CUDA : MPIX_GPU_SUPPORT_HIP,
+                             &supported) != MPI_SUCCESS)
+    return false;
+  return supported == 1;
+#else
+  return false;
+#endif
+}
 
 /// A message under way.
 struct mpi_message {

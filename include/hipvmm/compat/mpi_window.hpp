@@ -4,10 +4,6 @@
 // One-sided MPI over memory that grows: a dynamic window whose memory follows the chunks.
 #include <mpi.h>
 
-#if __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>
-#endif
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/compat/mpi_messages.hpp>
 #include <hipvmm/compat/registration.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -142,16 +139,6 @@ class mpi_window final : public library_registrar {
     throw std::runtime_error{std::string{call} + ": " + text.data()};
   }
 
-  static bool takes_device_memory() {
-#if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
-    if (MPIX_Query_cuda_support() == 1) return true;
-#endif
-#if defined(OMPI_HAVE_MPI_EXT_ROCM) && OMPI_HAVE_MPI_EXT_ROCM
-    if (MPIX_Query_rocm_support() == 1) return true;
-#endif
-    return false;
-  }
-
   static void require_ready(device_ref device, mpi_device_windows takes) {
     int began = 0;
     int ended = 0;
@@ -177,7 +164,7 @@ class mpi_window final : public library_registrar {
                         "MPI_THREAD_MULTIPLE, " +
                         std::to_string(MPI_THREAD_MULTIPLE)};
     require_reach("mpi_window", device,
-                  takes == mpi_device_windows::assumed || takes_device_memory(),
+                  takes == mpi_device_windows::assumed || detail::mpi_takes_device_memory(),
                   "use an MPI that is built for the device, or, where it is and does not say so, "
                   "mpi_device_windows::assumed");
   }

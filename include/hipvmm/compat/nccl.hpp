@@ -2,14 +2,6 @@
 #pragma once
 
 // Ranks of NCCL or RCCL as a communicator of hipvmm, one source for both. NCCL 2.7 or newer.
-// Include <rccl/rccl.h> before where the compiler finds <nccl.h> too and RCCL is meant.
-#if !defined(NCCL_MAJOR)
-#if __has_include(<nccl.h>)
-#include <nccl.h>
-#else
-#include <rccl/rccl.h>
-#endif
-#endif
 
 #include <algorithm>
 #include <chrono>
@@ -24,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/compat/nccl_library.hpp>
 #include <hipvmm/container/pinned_array.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -47,14 +40,6 @@ struct nccl_stream {
     return reinterpret_cast<T*>(stream.get());
   }
 };
-
-/// "2.27.3" of what ncclGetVersion reports.
-inline std::string nccl_version_text(int code) {
-  const int scale = code < 10000 ? 10 : 100;  // up to 2.8 the minor has one digit
-  const int major = code / (scale * 100);
-  return std::to_string(major) + '.' + std::to_string(code / 100 % scale) + '.' +
-         std::to_string(code % 100);
-}
 
 }  // namespace detail
 

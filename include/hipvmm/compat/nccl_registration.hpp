@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Memory that grows, registered with communicators of NCCL or RCCL, one source for both. Include
-// <rccl/rccl.h> before where the compiler finds <nccl.h> too and RCCL is meant.
-#if !defined(NCCL_MAJOR)
-#if __has_include(<nccl.h>)
-#include <nccl.h>
-#else
-#include <rccl/rccl.h>
-#endif
-#endif
+// Memory that grows, registered with communicators of NCCL or RCCL, one source for both.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/compat/nccl_library.hpp>
 #include <hipvmm/compat/registration.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/error.hpp>
@@ -160,22 +153,17 @@ class nccl_registration final : public library_registrar {
     void* window;
   };
 
-  static std::string text_of(int version) {
-    return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
-           std::to_string(version % 100);
-  }
   void require_version(const char* who, const char* function, int needed, bool is_declared) const {
-    // Up to 2.8: 2708 for 2.7.8.
-    const int found = version_ < 10000 ? 20000 + version_ % 1000 : version_;
-    if (found < needed)
-      throw unsupported{std::string{who} + ": NCCL " + text_of(found) + " was found, and " +
-                        function + " came with " + text_of(needed) + ": use a newer one"};
+    if (version_ < needed)
+      throw unsupported{std::string{who} + ": NCCL " + detail::nccl_version_text(version_) +
+                        " was found, and " + function + " came with " +
+                        detail::nccl_version_text(needed) + ": use a newer one"};
     if (!is_declared)
       throw unsupported{std::string{who} + ": this was compiled with the header of NCCL " +
                         std::to_string(NCCL_MAJOR) + '.' + std::to_string(NCCL_MINOR) + ", and " +
-                        function + " came with " + text_of(needed) +
+                        function + " came with " + detail::nccl_version_text(needed) +
                         ": compile it with the header of the NCCL that was found, " +
-                        text_of(found)};
+                        detail::nccl_version_text(version_)};
   }
   [[noreturn]] static void throw_failed(const char* call, ncclResult_t result,
                                         [[maybe_unused]] ncclComm_t ranks) {

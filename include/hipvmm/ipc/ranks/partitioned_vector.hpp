@@ -197,7 +197,7 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     local_.size_ = plan->size;
     return;
   }
-  // Nothing comes behind elements that leave from the back.
+  // Nothing follows elements that leave from the back.
   local_.size_ = (keeps ? plan->kept_end : size) + plan->received;
   if (plan->size == 0) return local_.clear();
   drop_front(keeps ? plan->kept_begin : size, stream);
