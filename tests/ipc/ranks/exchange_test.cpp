@@ -22,12 +22,16 @@ namespace {
 using element = std::uint32_t;
 using elements = std::vector<element>;
 
+/// What a rank sends to another in one of these steps at most.
+constexpr std::size_t most_sent = 3000;
+constexpr int step_count = 4;
+
 /// What rank `from` sends to rank `to` in one step of a random test: the same on every rank.
 elements sent(std::uint32_t seed, int step, int from, int to) {
   std::mt19937 random{seed + static_cast<std::uint32_t>(step * 10000 + from * 100 + to)};
   // Zero often, and sometimes many.
   const std::uint32_t kind = random() % 4;
-  const std::size_t count = kind == 0 ? 0 : kind == 1 ? random() % 3000 : random() % 20;
+  const std::size_t count = kind == 0 ? 0 : kind == 1 ? random() % most_sent : random() % 20;
   elements result(count);
   for (element& each : result) each = static_cast<element>(random());
   return result;
@@ -53,7 +57,7 @@ struct random_exchange {
     growable_device_vector<element> out{one.ranks.device(), its};
     grant_to_all(out, devices);
     elements model;
-    for (int step = 0; step < 4; ++step) {
+    for (int step = 0; step < step_count; ++step) {
       growable_device_vector<element> source{one.ranks.device(), its};
       std::vector<std::size_t> counts;
       for (int to = 0; to < size; ++to) {
@@ -112,11 +116,12 @@ TEST_CASE("exchange: devices that do not reach each other exchange too, or are n
 }
 
 TEST_CASE("exchange: ranks whose vectors grow in different ways exchange as in a plain model") {
+  constexpr int size = 5;
   growth_options copies;
   copies.fallback = without_vmm::always;
   growth_options exact;
   exact.step_limit = 0;
-  exact.max_bytes = 16 * granule();
+  exact.max_bytes = step_count * size * most_sent * sizeof(element);
   exact.past_max = past_max_size::refuse;
   growth_options ahead;
   ahead.grow_ahead.prepare = prefetch_level::mapped;
@@ -124,7 +129,7 @@ TEST_CASE("exchange: ranks whose vectors grow in different ways exchange as in a
   growth_options small;
   small.resource = &memory;
   auto generator = seeded_generator();
-  random_exchange{5,
+  random_exchange{size,
                   {first_device},
                   static_cast<std::uint32_t>(generator()),
                   {growth_options{}, copies, exact, ahead, small}}
