@@ -273,12 +273,14 @@ class thread_transfer {
     const auto* const hindrance = group_.meet(rank_, brought());
     if (hindrance) throw_failure(*hindrance);
     attempt([&] { receive(); });
-    const auto* const failure = group_.meet_again(rank_, brought());
-    if (failure) {
+    if (group_.meet_again(rank_, brought()) != nullptr) {
       finish();
-      throw_failure(*failure);
+    } else {
+      for (const outgoing& each : out_) wait_for_receiver(each.rank);
     }
-    for (const outgoing& each : out_) wait_for_receiver(each.rank);
+    // AMD's runtime uses the stream of an event that is waited for, and a rank that goes on may
+    // destroy its stream at once (samples/rocm_defects/wait_beside_destroy.cpp).
+    if (const auto* const failure = group_.meet_again(rank_, brought())) throw_failure(*failure);
   }
 
  private:

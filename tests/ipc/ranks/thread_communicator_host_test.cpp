@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
+#include "support/host/host_provider.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -45,6 +47,23 @@ TEST_CASE("thread_communicator: where a transfer fails no rank's work uses the m
       CHECK(work.is_done());
     }
   });
+}
+
+TEST_CASE("thread_communicator: no rank goes on while another asks for a wait for its event") {
+  std::chrono::steady_clock::duration received{};
+  // The receiver's stream waits for what is sent, then the sender's for the copy.
+  const planned_faults slow{"hipStreamWaitEvent nth=2 delay=40ms"};
+  run_ranks(2, {first_device}, [&](thread_rank& one) {
+    growable_device_vector<int> data{first_device};
+    data.assign(1, 7, one.stream);
+    const std::vector<outgoing> out{{1, data.data(), sizeof(int)}};
+    const std::vector<incoming> in{{0, data.data(), sizeof(int)}};
+    if (one.ranks.rank() == 0) return one.ranks.transfer(out, {}, one.stream);
+    const auto start = std::chrono::steady_clock::now();
+    one.ranks.transfer({}, in, one.stream);
+    received = std::chrono::steady_clock::now() - start;
+  });
+  CHECK(received >= std::chrono::milliseconds{40});
 }
 
 }  // namespace
