@@ -71,7 +71,11 @@ class mpi_communicator final : public communicator {
     const std::size_t largest = link_.piece_bytes;
     const detail::rank_greeting own =
         detail::own_greeting(is_direct_ ? largest : std::min(options.staging_bytes, largest));
-    std::vector<detail::rank_greeting> all(static_cast<std::size_t>(size()));
+    std::vector<detail::rank_greeting> all;
+    guarded([&] {
+      reserve_agreement();
+      all.resize(static_cast<std::size_t>(size()));
+    });
     all_gather(&own, all.data(), sizeof(own));
     link_.piece_bytes = detail::agree(all);
   }

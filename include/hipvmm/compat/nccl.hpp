@@ -81,6 +81,7 @@ class nccl_communicator final : public communicator {
       throw unsupported{"nccl_communicator: the library is NCCL " +
                         detail::nccl_version_text(version_) +
                         ", and ncclSend came with 2.7; install a newer one"};
+    reserve_agreement();
     // Enough for the counts of exchange() and for the reason of a failure.
     reserve(std::max(64 * KiB, bytes_for(static_cast<std::size_t>(size_), 2 * KiB)));
     const detail::rank_greeting own = detail::own_greeting(0);

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/ranks/exchange.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <exception>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -13,71 +10,25 @@
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
-#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "core/check.hpp"
+#include "ipc/ranks/rank_agreement.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
-/// What a rank sends to each of the others first.
-struct exchange_header {
-  std::uint64_t element_bytes;
-  std::uint64_t count;  ///< elements for the rank that receives this
-  std::int32_t function;
-  std::int32_t root;
-};
-
-/// Why a rank cannot do its part, as the others get it.
-struct exchange_failure {
-  std::int32_t has_failed;
-  std::array<char, 508> text;  ///< ends with a zero
-};
-
-std::string function_text(std::int32_t function) {
-  switch (static_cast<exchange_function>(function)) {
+const char* name_of(exchange_function function) noexcept {
+  switch (function) {
     case exchange_function::exchange:
       return "exchange";
     case exchange_function::gather:
       return "gather";
     case exchange_function::all_gather:
-      return "all_gather";
+      break;
   }
-  return "function " + std::to_string(function);
+  return "all_gather";
 }
-
-std::string function_text(exchange_function function) {
-  return function_text(static_cast<std::int32_t>(function));
-}
-
-/// The first failure of this rank.
-class own_failure {
- public:
-  /// Runs `action` unless one before has failed.
-  template <typename Action>
-  void attempt(Action action) {
-    if (caught_) return;
-    try {
-      action();
-    } catch (const std::exception& error) {
-      caught_ = std::current_exception();
-      std::strncpy(text_.data(), error.what(), text_.size() - 1);
-    } catch (...) {
-      caught_ = std::current_exception();
-      std::strncpy(text_.data(), "an exception that is no std::exception", text_.size() - 1);
-    }
-  }
-  [[nodiscard]] bool has_failed() const noexcept { return caught_ != nullptr; }
-  void rethrow_if_any() const {
-    if (caught_) std::rethrow_exception(caught_);
-  }
-  [[nodiscard]] exchange_failure message() const noexcept { return {has_failed() ? 1 : 0, text_}; }
-
- private:
-  std::exception_ptr caught_;
-  std::array<char, 508> text_{};
-};
 
 /// One call, on one rank.
 class exchange_call {
@@ -87,28 +38,28 @@ class exchange_call {
         ranks_{ranks},
         stream_{stream},
         size_{static_cast<std::size_t>(ranks.size())},
-        sent_(size_),
-        got_(size_),
-        flags_(size_) {}
+        agreement_{ranks, name_of(request.function), request.element_bytes,
+                   request.function == exchange_function::gather ? request.root : 0} {}
 
   exchange_result run(const std::function<void(std::size_t)>& resize) {
     // The default streams are those of the rank's device.
     std::optional<scoped_device> scope;
-    failure_.attempt([&] {
+    agreement_.attempt([&] {
       scope.emplace(ranks_.device());
       plan();
     });
-    exchange_counts();
+    agreement_.share_counts();
     const bool receives =
         request_.function != exchange_function::gather || request_.root == ranks_.rank();
     const std::size_t capacity = request_.storage->capacity_bytes();
     exchange_result result;
-    failure_.attempt([&] {
+    agreement_.attempt([&] {
       result = plan_result();
-      if (receives) make_room(result.offsets.back(), resize);
+      if (receives) make_room(result, resize);
+      plan_outgoing();
     });
     try {
-      agree();
+      agreement_.agree();
     } catch (...) {
       // No transfer has begun.
       if (receives) report_exceptions([&] { request_.storage->undo_growth(capacity); });
@@ -131,7 +82,7 @@ class exchange_call {
     return request_.source_count;
   }
 
-  [[nodiscard]] std::string name() const { return function_text(request_.function) + "()"; }
+  [[nodiscard]] std::string name() const { return std::string{name_of(request_.function)} + "()"; }
 
   void require_counts() const {
     const std::vector<std::size_t>& counts = *request_.counts;
@@ -178,7 +129,7 @@ class exchange_call {
                                   std::to_string(request_.source_count) + " elements is null"};
     static_cast<void>(bytes_for(request_.source_count, request_.element_bytes));
     find_source();
-    for (std::size_t rank = 0; rank < size_; ++rank) sent_[rank].count = count_for(rank);
+    for (std::size_t rank = 0; rank < size_; ++rank) agreement_.set_count(rank, count_for(rank));
   }
 
   /// A source in the vector moves with it.
@@ -204,102 +155,38 @@ class exchange_call {
                       : static_cast<const std::byte*>(request_.source);
   }
 
-  /// Sends to each rank how much it gets. All see then what all have called.
-  void exchange_counts() {
-    for (exchange_header& each : sent_) {
-      each.element_bytes = request_.element_bytes;
-      each.function = static_cast<std::int32_t>(request_.function);
-      each.root = request_.function == exchange_function::gather ? request_.root : 0;
-      if (failure_.has_failed()) each.count = 0;
-    }
-    call_ranks([&] { ranks_.all_to_all(sent_.data(), got_.data(), sizeof(exchange_header)); });
-    require_same_call();
-  }
-
-  void require_same_call() const {
-    for (std::size_t rank = 1; rank < size_; ++rank) {
-      const exchange_header& first = got_.front();
-      const exchange_header& its = got_[rank];
-      const auto refuse = [&](const std::string& one, const std::string& other) {
-        failure_.rethrow_if_any();
-        throw rank_error{rank_failure::refused, static_cast<int>(rank),
-                         "rank " + std::to_string(rank) + " called " + one + ", and rank 0 " +
-                             other + "; all ranks make the same calls in the same order"};
-      };
-      if (its.function != first.function)
-        refuse(function_text(its.function) + "()", function_text(first.function) + "()");
-      if (its.element_bytes != first.element_bytes)
-        refuse(name() + " with elements of " + std::to_string(its.element_bytes) + " bytes",
-               "with elements of " + std::to_string(first.element_bytes) + " bytes");
-      if (its.root != first.root)
-        refuse(name() + " to rank " + std::to_string(its.root),
-               "to rank " + std::to_string(first.root));
-    }
-  }
-
   [[nodiscard]] exchange_result plan_result() const {
     exchange_result result;
     result.counts.reserve(size_);
     result.offsets.reserve(size_ + 1);
     std::size_t size = request_.size;
-    for (const exchange_header& each : got_) {
-      result.counts.push_back(each.count);
+    for (std::size_t rank = 0; rank < size_; ++rank) {
+      result.counts.push_back(agreement_.count_of(rank));
       result.offsets.push_back(size);
-      size = add_bytes(size, each.count);
+      size = add_bytes(size, result.counts.back());
     }
     result.offsets.push_back(size);
     return result;
   }
 
-  void make_room(std::size_t size, const std::function<void(std::size_t)>& resize) {
-    if (size != request_.size) resize(size);
+  void make_room(const exchange_result& result, const std::function<void(std::size_t)>& resize) {
+    if (result.offsets.back() != request_.size) resize(result.offsets.back());
     const std::size_t bytes = request_.element_bytes;
-    auto* to = static_cast<std::byte*>(request_.storage->data()) + request_.size * bytes;
+    auto* const data = static_cast<std::byte*>(request_.storage->data());
     for (std::size_t rank = 0; rank < size_; ++rank) {
-      if (got_[rank].count == 0) continue;
-      incoming_.push_back({static_cast<int>(rank), to, got_[rank].count * bytes});
-      to += got_[rank].count * bytes;
+      if (result.counts[rank] == 0) continue;
+      incoming_.push_back({static_cast<int>(rank), data + result.offsets[rank] * bytes,
+                           result.counts[rank] * bytes});
     }
   }
 
-  /// Returns where every rank has the memory for what it receives.
-  void agree() {
-    failure_.attempt([&] {
-      const std::byte* from = source();
-      for (std::size_t rank = 0; rank < size_; ++rank) {
-        const std::size_t bytes = sent_[rank].count * request_.element_bytes;
-        if (bytes != 0) outgoing_.push_back({static_cast<int>(rank), from, bytes});
-        if (request_.function == exchange_function::exchange) from += bytes;
-      }
-    });
-    const std::int32_t flag = failure_.has_failed() ? 1 : 0;
-    call_ranks([&] { ranks_.all_gather(&flag, flags_.data(), sizeof(flag)); });
-    for (const std::int32_t each : flags_)
-      if (each != 0) throw_first_failure();
-  }
-
-  /// On all ranks, where one has failed.
-  [[noreturn]] void throw_first_failure() {
-    std::vector<exchange_failure> all(size_);
-    const exchange_failure mine = failure_.message();
-    call_ranks([&] { ranks_.all_gather(&mine, all.data(), sizeof(mine)); });
-    failure_.rethrow_if_any();
-    for (std::size_t rank = 0; rank < size_; ++rank)
-      if (all[rank].has_failed != 0)
-        throw rank_error{rank_failure::remote, static_cast<int>(rank),
-                         "rank " + std::to_string(rank) + " could not take part in " + name() +
-                             ": " + all[rank].text.data()};
-    throw rank_error{rank_failure::remote, -1, "a rank could not take part in " + name()};
-  }
-
-  /// What a rank did wrong itself says more than what came of it.
-  template <typename Call>
-  void call_ranks(Call call) const {
-    try {
-      call();
-    } catch (...) {
-      failure_.rethrow_if_any();
-      throw;
+  /// Growth may have moved the source.
+  void plan_outgoing() {
+    const std::byte* from = source();
+    for (std::size_t rank = 0; rank < size_; ++rank) {
+      const std::size_t bytes = count_for(rank) * request_.element_bytes;
+      if (bytes != 0) outgoing_.push_back({static_cast<int>(rank), from, bytes});
+      if (request_.function == exchange_function::exchange) from += bytes;
     }
   }
 
@@ -307,12 +194,9 @@ class exchange_call {
   communicator& ranks_;
   stream_ref stream_;
   std::size_t size_;
-  own_failure failure_;
+  rank_agreement agreement_;
   bool is_inside_ = false;
   std::size_t source_offset_ = 0;
-  std::vector<exchange_header> sent_;
-  std::vector<exchange_header> got_;
-  std::vector<std::int32_t> flags_;
   std::vector<outgoing> outgoing_;
   std::vector<incoming> incoming_;
 };

@@ -2,11 +2,11 @@
 #include <hipvmm/ipc/ranks/partitioned_vector.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "ipc/ranks/rank_agreement.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm {
@@ -35,78 +35,34 @@ void partition::resize(int rank, std::size_t elements) noexcept {
 }
 
 namespace detail {
-namespace {
-
-/// What a rank tells the others. Texts end with a zero byte.
-struct part_report {
-  std::size_t elements;
-  std::size_t element_bytes;
-  int failed;
-  char call[28];
-  char reason[256];
-};
-
-template <std::size_t Size>
-void write(char (&to)[Size], const char* text) noexcept {
-  std::strncpy(to, text, Size - 1);
-}
-
-part_report report_of(const std::vector<unsigned char>& reports, int rank) noexcept {
-  part_report report;
-  std::memcpy(&report, reports.data() + static_cast<std::size_t>(rank) * sizeof report,
-              sizeof report);
-  return report;
-}
-
-std::string sender(const char* call, int rank) {
-  return "partitioned_vector: " + std::string{call} + ": rank " + std::to_string(rank);
-}
-
-}  // namespace
 
 part_agreement::part_agreement(communicator& ranks, std::size_t element_bytes)
-    : ranks_{&ranks},
-      element_bytes_{element_bytes},
-      reports_(static_cast<std::size_t>(ranks.size()) * sizeof(part_report)) {}
+    : ranks_{&ranks}, element_bytes_{element_bytes} {
+  rank_agreement::reserve(ranks);
+}
 
-void part_agreement::reach(const char* call, std::size_t elements, partition& parts,
-                           const std::function<void()>& own_part) {
-  part_report mine{};
-  mine.elements = elements;
-  mine.element_bytes = element_bytes_;
-  write(mine.call, call);
-  std::exception_ptr failure;
-  try {
-    if (own_part) own_part();
-  } catch (const std::exception& error) {
-    failure = std::current_exception();
-    write(mine.reason, error.what());
-  } catch (...) {
-    failure = std::current_exception();
-    write(mine.reason, "an exception that is no std::exception");
-  }
-  mine.failed = failure ? 1 : 0;
-  try {
-    ranks_->all_gather(&mine, reports_.data(), sizeof mine);
-  } catch (...) {
-    if (failure) std::rethrow_exception(failure);  // of which this one is the consequence
-    throw;
-  }
-  for (int rank = 0; rank < ranks_->size(); ++rank) {
-    const part_report other = report_of(reports_, rank);
-    if (std::strcmp(other.call, call) != 0 || other.element_bytes != element_bytes_)
-      throw refusal(call, rank);
-  }
-  if (failure) std::rethrow_exception(failure);
-  for (int rank = 0; rank < ranks_->size(); ++rank) {
-    const part_report other = report_of(reports_, rank);
-    if (other.failed != 0)
-      throw rank_error{rank_failure::remote, rank,
-                       sender(call, rank) + " could not do its part, so that all ranks keep the " +
-                           "elements they had: " + other.reason};
-  }
-  for (int rank = 0; rank < ranks_->size(); ++rank)
-    parts.resize(rank, report_of(reports_, rank).elements);
+void part_agreement::update(partition& parts, std::size_t elements) const {
+  rank_agreement call{*ranks_, "update", element_bytes_};
+  set_parts(call, parts, elements);
+}
+
+void part_agreement::rebalance(partition& parts, std::size_t elements,
+                               const std::function<void()>& check,
+                               const std::function<void()>& get_memory,
+                               const std::function<void()>& send) const {
+  rank_agreement call{*ranks_, "rebalance", element_bytes_};
+  call.attempt(check);
+  set_parts(call, parts, elements);
+  call.attempt(get_memory);
+  call.agree();
+  call.attempt(send);
+  call.agree();
+}
+
+void part_agreement::set_parts(rank_agreement& call, partition& parts, std::size_t elements) {
+  call.share_count(elements);
+  for (int rank = 0; rank < parts.ranks(); ++rank)
+    parts.resize(rank, call.count_of(static_cast<std::size_t>(rank)));
 }
 
 void require_stream_of(const communicator& rank, stream_ref stream) {
@@ -121,19 +77,6 @@ void require_stream_of(const communicator& rank, stream_ref stream) {
                                 std::to_string(rank.rank()) + " is for memory of device " +
                                 std::to_string(rank.device().ordinal()) +
                                 "; name a stream of that"};
-}
-
-rank_error part_agreement::refusal(const char* call, int rank) const {
-  const part_report other = report_of(reports_, rank);
-  std::string what = sender(call, rank);
-  if (std::strcmp(other.call, call) != 0)
-    what += " has called " + std::string{other.call} + ", and this rank " + call +
-            "; call collective functions in the same order on all ranks";
-  else
-    what += " has elements of " + std::to_string(other.element_bytes) +
-            " bytes, and this rank of " + std::to_string(element_bytes_) +
-            "; use the same element type on all ranks";
-  return {rank_failure::refused, rank, what};
 }
 
 namespace {

@@ -420,6 +420,7 @@ thread_communicator::thread_communicator(thread_ranks& ranks, int rank, device_r
     : group_{ranks.group_}, rank_{rank}, device_{device} {
   group_->take(rank, device);
   try {
+    reserve_agreement();
     require_device(device);
     group_->state(rank).ready.emplace(device);
     group_->state(rank).done.emplace(device);

@@ -248,8 +248,7 @@ TEST_CASE(
     CHECK(message != "");
     if (one.ranks.rank() == 1) {
       CHECK(at_fault == 0);
-      CHECK(message.find("partitioned_vector: rebalance's memory: rank 0 could not do its part, so "
-                         "that all ranks keep the elements they had: ") == 0);
+      CHECK(message.find("rank 0 could not take part in rebalance(): ") == 0);
     }
     CHECK(of.local().size() == (one.ranks.rank() == 0 ? 0 : many));
     CHECK(of.size() == many);
@@ -337,10 +336,7 @@ TEST_CASE("partitioned_vector: a stream of another device is refused on all rank
       "device 0; name a stream of that";
   CHECK(ends[1].thrown == own);
   CHECK(ends[0].reason == rank_failure::remote);
-  CHECK(ends[0].thrown ==
-        "partitioned_vector: rebalance: rank 1 could not do its part, so that all ranks keep the "
-        "elements they had: " +
-            own);
+  CHECK(ends[0].thrown == "rank 1 could not take part in rebalance(): " + own);
 }
 
 TEST_CASE("partitioned_vector: ranks with elements of different sizes are refused") {
@@ -364,8 +360,8 @@ TEST_CASE("partitioned_vector: ranks that call different functions are refused")
   });
   for (const rank_end& each : ends) CHECK(each.reason == rank_failure::refused);
   CHECK(ends[1].thrown ==
-        "partitioned_vector: rebalance: rank 0 has called update, and this rank rebalance; call "
-        "collective functions in the same order on all ranks");
+        "rank 1 called rebalance(), and rank 0 update(); all ranks make the same calls in the same "
+        "order");
 }
 
 }  // namespace

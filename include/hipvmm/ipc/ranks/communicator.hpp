@@ -11,6 +11,10 @@
 
 namespace hipvmm {
 
+namespace detail {
+class rank_agreement;
+}  // namespace detail
+
 /// Bytes of device memory that go to a rank.
 struct outgoing {
   int rank;
@@ -70,6 +74,20 @@ class communicator {
   /// Pre: `stream` is of device() and is not captured. A default stream is that of device().
   virtual void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
                         stream_ref stream) = 0;
+
+ protected:
+  /// Allocates the host memory by which exchange() and partitioned_vector agree on this rank:
+  /// agreement_bytes for each rank. A communicator calls it in its constructor, so that later a
+  /// rank without host memory can tell the others. Else the first use of each does it, and where
+  /// that fails the others wait for the limit. Pre: size() is known. Throws: std::bad_alloc.
+  void reserve_agreement() {
+    agreement_.resize(static_cast<std::size_t>(size()) * agreement_bytes);
+  }
+  static constexpr std::size_t agreement_bytes = 640;
+
+ private:
+  friend class detail::rank_agreement;
+  std::vector<std::byte> agreement_;
 };
 
 }  // namespace hipvmm

@@ -81,12 +81,10 @@ using if_device_range = std::enable_if_t<is_device_range_v<Range, T>>;
 ///   sum is not the source's size, for a `stream` that is captured, for a `stream` or an `out` of
 ///   another device than ranks.device(); std::out_of_range for a source that reaches beyond the
 ///   elements of `out`; std::logic_error while `out` sleeps; as growable_device_vector::reserve;
-///   hip_error
+///   std::bad_alloc; hip_error
 /// - the others: rank_error, of rank_failure::remote with that rank and its message
 /// - all: rank_error, of rank_failure::refused where functions or sizes of elements differ; as
 ///   communicator
-/// Not told to the others: std::bad_alloc where the host has no memory for the counts themselves.
-/// End the communicator then, so that they do not wait up to the limit.
 /// capacity() is as before too, except: the transfer itself failed; growth past max_size(); growth
 /// that copies.
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>

@@ -46,23 +46,24 @@ class partition {
 
 namespace detail {
 
-/// What is agreed by all ranks of a partitioned_vector. All functions are collective.
+/// What all ranks of a partitioned_vector do together. Collective: update(), rebalance(), which set
+/// `parts` by the elements of each rank. Both throw: rank_error.
 class part_agreement {
  public:
+  /// Not collective. Throws: std::bad_alloc.
   part_agreement(communicator& ranks, std::size_t element_bytes);
   [[nodiscard]] communicator& ranks() const noexcept { return *ranks_; }
-  /// Calls `own_part`, and tells all ranks whether it failed, and the elements of this rank. Sets
-  /// `parts`. Throws: what own_part threw; rank_error of rank_failure::remote where another rank's
-  /// did, of refused where ranks called different functions or have elements of different sizes.
-  void reach(const char* call, std::size_t elements, partition& parts,
-             const std::function<void()>& own_part);
+  void update(partition& parts, std::size_t elements) const;
+  /// Calls each step once all ranks have done the one before, and returns once all have done the
+  /// last. `check` is done before `parts` are set. Throws also: what a step threw on this rank.
+  void rebalance(partition& parts, std::size_t elements, const std::function<void()>& check,
+                 const std::function<void()>& get_memory, const std::function<void()>& send) const;
 
  private:
-  [[nodiscard]] rank_error refusal(const char* call, int rank) const;
+  static void set_parts(rank_agreement& call, partition& parts, std::size_t elements);
 
   communicator* ranks_;
   std::size_t element_bytes_;
-  std::vector<unsigned char> reports_;  // room for one of each rank, so that none fails for lack
 };
 
 /// Throws: std::invalid_argument where `stream` is captured, or of another device than the rank's.
@@ -130,7 +131,7 @@ class partitioned_vector {
   [[nodiscard]] size_type offset() const noexcept { return parts_.offset(ranks().rank()); }
 
   /// Tells every rank the sizes of all parts. Collective; uses no stream. Throws: rank_error.
-  void update() { agreement_.reach("update", local_.size(), parts_, {}); }
+  void update() { agreement_.update(parts_, local_.size()); }
 
   /// Moves elements between ranks until the sizes of parts differ by at most one; their order
   /// stays. Collective. Each element that changes its rank is sent once, straight to its place, in
@@ -159,8 +160,6 @@ template <typename T>
 void partitioned_vector<T>::rebalance(stream_ref stream) {
   const size_type size = local_.size();
   const auto check = [&] { detail::require_stream_of(ranks(), stream); };
-  // By reference: a std::function of its own might need memory of the host.
-  agreement_.reach("rebalance", size, parts_, std::ref(check));
   std::optional<detail::rebalance_plan> plan;
   std::optional<growable_device_vector<T>> fresh;
   std::optional<partition> even;
@@ -174,16 +173,16 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     fresh->reserve(plan->size);
     if (writes) local_.storage_.share_rights(fresh->storage_, stream);
   };
-  agreement_.reach("rebalance's memory", size, parts_, std::ref(get_memory));
-  const bool keeps = plan->kept_begin != plan->kept_end;
+  const auto keeps = [&] { return plan->kept_begin != plan->kept_end; };
   const auto send = [&] {
     T* const to =
-        plan->in_front ? fresh->data() : local_.data() + (keeps ? plan->kept_begin : size);
+        plan->in_front ? fresh->data() : local_.data() + (keeps() ? plan->kept_begin : size);
     plan->transfer(ranks(), local_.data(), to, sizeof(T), stream);
     if (plan->in_front && !writes) local_.storage_.share_rights(fresh->storage_, stream);
   };
   try {
-    agreement_.reach("rebalance's messages", size, parts_, std::ref(send));
+    // By reference: a std::function of its own might need memory of the host.
+    agreement_.rebalance(parts_, size, std::ref(check), std::ref(get_memory), std::ref(send));
   } catch (const rank_error& error) {
     // Messages may be under way to it.
     if (error.reason() == rank_failure::timeout || error.reason() == rank_failure::lost)
@@ -198,9 +197,9 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     return;
   }
   // Nothing follows elements that leave from the back.
-  local_.size_ = (keeps ? plan->kept_end : size) + plan->received;
+  local_.size_ = (keeps() ? plan->kept_end : size) + plan->received;
   if (plan->size == 0) return local_.clear();
-  drop_front(keeps ? plan->kept_begin : size, stream);
+  drop_front(keeps() ? plan->kept_begin : size, stream);
 }
 
 // Every rank has agreed to go on: a device that refuses to release is no reason not to.

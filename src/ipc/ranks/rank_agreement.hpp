@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+
+#include <hipvmm/ipc/ranks/communicator.hpp>
+
+namespace hipvmm::detail {
+
+/// One call of a collective function on one rank, and how its ranks agree on whether all can do
+/// their part: all say whether they failed, and the text of the first rank that did goes to all.
+/// What fails on a rank is kept, and is part of the rank's next message, so that no rank waits for
+/// one that has thrown. It uses the communicator's memory and allocates none.
+/// What this rank threw itself is thrown on it, whatever else happens.
+class rank_agreement {
+ public:
+  /// Allocates what the agreements of `ranks` need, unless its constructor did so.
+  /// Throws: std::bad_alloc.
+  static void reserve(communicator& ranks);
+
+  /// `function` is the same on all ranks, as the bytes of an element and `root` are.
+  /// Throws: std::bad_alloc where a communicator of another library has not reserved.
+  rank_agreement(communicator& ranks, const char* function, std::size_t element_bytes,
+                 int root = 0);
+
+  /// Runs `action`, unless one before has failed, and keeps what it throws.
+  template <typename Action>
+  void attempt(Action&& action) noexcept {
+    if (caught_) return;
+    try {
+      action();
+    } catch (const std::exception& error) {
+      keep(error.what());
+    } catch (...) {
+      keep("an exception that is no std::exception");
+    }
+  }
+
+  /// The first message is one of these. `count` is the number of elements of this rank, or for each
+  /// rank that of set_count(). Throws: what attempt() has kept; rank_error of remote where it has
+  /// on another rank, of refused where ranks call different functions; as communicator.
+  void share_count(std::size_t count);
+  void share_counts();
+  /// Of share_counts(), beforehand. Pre: 0 <= rank < communicator::size().
+  void set_count(std::size_t rank, std::size_t count) noexcept;
+  /// What a rank has shared. Pre: the first message has been exchanged.
+  [[nodiscard]] std::size_t count_of(std::size_t rank) const noexcept;
+
+  /// A later message: returns where no rank has kept a failure. Throws: as share_count().
+  void agree();
+
+ private:
+  /// The first message.
+  struct header {
+    std::uint64_t element_bytes;
+    std::uint64_t count;
+    std::array<char, 40> function;  // ends with a zero
+    std::int32_t root;
+    std::int32_t has_failed;
+  };
+  using text = std::array<char, 512>;  // ends with a zero
+  static_assert(2 * sizeof(header) + sizeof(text) == communicator::agreement_bytes);
+
+  // The communicator's memory: what came first, what goes first, and what is exchanged later.
+  [[nodiscard]] std::byte* got() const noexcept { return ranks_.agreement_.data(); }
+  [[nodiscard]] std::byte* sent() const noexcept { return got() + size_ * sizeof(header); }
+  [[nodiscard]] std::byte* later() const noexcept { return sent() + size_ * sizeof(header); }
+  [[nodiscard]] header got(std::size_t rank) const noexcept {
+    header result;
+    std::memcpy(&result, got() + rank * sizeof(header), sizeof(header));
+    return result;
+  }
+
+  void keep(const char* what) noexcept;
+  void rethrow_own() const;
+  template <typename Call>
+  void call_ranks(Call call) const;
+  void judge_headers();
+  void require_same_call() const;
+  [[noreturn]] void throw_failure_of(std::size_t rank);
+
+  communicator& ranks_;
+  std::size_t size_;
+  header own_{};
+  std::exception_ptr caught_;
+  text text_{};
+};
+
+}  // namespace hipvmm::detail
