@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,11 +12,14 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <hip/hip_runtime_api.h>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/retirement.hpp>
+#include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include "ipc/ranks/parts_model.hpp"
 #include "ipc/ranks/run_ranks.hpp"
@@ -193,6 +197,55 @@ TEST_CASE("partitioned_vector: what leaves the front goes back to the device" *
     of.rebalance(one.stream);
     CHECK(of.local().size() == 2 * step);
     if (one.ranks.rank() == 1) CHECK(of.local().capacity() == 2 * step);
+  });
+}
+
+/// Whether a chunk is at the address.
+bool is_mapped(const void* address) {
+  hipMemLocation location{};
+  location.type = hipMemLocationTypeDevice;
+  location.id = first_device.ordinal();
+  unsigned long long flags = 0;
+  const bool result = hipMemGetAccess(&flags, &location, const_cast<void*>(address)) == hipSuccess;
+  static_cast<void>(hipGetLastError());
+  return result;
+}
+
+TEST_CASE("partitioned_vector: a default stream is that of the rank's device, for the front too" *
+          needs_virtual_memory) {
+  HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
+  growth_options options;
+  options.granule_bytes = granule();
+  const std::size_t step = granule() / sizeof(std::uint32_t);
+  const stream_ref by_default = stream_ref::legacy_default();
+  run_ranks(2, {first_device}, [&](thread_rank& one) {
+    numbers of{one.ranks, options};
+    if (one.ranks.rank() == 0) return of.rebalance(one.stream), of.update();
+    for (std::size_t i = 0; i < 4; ++i) {  // a chunk each
+      of.local().reserve((i + 1) * step);
+      of.local().resize(of.local().capacity(), one.stream);
+    }
+    one.stream.synchronize();
+    const std::uint32_t* const front = of.local().data();
+    std::atomic<bool> is_over{false};
+    {
+      const scoped_device own{first_device};
+      host_task(by_default, [&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds{50});
+        is_over = true;
+      });
+    }
+    {
+      const scoped_device current{other};
+      of.rebalance(by_default);
+      CHECK(device_ref::current() == other);
+    }
+    CHECK(of.local().data() != front);
+    while (is_mapped(front) && !is_over) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    CHECK(is_over);  // the front is released behind the work of the rank's device
+    of.update();
+    const scoped_device own{first_device};
+    by_default.synchronize();
   });
 }
 

@@ -11,6 +11,7 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
+#include <hipvmm/runtime/device.hpp>
 
 namespace hipvmm {
 
@@ -135,7 +136,8 @@ class partitioned_vector {
 
   /// Moves elements between ranks until the sizes of parts differ by at most one; their order
   /// stays. Collective. Each element that changes its rank is sent once, straight to its place, in
-  /// the order of `stream`, a stream of this rank's device; calls update() first.
+  /// the order of `stream`, a stream of this rank's device; calls update() first. A default stream
+  /// is that of this rank's device, whatever device is current.
   /// - A rank that only gives, or gets elements behind its own: its own stay where they are. What
   ///   it gives from the front is released as by erase_front(), from the back stays backed.
   /// - A rank that gets elements in front of its own: all of its part goes to new memory, which is
@@ -159,7 +161,11 @@ class partitioned_vector {
 template <typename T>
 void partitioned_vector<T>::rebalance(stream_ref stream) {
   const size_type size = local_.size();
-  const auto check = [&] { detail::require_stream_of(ranks(), stream); };
+  std::optional<scoped_device> scope;  // a default stream is that of the rank's device
+  const auto check = [&] {
+    scope.emplace(local_.device());
+    detail::require_stream_of(ranks(), stream);
+  };
   std::optional<detail::rebalance_plan> plan;
   std::optional<growable_device_vector<T>> fresh;
   std::optional<partition> even;
