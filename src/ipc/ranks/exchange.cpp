@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -48,25 +50,13 @@ class exchange_call {
       scope.emplace(ranks_.device());
       plan();
     });
-    agreement_.share_counts();
-    const bool receives =
-        request_.function != exchange_function::gather || request_.root == ranks_.rank();
-    const std::size_t capacity = request_.storage->capacity_bytes();
-    exchange_result result;
-    agreement_.attempt([&] {
-      result = plan_result();
-      if (receives) make_room(result, resize);
-      plan_outgoing();
-    });
-    try {
-      agreement_.agree();
-    } catch (...) {
-      // No transfer has begun.
-      if (receives) report_exceptions([&] { request_.storage->undo_growth(capacity); });
-      throw;
-    }
+    agreement_.share_counts(room());
+    if (agreement_.all_have_room())
+      take_counts(resize);
+    else
+      grow(resize);
     ranks_.transfer(outgoing_, incoming_, stream_);
-    return result;
+    return std::move(result_);
   }
 
  private:
@@ -129,6 +119,10 @@ class exchange_call {
                                   std::to_string(request_.source_count) + " elements is null"};
     static_cast<void>(bytes_for(request_.source_count, request_.element_bytes));
     find_source();
+    result_.counts.resize(size_);
+    result_.offsets.resize(size_ + 1);
+    outgoing_.reserve(size_);
+    incoming_.reserve(size_);
     for (std::size_t rank = 0; rank < size_; ++rank) agreement_.set_count(rank, count_for(rank));
   }
 
@@ -155,29 +149,46 @@ class exchange_call {
                       : static_cast<const std::byte*>(request_.source);
   }
 
-  [[nodiscard]] exchange_result plan_result() const {
-    exchange_result result;
-    result.counts.reserve(size_);
-    result.offsets.reserve(size_ + 1);
-    std::size_t size = request_.size;
-    for (std::size_t rank = 0; rank < size_; ++rank) {
-      result.counts.push_back(agreement_.count_of(rank));
-      result.offsets.push_back(size);
-      size = add_bytes(size, result.counts.back());
-    }
-    result.offsets.push_back(size);
-    return result;
+  /// Elements that this rank can receive without a call that may fail.
+  [[nodiscard]] std::size_t room() const noexcept {
+    constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+    if (request_.function == exchange_function::gather && request_.root != ranks_.rank())
+      return unlimited;  // nothing comes
+    // What is asked of a thread may fail.
+    if (request_.storage->options().grow_ahead.prepare != prefetch_level::off) return 0;
+    return request_.storage->capacity_bytes() / request_.element_bytes - request_.size;
   }
 
-  void make_room(const exchange_result& result, const std::function<void(std::size_t)>& resize) {
-    if (result.offsets.back() != request_.size) resize(result.offsets.back());
+  void grow(const std::function<void(std::size_t)>& resize) {
+    const std::size_t capacity = request_.storage->capacity_bytes();
+    agreement_.attempt([&] { take_counts(resize); });
+    try {
+      agreement_.agree();
+    } catch (...) {
+      // No transfer has begun.
+      report_exceptions([&] { request_.storage->undo_growth(capacity); });
+      throw;
+    }
+  }
+
+  /// Plans the transfer. Cannot fail where the vector has room, for plan() has made the memory.
+  void take_counts(const std::function<void(std::size_t)>& resize) {
+    std::size_t size = request_.size;
+    for (std::size_t rank = 0; rank < size_; ++rank) {
+      result_.counts[rank] = agreement_.count_of(rank);
+      result_.offsets[rank] = size;
+      size = add_bytes(size, result_.counts[rank]);
+    }
+    result_.offsets[size_] = size;
+    if (size != request_.size) resize(size);
     const std::size_t bytes = request_.element_bytes;
     auto* const data = static_cast<std::byte*>(request_.storage->data());
     for (std::size_t rank = 0; rank < size_; ++rank) {
-      if (result.counts[rank] == 0) continue;
-      incoming_.push_back({static_cast<int>(rank), data + result.offsets[rank] * bytes,
-                           result.counts[rank] * bytes});
+      if (result_.counts[rank] == 0) continue;
+      incoming_.push_back({static_cast<int>(rank), data + result_.offsets[rank] * bytes,
+                           result_.counts[rank] * bytes});
     }
+    plan_outgoing();
   }
 
   /// Growth may have moved the source.
@@ -197,6 +208,7 @@ class exchange_call {
   rank_agreement agreement_;
   bool is_inside_ = false;
   std::size_t source_offset_ = 0;
+  exchange_result result_;
   std::vector<outgoing> outgoing_;
   std::vector<incoming> incoming_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ipc/ranks/rank_agreement.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <string>
 
 #include <hipvmm/ipc/ranks/rank_error.hpp>
@@ -31,6 +33,7 @@ rank_agreement::rank_agreement(communicator& ranks, const char* function, std::s
 
 void rank_agreement::set_count(std::size_t rank, std::size_t count) noexcept {
   const std::uint64_t value = count;
+  own_.most = std::max(own_.most, value);
   std::memcpy(sent() + rank * sizeof(header) + offsetof(header, count), &value, sizeof(value));
 }
 
@@ -43,7 +46,20 @@ void rank_agreement::share_count(std::size_t count) {
   judge_headers();
 }
 
-void rank_agreement::share_counts() {
+bool rank_agreement::all_have_room() const noexcept {
+  constexpr std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t comes = 0;
+  std::uint64_t room = limit;
+  for (std::size_t rank = 0; rank < size_; ++rank) {
+    const header its = got(rank);
+    comes = its.most > limit - comes ? limit : comes + its.most;
+    room = std::min(room, its.room);
+  }
+  return comes <= room;
+}
+
+void rank_agreement::share_counts(std::size_t room) {
+  own_.room = room;
   own_.has_failed = caught_ ? 1 : 0;
   for (std::size_t rank = 0; rank < size_; ++rank) {
     std::byte* const to = sent() + rank * sizeof(header);

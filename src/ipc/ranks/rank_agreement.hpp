@@ -41,14 +41,18 @@ class rank_agreement {
   }
 
   /// The first message is one of these. `count` is the number of elements of this rank, or for each
-  /// rank that of set_count(). Throws: what attempt() has kept; rank_error of remote where it has
-  /// on another rank, of refused where ranks call different functions; as communicator.
+  /// rank that of set_count(); `room` is how many this rank can receive by calls that cannot fail.
+  /// Throws: what attempt() has kept; rank_error of remote where it has on another rank, of refused
+  /// where ranks call different functions; as communicator.
   void share_count(std::size_t count);
-  void share_counts();
+  void share_counts(std::size_t room);
   /// Of share_counts(), beforehand. Pre: 0 <= rank < communicator::size().
   void set_count(std::size_t rank, std::size_t count) noexcept;
   /// What a rank has shared. Pre: the first message has been exchanged.
   [[nodiscard]] std::size_t count_of(std::size_t rank) const noexcept;
+  /// Whether no rank can fail to receive what comes, the same on all ranks: each has room for the
+  /// sum of what every rank sends to one at most. Pre: share_counts() has returned.
+  [[nodiscard]] bool all_have_room() const noexcept;
 
   /// A later message: returns where no rank has kept a failure. Throws: as share_count().
   void agree();
@@ -58,7 +62,9 @@ class rank_agreement {
   struct header {
     std::uint64_t element_bytes;
     std::uint64_t count;
-    std::array<char, 40> function;  // ends with a zero
+    std::uint64_t most;  // of the counts of its sender, to whichever rank
+    std::uint64_t room;
+    std::array<char, 24> function;  // ends with a zero
     std::int32_t root;
     std::int32_t has_failed;
   };

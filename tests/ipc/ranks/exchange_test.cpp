@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/capability/capability.hpp>
@@ -199,6 +201,101 @@ TEST_CASE("exchange: elements of the vector that grows are sent, also where it m
       CHECK(out.copy_to_host(one.stream) == model);
     });
   }
+}
+
+/// Counts the calls that reach another communicator.
+class counting_communicator final : public communicator {
+ public:
+  explicit counting_communicator(communicator& inner) : inner_{inner} { reserve_agreement(); }
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  [[nodiscard]] device_ref device() const noexcept override { return inner_.device(); }
+  [[nodiscard]] std::string describe() const override { return inner_.describe(); }
+  void all_gather(const void* mine, void* all, std::size_t bytes) override {
+    ++collectives_;
+    inner_.all_gather(mine, all, bytes);
+  }
+  void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
+    ++collectives_;
+    inner_.all_to_all(mine, theirs, bytes);
+  }
+  void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
+                stream_ref stream) override {
+    inner_.transfer(out, in, stream);
+  }
+  /// Calls since the last time.
+  [[nodiscard]] int take_collectives() { return std::exchange(collectives_, 0); }
+
+ private:
+  communicator& inner_;
+  int collectives_ = 0;
+};
+
+TEST_CASE("exchange: ranks that all have room for the most that can come agree by their counts") {
+  run_ranks(3, {first_device}, [](thread_rank& one) {
+    counting_communicator ranks{one.ranks};
+    const int rank = ranks.rank();
+    growable_device_vector<element> source{first_device};
+    growable_device_vector<element> out{first_device};
+    source.resize(60, static_cast<element>(rank), one.stream);
+    const std::vector<std::size_t> counts{10, 20, 30};  // so that 90 can come
+    const std::size_t own = counts[static_cast<std::size_t>(rank)];
+    std::size_t expected = 0;
+    const auto run = [&](int collectives) {
+      exchange(source, counts, out, ranks, one.stream);
+      CHECK(ranks.take_collectives() == collectives);
+      expected += 3 * own;
+      CHECK(out.size() == expected);
+      elements came = out.copy_to_host(one.stream);
+      came.erase(came.begin(), came.end() - static_cast<std::ptrdiff_t>(3 * own));
+      elements model;
+      for (element from = 0; from < 3; ++from) model.insert(model.end(), own, from);
+      CHECK(came == model);
+    };
+    run(2);
+    out.reserve(5000);
+    run(1);
+    run(1);
+    // Room for just that, and for one less, which is still enough for what comes to rank 0.
+    const auto leave = [&](std::size_t room) {
+      out.resize_uninitialized(out.capacity() - room);
+      expected = out.size();
+    };
+    if (rank == 0) leave(90);
+    run(1);
+    if (rank == 0) leave(89);
+    run(2);
+    if (rank == 2) leave(0);
+    run(2);
+    // Who receives nothing needs no room.
+    gather(source, out, 1, ranks, one.stream);
+    CHECK(ranks.take_collectives() == 1);
+    if (rank == 1) expected += 180;
+    if (rank == 1) leave(179);
+    gather(source, out, 1, ranks, one.stream);
+    CHECK(ranks.take_collectives() == 2);
+    if (rank != 0) leave(rank == 1 ? 180 : 179);
+    all_gather(source, out, ranks, one.stream);
+    CHECK(ranks.take_collectives() == 2);
+    CHECK(out.size() == expected + 180);
+  });
+}
+
+TEST_CASE("exchange: a vector that grows ahead is asked again, for that may fail" *
+          needs_virtual_memory) {
+  run_ranks(2, {first_device}, [](thread_rank& one) {
+    counting_communicator ranks{one.ranks};
+    growth_options options;
+    if (ranks.rank() == 1) options.grow_ahead.prepare = prefetch_level::mapped;
+    growable_device_vector<element> source{first_device};
+    growable_device_vector<element> out{first_device, options};
+    source.resize(2, 7U, one.stream);
+    for (int i = 0; i < 2; ++i) {
+      exchange(source, {1, 1}, out, ranks, one.stream);
+      CHECK(ranks.take_collectives() == 2);
+    }
+    CHECK(out.copy_to_host(one.stream) == elements(4, 7U));
+  });
 }
 
 TEST_CASE("exchange: nothing at all is sent, and a default stream will do") {

@@ -76,6 +76,9 @@ using if_device_range = std::enable_if_t<is_device_range_v<Range, T>>;
 /// - `source`: device memory, also elements of `out`; may be changed in `stream` afterwards.
 /// - Stream: elements are sent and received in its order. The call waits for the other ranks, up to
 ///   communicator_options::limit for each step.
+/// - It waits once less where the `out` of each rank that receives has room, capacity() - size(),
+///   for the largest counts of all ranks together, and no growth_options::grow_ahead: all ranks see
+///   then that none can fail.
 /// Throws, and `out` has the size and elements of before, on every rank:
 /// - the rank at fault: std::invalid_argument for counts that are not one for each rank or whose
 ///   sum is not the source's size, for a `stream` that is captured, for a `stream` or an `out` of
