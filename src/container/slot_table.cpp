@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <hipvmm/core/error.hpp>
+
 namespace hipvmm::detail {
 namespace {
 
