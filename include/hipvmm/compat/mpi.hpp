@@ -55,14 +55,16 @@ struct mpi_options : communicator_options {
 /// - After rank_error of a transfer that is not staged, MPI may still use the memory of its pieces:
 ///   keep it until MPI_Finalize or the end of the process.
 /// - Needs MPI_THREAD_SERIALIZED where another thread than that of MPI_Init calls it.
+/// - After MPI_Finalize, and in a child of fork(), each call throws rank_error of lost; the object
+///   may end there.
 class mpi_communicator final : public communicator {
  public:
   /// Collective. Throws: std::invalid_argument where MPI is not initialized or already finalized,
-  /// or staging_bytes or the limit is 0; rank_error, also of refused where ranks have another
-  /// version of hipvmm or another provider.
+  /// `ranks` is MPI_COMM_NULL or an inter-communicator, or staging_bytes or the limit is 0;
+  /// rank_error, also of refused where ranks have another version of hipvmm or another provider.
   explicit mpi_communicator(MPI_Comm ranks, device_ref device = device_ref::current(),
                             const mpi_options& options = {})
-      : device_{checked(device, options)},
+      : device_{checked(ranks, device, options)},
         is_host_memory_{detail::is_host_memory(device)},
         is_direct_{options.device_memory == mpi_device_memory::direct ||
                    (options.device_memory == mpi_device_memory::ask &&
@@ -154,15 +156,8 @@ class mpi_communicator final : public communicator {
       throw;
     }
   }
-  static device_ref checked(device_ref device, const mpi_options& options) {
-    int initialized = 0;
-    int finalized = 0;
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
-    if (initialized == 0 || finalized != 0)
-      throw std::invalid_argument{std::string{"mpi_communicator: MPI is "} +
-                                  (finalized != 0 ? "finalized" : "not initialized") +
-                                  "; make it between MPI_Init_thread and MPI_Finalize"};
+  static device_ref checked(MPI_Comm ranks, device_ref device, const mpi_options& options) {
+    detail::require_ranks("mpi_communicator", ranks);
     if (options.staging_bytes == 0)
       throw std::invalid_argument{"mpi_communicator: staging_bytes is 0; give some, such as 4 MiB"};
     require_device(device);

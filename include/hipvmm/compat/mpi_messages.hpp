@@ -7,13 +7,14 @@
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,47 @@ inline bool mpi_takes_device_memory() {
 #endif
 }
 
+/// Throws, in the words of `who`: std::invalid_argument unless MPI is in use and `ranks` is one
+/// group of ranks. MPI itself ends a process that passes anything else.
+inline void require_ranks(const std::string& who, MPI_Comm ranks) {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (initialized == 0 || finalized != 0)
+    throw std::invalid_argument{who + ": MPI is " +
+                                (finalized != 0 ? "finalized" : "not initialized") +
+                                "; make it between MPI_Init_thread and MPI_Finalize"};
+  if (ranks == MPI_COMM_NULL)
+    throw std::invalid_argument{who +
+                                ": MPI_COMM_NULL has no ranks, as MPI_Comm_split returns it for "
+                                "MPI_UNDEFINED; make it on the ranks of a communicator"};
+  int has_two_groups = 0;
+  MPI_Comm_test_inter(ranks, &has_two_groups);
+  if (has_two_groups != 0)
+    throw std::invalid_argument{who +
+                                ": the communicator is between two groups; pass one of one group, "
+                                "as MPI_Intercomm_merge makes"};
+}
+
+/// Part of an object that uses MPI: whether it still may.
+class mpi_lifetime {
+ public:
+  /// Why MPI must not be called for the object any more; nullptr where it may. MPI ends a process
+  /// that calls it after MPI_Finalize, and a child of fork() has the memory by which its parent and
+  /// other ranks talk.
+  [[nodiscard]] const char* end() const noexcept {
+    if (::getpid() != made_in_)
+      return "this is a child of fork(), where MPI must not be called; use it in the parent";
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    return finalized != 0 ? "MPI is finalized; make the call before MPI_Finalize" : nullptr;
+  }
+
+ private:
+  ::pid_t made_in_ = ::getpid();
+};
+
 /// A message under way.
 struct mpi_message {
   MPI_Request request = MPI_REQUEST_NULL;
@@ -66,10 +108,9 @@ class mpi_link {
   mpi_link(const mpi_link&) = delete;
   mpi_link& operator=(const mpi_link&) = delete;
   ~mpi_link() {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
     // A communicator with messages under way stays until MPI ends.
-    if (finalized == 0 && !failure_.happened() && ranks_ != MPI_COMM_NULL) MPI_Comm_free(&ranks_);
+    if (lifetime_.end() == nullptr && !failure_.happened() && ranks_ != MPI_COMM_NULL)
+      MPI_Comm_free(&ranks_);
   }
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -78,8 +119,11 @@ class mpi_link {
   /// Most bytes of one message; MPI counts them by an int.
   std::size_t piece_bytes = GiB;
 
-  /// A call begins. Throws: the rank_error of an earlier one.
+  /// A call begins. Throws: the rank_error of an earlier one; rank_error of lost where MPI has
+  /// ended.
   void begin(mpi_function which) {
+    if (const char* const end = lifetime_.end(); end != nullptr)
+      failure_.remember({rank_failure::lost, rank_, std::string{name_of(which)} + ": " + end});
     failure_.require_none();
     function_ = which;
     sequence_ = (sequence_ + 1) % sequences;
@@ -111,8 +155,9 @@ class mpi_link {
     std::size_t begin = 0;
     do {
       const std::size_t piece = std::min(piece_bytes, bytes - begin);
-      messages.push_back(is_received ? receive(rank, data + begin, piece)
-                                     : send(rank, data + begin, piece));
+      // What is under way is always among them, or it could not be cancelled.
+      mpi_message& next = messages.emplace_back();
+      next = is_received ? receive(rank, data + begin, piece) : send(rank, data + begin, piece);
       begin += piece;
     } while (begin < bytes);
   }
@@ -210,9 +255,9 @@ class mpi_link {
 
   /// What a rank that has failed tells the others.
   struct failure_note {
-    int reason;
-    int rank;
-    std::array<char, 500> text;  // short enough to be on its way without an answer
+    int reason = 0;
+    int rank = 0;
+    std::array<char, 500> text{};  // short enough to be on its way without an answer
   };
 
   static constexpr const char* name_of(mpi_function which) {
@@ -233,14 +278,15 @@ class mpi_link {
   void note_failure(const rank_error& error) {
     if (failure_.happened()) return;
     failure_.remember(error);
-    failure_note note{static_cast<int>(error.reason()), error.rank(), {}};
+    const auto note = std::make_shared<failure_note>();
+    note->reason = static_cast<int>(error.reason());
+    note->rank = error.rank();
     const std::string text = error.what();
-    std::copy_n(text.begin(), std::min(text.size(), note.text.size() - 1), note.text.begin());
-    static auto& kept = *new std::deque<failure_note>;
-    kept.push_back(note);
+    std::copy_n(text.begin(), std::min(text.size(), note->text.size() - 1), note->text.begin());
+    keep_until_exit(std::shared_ptr<failure_note>{note});
     for (int rank = 0; rank < size_; ++rank) {
       MPI_Request request = MPI_REQUEST_NULL;
-      if (rank != rank_ && MPI_Isend(&kept.back(), sizeof(note), MPI_BYTE, rank, note_tag, ranks_,
+      if (rank != rank_ && MPI_Isend(note.get(), sizeof(*note), MPI_BYTE, rank, note_tag, ranks_,
                                      &request) == MPI_SUCCESS)
         MPI_Request_free(&request);
     }
@@ -289,6 +335,7 @@ class mpi_link {
   }
 
   std::chrono::milliseconds limit_;
+  mpi_lifetime lifetime_;
   MPI_Comm ranks_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;

@@ -10,7 +10,6 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -95,11 +94,7 @@ class nccl_communicator final : public communicator {
     static_cast<void>(stream_.release());
     static_cast<void>(done_.release());
     static_cast<void>(on_device_.release());
-    try {
-      detail::keep_until_exit(std::move(on_host_));
-    } catch (const std::bad_alloc&) {
-      // Its destructor waits then, which ncclCommAbort ends.
-    }
+    detail::keep_until_exit(std::move(on_host_));
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }

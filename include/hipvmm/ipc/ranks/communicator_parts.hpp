@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -67,12 +68,20 @@ class last_failure {
 
 /// What a broken communicator may still use: kept until the process ends.
 template <typename T>
-void keep_until_exit(T&& memory) {
-  static auto& all = *new std::deque<std::shared_ptr<void>>;
-  static auto& mutex = *new std::mutex;
-  auto kept = std::make_shared<std::decay_t<T>>(std::forward<T>(memory));
-  const std::lock_guard lock{mutex};
-  all.push_back(std::move(kept));
+void keep_until_exit(T&& memory) noexcept {
+  using kept = std::decay_t<T>;
+  static_assert(!std::is_lvalue_reference_v<T> && std::is_nothrow_move_constructible_v<kept>);
+  try {
+    static auto& all = *new std::deque<std::shared_ptr<void>>;
+    static auto& mutex = *new std::mutex;
+    const std::lock_guard lock{mutex};
+    std::shared_ptr<void>& place = all.emplace_back();
+    place = std::make_shared<kept>(std::move(memory));
+  } catch (const std::bad_alloc&) {
+    // Without memory for a list: what owns it is not destroyed.
+    alignas(kept) std::array<std::byte, sizeof(kept)> owner;
+    ::new (static_cast<void*>(owner.data())) kept(std::move(memory));
+  }
 }
 
 /// The limit of `options`, or a year: longer times would overflow the clock.
