@@ -39,12 +39,12 @@ enum class mpi_device_windows {
 class mpi_window final : public library_registrar {
  public:
   /// Collective over `ranks`, which is duplicated.
-  /// Throws: std::logic_error before MPI_Init or after MPI_Finalize; unsupported where MPI is older
-  /// than 3.0, gives fewer threads, or takes no memory of `device`; std::runtime_error with MPI's
-  /// text.
+  /// Throws: std::invalid_argument before MPI_Init or after MPI_Finalize, and for MPI_COMM_NULL or
+  /// an inter-communicator; unsupported where MPI is older than 3.0, gives fewer threads, or takes
+  /// no memory of `device`; std::runtime_error with MPI's text.
   explicit mpi_window(MPI_Comm ranks, device_ref device,
                       mpi_device_windows takes = mpi_device_windows::ask) {
-    require_ready(device, takes);
+    require_ready(ranks, device, takes);
     MPI_Comm_size(ranks, &size_);
     all_.resize(static_cast<std::size_t>(size_));
     most_ = most_attached();
@@ -59,10 +59,11 @@ class mpi_window final : public library_registrar {
   }
   /// Collective, as MPI_Win_free is: keep a reference to the window until its memory has gone
   /// (drain_retired_memory()), and let it go last, in a thread of the program's. After MPI_Finalize
-  /// nothing is done, nor where memory ends then. Drain too before MPI_Finalize: memory that a
-  /// thread of the library unmaps meanwhile would be detached from a window that ends.
+  /// and in a child of fork() nothing is done, nor where memory ends then. Drain too before
+  /// MPI_Finalize: memory that a thread of the library unmaps meanwhile would be detached from a
+  /// window that ends.
   ~mpi_window() override {
-    if (has_ended()) return;
+    if (lifetime_.end() != nullptr) return;
     MPI_Win_free(&window_);
     MPI_Comm_free(&ranks_);
   }
@@ -73,8 +74,10 @@ class mpi_window final : public library_registrar {
   /// Collective: every rank learns what all ranks have attached, and the address that each names
   /// its base, such as data() of its vector. To be called after growth, before others use what is
   /// new; and before memory shrinks, when nobody uses it any more.
-  /// Throws: std::runtime_error with MPI's text; std::bad_alloc. Then what was known stays.
+  /// Throws: std::runtime_error with MPI's text; std::logic_error after MPI_Finalize and in a child
+  /// of fork(); std::bad_alloc. Then what was known stays.
   void update(const void* base) {
+    require_mpi("mpi_window::update");
     const std::vector<registered_bytes> own = chunks();
     std::vector<std::uint64_t> sent{reinterpret_cast<std::uintptr_t>(base)};
     for (const registered_bytes& each : own) {
@@ -117,6 +120,9 @@ class mpi_window final : public library_registrar {
                               std::to_string(size_)};
     const rank_memory& theirs = all_[static_cast<std::size_t>(rank)];
     try {
+      // What goes around the end of all addresses would come out in front of the base.
+      if (offset > std::numeric_limits<std::uint64_t>::max() - theirs.base)
+        throw std::out_of_range{"the offset is beyond the last address"};
       return cut_by_chunk(theirs.chunks, theirs.base + offset, bytes);
     } catch (const std::out_of_range& error) {
       throw std::out_of_range{"mpi_window::locate: rank " + std::to_string(rank) + " had " +
@@ -139,14 +145,13 @@ class mpi_window final : public library_registrar {
     throw std::runtime_error{std::string{call} + ": " + text.data()};
   }
 
-  static void require_ready(device_ref device, mpi_device_windows takes) {
-    int began = 0;
-    int ended = 0;
-    MPI_Initialized(&began);
-    MPI_Finalized(&ended);
-    if (began == 0 || ended != 0)
-      throw std::logic_error{
-          "mpi_window: MPI is not initialized: make it between MPI_Init_thread and MPI_Finalize"};
+  void require_mpi(const char* what) const {
+    if (const char* const end = lifetime_.end(); end != nullptr)
+      throw std::logic_error{std::string{what} + ": " + end};
+  }
+
+  static void require_ready(MPI_Comm ranks, device_ref device, mpi_device_windows takes) {
+    detail::require_ranks("mpi_window", ranks);
     int major = 0;
     int minor = 0;
     MPI_Get_version(&major, &minor);
@@ -188,17 +193,8 @@ class mpi_window final : public library_registrar {
     return result;
   }
 
-  /// MPI ends a process that calls it then.
-  static bool has_ended() noexcept {
-    int ended = 0;
-    MPI_Finalized(&ended);
-    return ended != 0;
-  }
-
   void enter(const mapped_memory& memory) override {
-    if (has_ended())
-      throw std::logic_error{
-          "mpi_window: MPI is finalized, and attaches no memory any more: grow before that"};
+    require_mpi("mpi_window: memory was to be attached");
     // `memory` is counted already.
     if (known().size() > most_)
       throw std::runtime_error{"mpi_window: " + std::to_string(most_) +
@@ -209,10 +205,11 @@ class mpi_window final : public library_registrar {
             "MPI_Win_attach");
   }
   void leave(const mapped_memory& memory) override {
-    if (has_ended()) return;
+    if (lifetime_.end() != nullptr) return;
     require(MPI_Win_detach(window_, memory.address), "MPI_Win_detach");
   }
 
+  detail::mpi_lifetime lifetime_;
   MPI_Comm ranks_ = MPI_COMM_NULL;
   MPI_Win window_ = MPI_WIN_NULL;
   int size_ = 0;

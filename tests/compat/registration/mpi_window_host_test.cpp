@@ -15,6 +15,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include "compat/ranks/mpi_world.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
@@ -22,18 +23,7 @@
 namespace hipvmm::test {
 namespace {
 
-/// Initializes MPI at its first call, for the rest of the process.
-MPI_Comm world_of_ranks() {
-  struct world {
-    world() {
-      int provided = 0;
-      MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
-    }
-    ~world() { MPI_Finalize(); }
-  };
-  static const world only;
-  return MPI_COMM_WORLD;
-}
+MPI_Comm world_of_ranks() { return mpi_world(MPI_THREAD_MULTIPLE); }
 
 int own_rank() {
   int rank = 0;
