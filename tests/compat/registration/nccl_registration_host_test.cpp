@@ -13,6 +13,7 @@
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -23,7 +24,11 @@ namespace {
 /// Restores the stand-in's settings.
 struct stand_in {
   stand_in() = default;
-  ~stand_in() { nccl_settings() = {}; }
+  ~stand_in() {
+    nccl_stand_in_set_version(0);
+    nccl_stand_in_fail_registration(0);
+    nccl_stand_in_set_windows(true);
+  }
   stand_in(const stand_in&) = delete;
   stand_in& operator=(const stand_in&) = delete;
 };
@@ -47,12 +52,12 @@ TEST_SUITE_BEGIN("needs virtual memory");
 
 TEST_CASE("nccl_registration: versions are named, the one found and the one needed") {
   const stand_in restored;
-  nccl_settings().version = 21805;
+  nccl_stand_in_set_version(21805);
   CHECK(refusal().find("NCCL 2.18.5 was found, and ncclCommRegister came with 2.19.0") !=
         std::string::npos);
-  nccl_settings().version = 2708;
+  nccl_stand_in_set_version(2708);
   CHECK(refusal().find("NCCL 2.7.8 was found") != std::string::npos);
-  nccl_settings().version = 21903;
+  nccl_stand_in_set_version(21903);
   const std::string compiled = refusal();
 #if HIPVMM_NCCL_DECLARES_REGISTER
   CHECK(compiled.empty());
@@ -75,24 +80,43 @@ TEST_CASE("nccl_registration: what memory lacks is named") {
                        doctest::Contains("growth_options::granule_bytes is "), unsupported);
 }
 
+/// A communicator of one rank, and what is registered with it.
+struct lone_comm {
+  ncclComm_t comm = nullptr;
+  explicit lone_comm(device_ref device = first_device, bool is_blocking = true) {
+    const scoped_device scope{device};
+    ncclUniqueId id;
+    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = is_blocking ? 1 : 0;
+    REQUIRE(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclSuccess);
+  }
+  ~lone_comm() { ncclCommDestroy(comm); }
+  lone_comm(const lone_comm&) = delete;
+  lone_comm& operator=(const lone_comm&) = delete;
+  operator ncclComm_t() const { return comm; }
+  [[nodiscard]] const auto& registered() const { return nccl_stand_in_memory_of(comm).buffers; }
+  [[nodiscard]] const auto& windows() const { return nccl_stand_in_memory_of(comm).windows; }
+};
+
 /// A vector of three chunks and two communicators of its device, one added before and one after.
 struct registered_vector {
   const stand_in restored;
-  ncclComm early;
-  ncclComm late;
+  lone_comm early;
+  lone_comm late;
   std::shared_ptr<nccl_registration> registration =
       std::make_shared<nccl_registration>(exportable());
   stream own{first_device};
   growable_device_vector<char> vector{first_device, options()};
 
   registered_vector() {
-    registration->add_communicator(&early);
+    registration->add_communicator(early);
     for (std::size_t chunk = 1; chunk <= 3; ++chunk) vector.resize_uninitialized(chunk * granule());
-    registration->add_communicator(&late);
+    registration->add_communicator(late);
   }
   ~registered_vector() {
-    registration->remove_communicator(&early);
-    registration->remove_communicator(&late);
+    registration->remove_communicator(early);
+    registration->remove_communicator(late);
   }
   [[nodiscard]] growth_options options() const {
     growth_options result;
@@ -111,10 +135,10 @@ struct registered_vector {
 };
 
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: each communicator has each chunk") {
-  CHECK(early.registered.size() == 3);
-  CHECK(late.registered.size() == 3);
-  for (const auto& [handle, range] : late.registered) CHECK(range.second == granule());
-  CHECK_THROWS_AS(registration->add_communicator(&late), std::invalid_argument);
+  CHECK(early.registered().size() == 3);
+  CHECK(late.registered().size() == 3);
+  for (const auto& [handle, range] : late.registered()) CHECK(range.second == granule());
+  CHECK_THROWS_AS(registration->add_communicator(late), std::invalid_argument);
   vector.resize_uninitialized(4 * granule());
   CHECK(registration->count() == 8);
   {
@@ -123,79 +147,78 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: each communicator has e
     vector.shrink_to_fit(user);
   }
   drain_retired_memory();
-  CHECK(early.registered.size() == 1);
-  registration->remove_communicator(&early);
-  CHECK(early.registered.empty());
+  CHECK(early.registered().size() == 1);
+  registration->remove_communicator(early);
+  CHECK(early.registered().empty());
   vector.resize_uninitialized(2 * granule());
-  CHECK(early.registered.empty());
-  CHECK(late.registered.size() == 2);
+  CHECK(early.registered().empty());
+  CHECK(late.registered().size() == 2);
 }
 
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: memory of other devices is left out") {
-  ncclComm other;
-  other.device = second_device.ordinal();
-  registration->add_communicator(&other);
-  CHECK(other.registered.empty());
-  registration->remove_communicator(&other);
+  const lone_comm other{second_device};
+  registration->add_communicator(other);
+  CHECK(other.registered().empty());
+  registration->remove_communicator(other);
 }
 
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: a range ends with its first chunk") {
-  registration->register_range(&early, vector.data() + granule() / 2, 2 * granule());
-  CHECK(early.registered.size() == 4);
-  const ncclWindow_t window = registration->register_window(&late, vector.data(), 2 * granule());
-  CHECK(late.windows.count(window) == 1);
-  CHECK_THROWS_AS(registration->register_range(&early, vector.data() + granule(), 3 * granule()),
+  registration->register_range(early, vector.data() + granule() / 2, 2 * granule());
+  CHECK(early.registered().size() == 4);
+  const ncclWindow_t window = registration->register_window(late, vector.data(), 2 * granule());
+  CHECK(late.windows().count(window) == 1);
+  CHECK_THROWS_AS(registration->register_range(early, vector.data() + granule(), 3 * granule()),
                   std::out_of_range);
-  ncclComm stranger;
-  CHECK_THROWS_AS(registration->register_range(&stranger, vector.data(), 1), std::invalid_argument);
-  CHECK(early.registered.size() == 4);
+  const lone_comm stranger;
+  CHECK_THROWS_AS(registration->register_range(stranger, vector.data(), 1), std::invalid_argument);
+  CHECK(early.registered().size() == 4);
   shrink();
-  CHECK(early.registered.size() == 1);
-  CHECK(late.windows.empty());
+  CHECK(early.registered().size() == 1);
+  CHECK(late.windows().empty());
   CHECK(registration->count() == 2);
 }
 
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: windows that NCCL lacks are named") {
-  nccl_settings().has_windows = false;
-  CHECK_THROWS_WITH_AS(registration->register_window(&late, vector.data(), granule()),
+  nccl_stand_in_set_windows(false);
+  CHECK_THROWS_WITH_AS(registration->register_window(late, vector.data(), granule()),
                        doctest::Contains("NCCL offers no windows here"), unsupported);
   CHECK(registration->count() == 6);
-  nccl_settings().version = 22600;
+  nccl_stand_in_set_version(22600);
   const auto older = std::make_shared<nccl_registration>(exportable());
   CHECK_THROWS_WITH_AS(
-      older->register_window(&late, vector.data(), granule()),
+      older->register_window(late, vector.data(), granule()),
       doctest::Contains("NCCL 2.26.0 was found, and ncclCommWindowRegister came with 2.27.0"),
       unsupported);
 }
 
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: registrations that fail change nothing") {
   for (const int nth : {1, 2}) {
-    nccl_settings().fail_in = nth;
+    nccl_stand_in_fail_registration(nth);
     CHECK_THROWS_WITH_AS(vector.resize_uninitialized(4 * granule()),
-                         "ncclCommRegister: unhandled cuda error: what happened last",
+                         "ncclCommRegister: unhandled cuda error: of the stand-in",
                          std::runtime_error);
     CHECK(vector.size() == 3 * granule());
-    CHECK(early.registered.size() == 3);
-    CHECK(late.registered.size() == 3);
+    CHECK(early.registered().size() == 3);
+    CHECK(late.registered().size() == 3);
   }
-  ncclComm third;
-  nccl_settings().fail_in = 3;
-  CHECK_THROWS_AS(registration->add_communicator(&third), std::runtime_error);
-  CHECK(third.registered.empty());
-  nccl_settings().fail_in = 1;
-  CHECK_THROWS_AS(registration->register_window(&late, vector.data(), granule()),
+  const lone_comm third;
+  nccl_stand_in_fail_registration(3);
+  CHECK_THROWS_AS(registration->add_communicator(third), std::runtime_error);
+  CHECK(third.registered().empty());
+  nccl_stand_in_fail_registration(1);
+  CHECK_THROWS_AS(registration->register_window(late, vector.data(), granule()),
                   std::runtime_error);
   CHECK(registration->count() == 6);
   // What cannot be thrown is reported, and the memory goes.
   error_recorder reported;
-  nccl_settings().fail_in = 1;
+  nccl_stand_in_fail_registration(1);
   shrink();
   REQUIRE(reported.count() == 1);
   CHECK(reported.errors().front().message.find("ncclCommDeregister: unhandled cuda error") !=
         std::string::npos);
   CHECK(registration->count() == 2);
-  nccl_settings().fail_in = 1;
-  registration->remove_communicator(&late);
+  nccl_stand_in_fail_registration(1);
+  registration->remove_communicator(late);
   REQUIRE(reported.count() == 2);
   CHECK(reported.errors().back().call == "ncclCommDeregister");
   CHECK(registration->count() == 1);
@@ -203,9 +226,9 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: registrations that fail
 
 TEST_CASE("nccl_registration: what sleeps is not registered") {
   const stand_in restored;
-  ncclComm ranks;
+  const lone_comm ranks;
   const auto registration = std::make_shared<nccl_registration>(exportable());
-  registration->add_communicator(&ranks);
+  registration->add_communicator(ranks);
   {
     memory_tag tag;
     growth_options options;
@@ -215,14 +238,14 @@ TEST_CASE("nccl_registration: what sleeps is not registered") {
     options.chunks.tag = tag;
     growable_device_vector<char> vector{first_device, options};
     vector.resize_uninitialized(granule());
-    CHECK(ranks.registered.size() == 1);
+    CHECK(ranks.registered().size() == 1);
     suspend(tag, keep::nothing);
-    CHECK(ranks.registered.empty());
+    CHECK(ranks.registered().empty());
     resume(tag);
-    CHECK(ranks.registered.size() == 1);
+    CHECK(ranks.registered().size() == 1);
   }
   drain_retired_memory();
-  CHECK(ranks.registered.empty());
+  CHECK(ranks.registered().empty());
 }
 
 #endif

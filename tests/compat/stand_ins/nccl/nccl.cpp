@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -50,6 +51,14 @@ struct operation {
   std::shared_ptr<message> posted = nullptr;  // of a send
 };
 
+/// A window that a nonblocking communicator makes.
+struct window_under_way {
+  void** made = nullptr;  // nullptr: none is
+  char* begin = nullptr;
+  std::size_t bytes = 0;
+  int looks = 0;
+};
+
 }  // namespace
 
 struct ncclComm {
@@ -63,6 +72,9 @@ struct ncclComm {
   std::atomic<ncclResult_t> error{ncclSuccess};
   std::vector<operation> pending = {};  // of its thread
   std::shared_ptr<std::atomic<bool>> released = std::make_shared<std::atomic<bool>>(false);
+  nccl_stand_in_memory memory = {};  // under the lock of who registers
+  std::uintptr_t last_handle = 0;
+  window_under_way window = {};
 };
 
 namespace {
@@ -71,6 +83,8 @@ std::mutex registry_mutex;
 std::map<unsigned, std::weak_ptr<ranks_of_id>> registry;
 unsigned last_id = 0;
 std::atomic<int> reported_version{0};
+std::atomic<int> registration_fails_at{0};
+std::atomic<bool> offers_windows{true};
 
 thread_local int group_depth = 0;
 thread_local std::vector<std::pair<ncclComm_t, operation>> group;
@@ -86,6 +100,12 @@ bool strikes() {
   if (group_depth > 0) group_error = fails_with;
   return true;
 }
+
+#if NCCL_MINOR >= 19
+bool registration_strikes() { return registration_fails_at != 0 && --registration_fails_at == 0; }
+
+void* next_handle(ncclComm& comm) { return reinterpret_cast<void*>(++comm.last_handle); }
+#endif
 
 ncclResult_t of_hip(hipError_t code) {
   return code == hipSuccess ? ncclSuccess : ncclUnhandledCudaError;
@@ -275,6 +295,20 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   if (strikes()) return fails_with;
   *error = progress(*comm);
+#if NCCL_MINOR >= 27
+  window_under_way& window = comm->window;
+  if (*error == ncclSuccess && window.made != nullptr) {
+    *error = ncclInProgress;
+    if (++window.looks == 3) {
+      *error = registration_strikes() ? ncclUnhandledCudaError : ncclSuccess;
+      if (*error == ncclSuccess && offers_windows) {
+        *window.made = next_handle(*comm);
+        comm->memory.windows[*window.made] = {window.begin, window.bytes};
+      }
+      window = {};
+    }
+  }
+#endif
   return ncclSuccess;
 }
 
@@ -300,6 +334,10 @@ const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
     case ncclSuccess:
       return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclInvalidArgument:
+      return "invalid argument";
     case ncclRemoteError:
       return "remote process exited or there was a network error";
     case ncclInvalidUsage:
@@ -362,6 +400,41 @@ ncclResult_t ncclGroupEnd() {
   return result;
 }
 
+#if NCCL_MINOR >= 19
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, std::size_t bytes, void** handle) {
+  if (registration_strikes()) return ncclUnhandledCudaError;
+  *handle = next_handle(*comm);
+  comm->memory.buffers[*handle] = {static_cast<char*>(buffer), bytes};
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
+  if (comm->memory.buffers.erase(handle) == 0) return ncclInvalidArgument;
+  return registration_strikes() ? ncclUnhandledCudaError : ncclSuccess;
+}
+#endif
+
+#if NCCL_MINOR >= 27
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t bytes,
+                                    ncclWindow_t* window, int) {
+  if (registration_strikes()) return ncclUnhandledCudaError;
+  if (!comm->is_blocking) {
+    comm->window = {reinterpret_cast<void**>(window), static_cast<char*>(buffer), bytes, 0};
+    return ncclInProgress;
+  }
+  if (!offers_windows) return ncclSuccess;
+  void* const handle = next_handle(*comm);
+  comm->memory.windows[handle] = {static_cast<char*>(buffer), bytes};
+  *window = static_cast<ncclWindow_t>(handle);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  if (comm->memory.windows.erase(window) == 0) return ncclInvalidArgument;
+  return registration_strikes() ? ncclUnhandledCudaError : ncclSuccess;
+}
+#endif
+
 void nccl_stand_in_fail(int nth, ncclResult_t result) {
   fails_at = nth;
   fails_with = result;
@@ -375,3 +448,9 @@ void nccl_stand_in_set_error(ncclComm_t comm, ncclResult_t result) { comm->error
 void nccl_stand_in_stall(ncclComm_t comm) { comm->stalls = true; }
 
 void nccl_stand_in_set_version(int version) { reported_version = version; }
+
+void nccl_stand_in_fail_registration(int nth) { registration_fails_at = nth; }
+
+void nccl_stand_in_set_windows(bool are_offered) { offers_windows = are_offered; }
+
+const nccl_stand_in_memory& nccl_stand_in_memory_of(ncclComm_t comm) { return comm->memory; }

@@ -1,25 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* NCCL's functions, as far as compat/nccl.hpp and its tests use them, over HIP, for ranks that are
- * threads of one process. Written from NCCL's documentation. The ends of messages meet on the host,
- * by ncclGroupEnd or, for nonblocking communicators, by ncclCommGetAsyncError: NCCL's meet on the
- * device. Several ranks may have one device. */
+/* NCCL's functions, as far as compat/nccl.hpp, compat/nccl_registration.hpp and their tests use
+ * them, over HIP, for ranks that are threads of one process. Written from NCCL's documentation. In
+ * C++ alone. The ends of messages meet on the host, by ncclGroupEnd or, for nonblocking
+ * communicators, by ncclCommGetAsyncError: NCCL's meet on the device. Several ranks may have one
+ * device. What is registered is counted, and no rank waits for another to register a window. */
 
-#include <stddef.h>
+#include <cstddef>
+#include <map>
+#include <utility>
 
 #include <hip/hip_runtime_api.h>
 
+/* The header of which release; NCCL_STAND_IN_MINOR is for the tests. */
+#ifndef NCCL_STAND_IN_MINOR
+#define NCCL_STAND_IN_MINOR 28
+#endif
 #define NCCL_MAJOR 2
-#define NCCL_MINOR 27
+#define NCCL_MINOR NCCL_STAND_IN_MINOR
 #define NCCL_PATCH 3
 #define NCCL_VERSION(x, y, z) ((x)*10000 + (y)*100 + (z))
 #define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
 #define NCCL_UNIQUE_ID_BYTES 128
 
-#ifdef __cplusplus
 extern "C" {
-#endif
 
 typedef struct ncclComm* ncclComm_t;
 typedef struct {
@@ -65,6 +70,17 @@ ncclResult_t ncclAllGather(const void* sent, void* received, size_t count, ncclD
                            ncclComm_t comm, hipStream_t stream);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
+#if NCCL_MINOR >= 19
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, size_t bytes, void** handle);
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle);
+#endif
+#if NCCL_MINOR >= 27
+typedef struct ncclWindow_vidmem* ncclWindow_t;
+/* A nonblocking communicator writes `window` during a later ncclCommGetAsyncError. */
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t bytes,
+                                    ncclWindow_t* window, int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
+#endif
 
 /* Faults, which NCCL does not have. */
 
@@ -81,6 +97,15 @@ void nccl_stand_in_stall(ncclComm_t comm);
 /* What ncclGetVersion reports; 0 restores the version above. */
 void nccl_stand_in_set_version(int version);
 
-#ifdef __cplusplus
+/* The nth call of any thread that registers or deregisters, from 1, fails; 0 removes the plan. */
+void nccl_stand_in_fail_registration(int nth);
+/* Whether the machine offers windows. */
+void nccl_stand_in_set_windows(bool are_offered);
 }
-#endif
+
+/* What is registered, by handle. */
+struct nccl_stand_in_memory {
+  std::map<void*, std::pair<char*, std::size_t>> buffers;
+  std::map<void*, std::pair<char*, std::size_t>> windows;
+};
+const nccl_stand_in_memory& nccl_stand_in_memory_of(ncclComm_t comm);
