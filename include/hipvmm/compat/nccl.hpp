@@ -161,9 +161,6 @@ class nccl_communicator final : public communicator {
   }
 
  private:
-  // ncclInProgress, which older headers do not have.
-  static constexpr auto in_progress = static_cast<ncclResult_t>(7);
-
   static ncclComm_t required(ncclComm_t ranks) {
     if (ranks == nullptr)
       throw std::invalid_argument{"nccl_communicator: the ncclComm_t is nullptr; pass one"};
@@ -210,10 +207,10 @@ class nccl_communicator final : public communicator {
     return text;
   }
   void require(ncclResult_t result, const char* call) {
-    if (result == in_progress) {
+    if (result == detail::nccl_in_progress) {
       wait_until([&] {
         result = state();
-        return result != in_progress;
+        return result != detail::nccl_in_progress;
       });
     }
     require_state(result, call);
@@ -230,7 +227,7 @@ class nccl_communicator final : public communicator {
     for (int looks = 1; !is_done(); ++looks) {
       if (looks % 16 == 0) {
         const ncclResult_t now = state();
-        if (now != in_progress) require_state(now, "ncclCommGetAsyncError");
+        if (now != detail::nccl_in_progress) require_state(now, "ncclCommGetAsyncError");
       }
       if (wait.is_over())
         fail(rank_failure::timeout,
@@ -252,7 +249,8 @@ class nccl_communicator final : public communicator {
   }
   /// In a group, which must be ended whatever happened in it.
   void note(ncclResult_t result, const char* call) noexcept {
-    if (result == ncclSuccess || result == in_progress || failed_call_ != nullptr) return;
+    if (result == ncclSuccess || result == detail::nccl_in_progress || failed_call_ != nullptr)
+      return;
     failed_call_ = call;
     failed_result_ = result;
   }

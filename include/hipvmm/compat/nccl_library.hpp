@@ -15,6 +15,9 @@
 
 namespace hipvmm::detail {
 
+/// ncclInProgress, which older headers do not have.
+constexpr auto nccl_in_progress = static_cast<ncclResult_t>(7);
+
 /// "2.27.3" of what ncclGetVersion reports.
 inline std::string nccl_version_text(int code) {
   const int scale = code < 10000 ? 10 : 100;  // up to 2.8 the minor has one digit

@@ -4,11 +4,13 @@
 // Memory that grows, registered with communicators of NCCL or RCCL, one source for both.
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -97,7 +99,7 @@ class nccl_registration final : public library_registrar {
   /// Registers [address, address + bytes), which may be of several chunks, as one buffer of
   /// `ranks`. It ends with the first of its chunks that goes, or with the communicator.
   /// Throws: std::out_of_range where not all of it is mapped; std::invalid_argument where the
-  /// communicator was not added; std::runtime_error with NCCL's text.
+  /// communicator was not added, or for 0 bytes; std::runtime_error with NCCL's text.
   void register_range(ncclComm_t ranks, void* address, std::size_t bytes) {
     const std::lock_guard held{mutex()};
     require_mapped(ranks, address, bytes);
@@ -109,7 +111,8 @@ class nccl_registration final : public library_registrar {
   /// NCCL's flags. It ends with the first of its chunks that goes, or with the communicator, in
   /// this rank alone: before that, all ranks must have stopped using it. Pre: the caller does not
   /// hold lock(), and is in no ncclGroupStart(); ranks that are threads of one process have an
-  /// nccl_registration each, for lock() is held until all ranks have come.
+  /// nccl_registration each, for lock() is held until all ranks have come, also where the
+  /// communicator is nonblocking.
   /// Throws: as register_range(); unsupported where NCCL is older than 2.27 at run time, or offers
   /// no windows on this machine.
   ncclWindow_t register_window(ncclComm_t ranks, void* address, std::size_t bytes, int flags = 0) {
@@ -118,7 +121,9 @@ class nccl_registration final : public library_registrar {
     require_mapped(ranks, address, bytes);
     entries_.push_back({ranks, static_cast<char*>(address), bytes, nullptr, nullptr});
     ncclWindow_t made{};
-    const ncclResult_t result = ncclCommWindowRegister(ranks, address, bytes, &made, flags);
+    // A nonblocking communicator writes `made` later.
+    const ncclResult_t result =
+        result_of(ranks, ncclCommWindowRegister(ranks, address, bytes, &made, flags));
     if (result != ncclSuccess || made == nullptr) entries_.pop_back();
     if (result != ncclSuccess) throw_failed("ncclCommWindowRegister", result, ranks);
     if (made == nullptr)
@@ -175,6 +180,16 @@ class nccl_registration final : public library_registrar {
     throw std::runtime_error{text};
   }
 
+  /// What a call comes to, which a nonblocking communicator goes on with behind its return.
+  static ncclResult_t result_of(ncclComm_t ranks, ncclResult_t returned) noexcept {
+    while (returned == detail::nccl_in_progress) {
+      std::this_thread::sleep_for(std::chrono::microseconds{20});
+      const ncclResult_t asked = ncclCommGetAsyncError(ranks, &returned);
+      if (asked != ncclSuccess) return asked;
+    }
+    return returned;
+  }
+
   [[nodiscard]] bool is_added(ncclComm_t ranks) const noexcept {
     return std::any_of(ranks_.begin(), ranks_.end(),
                        [ranks](const rank& each) { return each.communicator == ranks; });
@@ -183,6 +198,10 @@ class nccl_registration final : public library_registrar {
     if (!is_added(ranks))
       throw std::invalid_argument{
           "nccl_registration: the communicator was not added: add_communicator() first"};
+    if (bytes == 0)
+      throw std::invalid_argument{
+          "nccl_registration: a range or window of 0 bytes would end with none of the chunks: give "
+          "the bytes to register"};
     std::vector<registered_bytes> all;
     for (const auto& [start, memory] : known())
       all.push_back({reinterpret_cast<std::uintptr_t>(start), memory.bytes, all.size()});
@@ -192,7 +211,8 @@ class nccl_registration final : public library_registrar {
   void register_with(ncclComm_t ranks, void* address, std::size_t bytes) {
     entries_.push_back({ranks, static_cast<char*>(address), bytes, nullptr, nullptr});
 #if HIPVMM_NCCL_DECLARES_REGISTER
-    const ncclResult_t result = ncclCommRegister(ranks, address, bytes, &entries_.back().handle);
+    const ncclResult_t result =
+        result_of(ranks, ncclCommRegister(ranks, address, bytes, &entries_.back().handle));
     if (result != ncclSuccess) {
       entries_.pop_back();
       throw_failed("ncclCommRegister", result, ranks);
@@ -232,11 +252,14 @@ class nccl_registration final : public library_registrar {
 #if HIPVMM_NCCL_DECLARES_WINDOWS
     if (one.window != nullptr)
       note("ncclCommWindowDeregister",
-           ncclCommWindowDeregister(one.communicator, static_cast<ncclWindow_t>(one.window)));
+           result_of(
+               one.communicator,
+               ncclCommWindowDeregister(one.communicator, static_cast<ncclWindow_t>(one.window))));
 #endif
 #if HIPVMM_NCCL_DECLARES_REGISTER
     if (one.handle != nullptr)
-      note("ncclCommDeregister", ncclCommDeregister(one.communicator, one.handle));
+      note("ncclCommDeregister",
+           result_of(one.communicator, ncclCommDeregister(one.communicator, one.handle)));
 #endif
     return result;
   }

@@ -178,6 +178,42 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: a range ends with its f
   CHECK(registration->count() == 2);
 }
 
+TEST_CASE_FIXTURE(registered_vector, "nccl_registration: no bytes are no range and no window") {
+  // They would end with none of the chunks.
+  CHECK_THROWS_WITH_AS(registration->register_range(early, vector.data(), 0),
+                       doctest::Contains("0 bytes"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(registration->register_window(early, vector.data(), 0),
+                       doctest::Contains("0 bytes"), std::invalid_argument);
+  CHECK(registration->count() == 6);
+}
+
+TEST_CASE_FIXTURE(registered_vector, "nccl_registration: a nonblocking window is waited for") {
+  const lone_comm nonblocking{first_device, false};
+  registration->add_communicator(nonblocking);
+  const ncclWindow_t window =
+      registration->register_window(nonblocking, vector.data(), 2 * granule());
+  CHECK(window != nullptr);
+  CHECK(nonblocking.windows().count(window) == 1);
+  // One that fails on its way, and one that NCCL does not make.
+  const std::size_t before = registration->count();
+  nccl_stand_in_fail_registration(2);
+  CHECK_THROWS_WITH_AS(registration->register_window(nonblocking, vector.data(), granule()),
+                       "ncclCommWindowRegister: unhandled cuda error: of the stand-in",
+                       std::runtime_error);
+  nccl_stand_in_set_windows(false);
+  CHECK_THROWS_AS(registration->register_window(nonblocking, vector.data(), granule()),
+                  unsupported);
+  // An error that the communicator reports.
+  nccl_stand_in_set_error(nonblocking, ncclUnhandledCudaError);
+  CHECK_THROWS_AS(registration->register_window(nonblocking, vector.data(), granule()),
+                  std::runtime_error);
+  CHECK(registration->count() == before);
+  shrink();
+  CHECK(nonblocking.windows().empty());
+  registration->remove_communicator(nonblocking);
+  CHECK(nonblocking.registered().empty());
+}
+
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: windows that NCCL lacks are named") {
   nccl_stand_in_set_windows(false);
   CHECK_THROWS_WITH_AS(registration->register_window(late, vector.data(), granule()),
