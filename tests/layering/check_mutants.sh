@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 split_lists "$work/mutants" "$root"/tests/mutation/*.mutants ||
   { complain 'tests/mutation: a list cannot be read'; finish 'mutants'; }
 
-programs=$(sed -n 's/.*hipvmm_add_tests(NAME \([a-z_]*\).*/\1/p' "$root"/tests/*/CMakeLists.txt \
+programs=$(sed -n 's/.*hipvmm_add_\(tests(NAME\|mpi_program(\) *\([a-z_]*\).*/\2/p' "$root"/tests/*/CMakeLists.txt \
   "$root"/tests/*/*/CMakeLists.txt)
 
 # The name of each test case, a line each; literals beside each other are one.

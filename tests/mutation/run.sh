@@ -116,24 +116,32 @@ build_program() {  # PROGRAM
 # run_cases PROGRAM FILTER ENVIRONMENT: fails as the program does, with what it wrote in run.log.
 # What is known of devices is found out anew, or a mutant would leave it to the next.
 run_cases() {
-  local variables chosen_cases=() start=()
+  local variables tests launcher chosen_cases=() start=()
+  tests=("$binaries"/tests/*/CTestTestfile.cmake "$binaries"/tests/*/*/CTestTestfile.cmake)
   # ThreadSanitizer does not bear addresses that are randomised far.
   [[ $binaries != *-thread ]] || start=(setarch -R)
   mapfile -t -d';' variables < <(
     sed -n "s/.*[(]\[*=*\[*\"*[a-z_]*\/$1[]\"].* ENVIRONMENT \"\([^\"]*\)\".*/\1/p" \
-      "$binaries"/tests/*/CTestTestfile.cmake | tr -d '\n')
+      "${tests[@]}" | tr -d '\n')
   ((${#variables[@]} > 0)) || die "no test runs $1 as a whole: what is its environment?"
+  # What the test starts the program with, such as mpirun.
+  mapfile -t launcher < <(
+    sed -n "s/^add_test(\[=*\[[a-z_]*\/$1\]=*\] \"\(.*\)\" \"[^\"]*\/bin\/$1\")\$/\1/p" \
+      "${tests[@]}" | sed 's/" "/\n/g')
   [[ -n $whole || -z $2 ]] || chosen_cases=("--test-case=$2")
   rm -rf "$build/cache"
   # shellcheck disable=SC2086
   (cd "$binaries" && env HIPVMM_PROVIDER=host HIPVMM_HOST_REUSE_HANDLES=1 "${variables[@]}" \
     XDG_CACHE_HOME="$build/cache" $3 \
-    timeout -s KILL "$time_limit" "${start[@]}" \
-    "bin/$1" "${chosen_cases[@]}" --abort-after=1 || exit $?) \
+    timeout -k 5 "$time_limit" "${start[@]}" "${launcher[@]}" \
+    "bin/$1" "${chosen_cases[@]}" --abort-after=1 --no-colors=true || exit $?) \
     >"$build/run.log" 2>&1 {lock}>&-
 }
 
-cases_run() { sed -n 's/^\[doctest\] test cases: *\([0-9]*\) .*/\1/p' "$build/run.log"; }
+# Of one rank, where several run.
+cases_run() {
+  sed -n '/^\[doctest\] test cases:/{s/^[^:]*: *\([0-9]*\) .*/\1/p;q}' "$build/run.log"
+}
 # The first that failed; others may have said why they were skipped.
 failing_case() {
   awk '/^TEST CASE:/ { sub(/^TEST CASE: */, ""); last = $0 } /ERROR:/ { print last; exit }' \

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include <hipvmm/provider/host_control.h>
 #include "contract/communicator_contract.hpp"
 #include "mpi_world.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
 
@@ -60,6 +62,34 @@ TEST_CASE("mpi_communicator: the contract, staged in pieces") {
     hipvmm::contract::check_communicator(ranks);
     CHECK(ranks.describe().find("staged through pinned memory in messages of at most " +
                                 hipvmm::format_bytes(bytes)) != std::string::npos);
+  }
+}
+
+TEST_CASE("mpi_communicator: what a buffer got is copied before it gets more") {
+  hipvmm::mpi_communicator ranks{mpi_world(), device,
+                                 options_of(hipvmm::mpi_device_memory::staged, 1000)};
+  if (ranks.size() == 1) return;
+  std::vector<unsigned char> sent(8000);
+  for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<unsigned char>(i / 1000 + 1);
+  hipvmm::growable_device_vector<unsigned char> bytes{device};
+  if (ranks.rank() == 1) {
+    bytes.resize_uninitialized(sent.size());
+    hipvmm::test::blocked_stream late{device};
+    std::thread release{[&] {
+      std::this_thread::sleep_for(milliseconds{30});
+      late.release();
+    }};
+    ranks.transfer({}, {{0, bytes.data(), sent.size()}}, late);
+    release.join();
+    CHECK(hipvmm::contract::on_host(bytes, late) == sent);
+  } else {
+    const hipvmm::stream stream{device};
+    bytes.append(sent, stream);
+    if (ranks.rank() == 0)
+      ranks.transfer({{1, bytes.data(), sent.size()}}, {}, stream);
+    else
+      ranks.transfer({}, {}, stream);
+    stream.synchronize();
   }
 }
 

@@ -40,9 +40,8 @@ bool use_without_memory(mpi_device_memory memory, std::uint64_t nth) {
   const std::vector<incoming> in{{last, target.data(), 3000}};
   int struck = 0;
   const auto use = [&] {
-    ranks.all_to_all(mine.data(), theirs.data(), sizeof(int));
+    if (memory == mpi_device_memory::ask) ranks.all_to_all(mine.data(), theirs.data(), sizeof(int));
     ranks.transfer(out, in, stream);
-    ranks.all_gather(mine.data(), theirs.data(), sizeof(int));
   };
   MPI_Barrier(mpi_world());
   bool threw = false;
@@ -66,7 +65,7 @@ bool use_without_memory(mpi_device_memory memory, std::uint64_t nth) {
     threw = true;
     CHECK(ranks.rank() == 0);
   }
-  if (!threw)
+  if (!threw && memory == mpi_device_memory::ask)
     for (std::size_t rank = 0; rank < size; ++rank) CHECK(theirs[rank] == static_cast<int>(rank));
   stream.synchronize();
   MPI_Bcast(&struck, 1, MPI_INT, 0, mpi_world());

@@ -110,21 +110,24 @@ TEST_CASE("nccl_communicator: NCCL before 2.7 is refused") {
   } catch (const unsupported& error) {
     message = error.what();
   }
+  nccl_stand_in_set_version(2700);
+  CHECK_NOTHROW(nccl_communicator{comm});
   nccl_stand_in_set_version(0);
   CHECK(message.find("the library is NCCL 2.6.4, and ncclSend came with 2.7") != std::string::npos);
   CHECK(ncclCommDestroy(comm) == ncclSuccess);
 }
 
 /// Makes a communicator of one rank and calls all of its functions, with faults from `arm` on.
+/// `thrown` is what one has thrown, or "".
 template <typename Arm>
-void use_alone(Arm arm, bool& threw) {
+void use_alone(Arm arm, std::string& thrown) {
   ncclComm_t comm = nullptr;
   REQUIRE(ncclCommInitAll(&comm, 1, nullptr) == ncclSuccess);
   const stream stream{device_ref{0}};
   growable_device_vector<unsigned char> bytes{device_ref{0}};
   bytes.resize(2000, 1, stream);
   stream.synchronize();
-  threw = false;
+  thrown.clear();
   try {
     arm();
     nccl_options options;
@@ -144,15 +147,15 @@ void use_alone(Arm arm, bool& threw) {
     };
     try {
       use();
-    } catch (const std::exception&) {
-      threw = true;
+    } catch (const std::exception& error) {
+      thrown = error.what();
       // Whatever has failed by half is not used again; a wait is not that.
       nccl_stand_in_fail(0, ncclSuccess);
       hipvmm_host_fail_call(nullptr, 0, 0);
       if (!has_called) CHECK_THROWS_AS(ranks.transfer({}, {}, stream), rank_error);
     }
-  } catch (const std::exception&) {
-    threw = true;
+  } catch (const std::exception& error) {
+    thrown = error.what();
   }
   nccl_stand_in_fail(0, ncclSuccess);
   hipvmm_host_fail_call(nullptr, 0, 0);
@@ -164,10 +167,30 @@ TEST_CASE("nccl_communicator: calls of NCCL that fail are told, each in turn") {
   for (int nth = 1;; ++nth) {
     CAPTURE(nth);
     REQUIRE(nth < 100);
-    bool threw = false;
-    use_alone([&] { nccl_stand_in_fail(nth, ncclSystemError); }, threw);
-    CHECK(threw == (nccl_stand_in_struck() != 0));
+    std::string thrown;
+    use_alone([&] { nccl_stand_in_fail(nth, ncclSystemError); }, thrown);
+    CHECK(thrown.empty() == (nccl_stand_in_struck() == 0));
     if (nccl_stand_in_struck() == 0) break;
+  }
+}
+
+TEST_CASE("nccl_communicator: a call that fails in a group is told by its own name") {
+  int nth = 0;
+  for (const char* const call : {"ncclGroupStart", "ncclSend", "ncclRecv", "ncclGroupEnd"}) {
+    ncclComm_t comm = nullptr;
+    REQUIRE(ncclCommInitAll(&comm, 1, nullptr) == ncclSuccess);
+    {
+      nccl_communicator ranks{comm};
+      const int mine = 1;
+      int theirs = 0;
+      nccl_stand_in_fail(++nth, ncclSystemError);
+      const std::string told =
+          message_of([&] { ranks.all_to_all(&mine, &theirs, sizeof(int)); }, rank_failure::lost);
+      CAPTURE(told);
+      CHECK(told.find(std::string{"all_to_all(): "} + call + " failed: ") == 0);
+      nccl_stand_in_fail(0, ncclSuccess);
+    }
+    CHECK(ncclCommAbort(comm) == ncclSuccess);
   }
 }
 
@@ -175,12 +198,12 @@ TEST_CASE("nccl_communicator: calls of HIP that fail are told, each in turn") {
   for (int nth = 1;; ++nth) {
     CAPTURE(nth);
     REQUIRE(nth < 300);
-    bool threw = false;
+    std::string thrown;
     use_alone(
         [&] { hipvmm_host_fail_call(nullptr, static_cast<std::uint64_t>(nth), hipErrorUnknown); },
-        threw);
+        thrown);
     if (hipvmm_host_fault_struck() == 0) {
-      CHECK(!threw);
+      CHECK(thrown.empty());
       break;
     }
   }

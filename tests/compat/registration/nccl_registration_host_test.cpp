@@ -57,7 +57,7 @@ TEST_CASE("nccl_registration: versions are named, the one found and the one need
         std::string::npos);
   nccl_stand_in_set_version(2708);
   CHECK(refusal().find("NCCL 2.7.8 was found") != std::string::npos);
-  nccl_stand_in_set_version(21903);
+  nccl_stand_in_set_version(21900);
   const std::string compiled = refusal();
 #if HIPVMM_NCCL_DECLARES_REGISTER
   CHECK(compiled.empty());
@@ -225,6 +225,13 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: windows that NCCL lacks
       older->register_window(late, vector.data(), granule()),
       doctest::Contains("NCCL 2.26.0 was found, and ncclCommWindowRegister came with 2.27.0"),
       unsupported);
+  nccl_stand_in_set_windows(true);
+  nccl_stand_in_set_version(22700);
+  const lone_comm ranks;
+  nccl_registration first{exportable()};
+  CHECK(first.version() == 22700);
+  first.add_communicator(ranks);
+  CHECK_THROWS_AS(first.register_window(ranks, vector.data(), granule()), std::out_of_range);
 }
 
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: registrations that fail change nothing") {
@@ -238,6 +245,10 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: registrations that fail
     CHECK(late.registered().size() == 3);
   }
   const lone_comm third;
+  nccl_stand_in_fail(1, ncclUnhandledCudaError);
+  CHECK_THROWS_WITH_AS(registration->add_communicator(third),
+                       "ncclCommCuDevice: unhandled cuda error: of the stand-in",
+                       std::runtime_error);
   nccl_stand_in_fail_registration(3);
   CHECK_THROWS_AS(registration->add_communicator(third), std::runtime_error);
   CHECK(third.registered().empty());

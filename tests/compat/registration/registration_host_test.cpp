@@ -73,5 +73,24 @@ TEST_CASE("library_registrar: what is refused is not listed") {
   CHECK(registrar.memory().empty());
 }
 
+TEST_CASE("library_registrar: what is told of a failure may ask what is registered") {
+  static refusing* asked = nullptr;
+  static std::size_t found = 0;
+  refusing registrar;
+  char bytes[2] = {};
+  const auto memory = [&](std::size_t at) {
+    return mapped_memory{&bytes[at], 1, first_device, first_device, nullptr, handle_type::none};
+  };
+  registrar.add(memory(0));
+  registrar.add(memory(1));
+  registrar.refuses = true;
+  asked = &registrar;
+  const error_handler before = set_error_handler(
+      [](const char*, int, const char*) noexcept { found = asked->memory().size(); });
+  registrar.remove(memory(1));
+  set_error_handler(before);
+  CHECK(found == 1);
+}
+
 }  // namespace
 }  // namespace hipvmm::test

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/ucx.hpp>
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -14,7 +16,44 @@
 #include <hipvmm/region/retirement.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
+
+namespace {
+
+/// What the functions of UCX below do, of which library threads call some.
+struct ucx_calls {
+  std::atomic<int> mapped{0};  // now
+  std::atomic<int> fails{0};   // the nth of those that map or pack, from now on; 0: none
+  std::atomic<bool> unmaps{true};
+} calls;
+
+bool strikes() { return calls.fails != 0 && --calls.fails == 0; }
+
+template <typename Function>
+Function* of_ucx(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// In UCX's place.
+extern "C" {
+ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t* what, ucp_mem_h* made) {
+  if (strikes()) return UCS_ERR_NO_MEMORY;
+  ++calls.mapped;
+  return of_ucx<decltype(ucp_mem_map)>("ucp_mem_map")(context, what, made);
+}
+ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h mapped) {
+  --calls.mapped;
+  const ucs_status_t result = of_ucx<decltype(ucp_mem_unmap)>("ucp_mem_unmap")(context, mapped);
+  return calls.unmaps ? result : UCS_ERR_IO_ERROR;
+}
+ucs_status_t ucp_rkey_pack(ucp_context_h context, ucp_mem_h mapped, void** key, size_t* bytes) {
+  if (strikes()) return UCS_ERR_UNSUPPORTED;
+  return of_ucx<decltype(ucp_rkey_pack)>("ucp_rkey_pack")(context, mapped, key, bytes);
+}
+}
 
 namespace hipvmm::test {
 namespace {
@@ -143,6 +182,47 @@ TEST_CASE("ucx_registration: a chunk can be written by its key as long as it is 
   }
   drain_retired_memory();
   CHECK(registered->keys().empty());
+}
+
+TEST_CASE("ucx_registration: what UCX refuses leaves nothing mapped for it") {
+  if (quirks::host_may_not_touch.holds()) return;
+  const ucx_context context;
+  const auto registered = std::make_shared<ucx_registration>(context.context, first_device);
+  const int before = calls.mapped;
+  {
+    growth_options options;
+    options.max_bytes = 8 * granule();
+    options.granule_bytes = granule();
+    options.step_limit = 0;
+    options.chunks.registrar = registered;
+    growable_device_vector<char> vector{first_device, options};
+    vector.resize_uninitialized(granule());
+    for (const char* const text : {"ucp_mem_map: ", "ucp_rkey_pack: "}) {
+      calls.fails = text == std::string{"ucp_mem_map: "} ? 1 : 2;
+      CHECK_THROWS_WITH_AS(vector.resize_uninitialized(2 * granule()), doctest::Contains(text),
+                           std::runtime_error);
+      CHECK(calls.fails == 0);
+      drain_retired_memory();
+      CHECK(vector.size() == granule());
+      CHECK(calls.mapped == before + 1);
+      CHECK(registered->keys().size() == 1);
+      CHECK(registered->memory().size() == 1);
+    }
+    vector.resize_uninitialized(2 * granule());
+    CHECK(calls.mapped == before + 2);
+    error_recorder reported;
+    calls.unmaps = false;
+    vector.resize_uninitialized(granule());
+    vector.shrink_to_fit(stream{first_device});
+    drain_retired_memory();
+    calls.unmaps = true;
+    REQUIRE(reported.count() == 1);
+    CHECK(reported.errors().front().message.find("ucp_mem_unmap: ") != std::string::npos);
+    CHECK(registered->keys().size() == 1);
+  }
+  drain_retired_memory();
+  CHECK(registered->keys().empty());
+  CHECK(calls.mapped == before);
 }
 
 TEST_CASE("ucx_registration: a context for one thread is refused") {
