@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -19,8 +17,6 @@
 #include "contract/communicator_contract.hpp"
 #include "mpi_world.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/host/allocation_failure.hpp"
-#include "support/host/host_profile.hpp"
 
 using hipvmm::test::mpi_world;
 using std::chrono::milliseconds;
@@ -269,44 +265,6 @@ TEST_CASE("mpi_communicator: HIP calls of a transfer that fail on one rank end i
       MPI_Barrier(mpi_world());
     }
   }
-}
-
-TEST_CASE("mpi_communicator: host memory that one rank lacks in exchange() ends no wait late") {
-  HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the process where it has no memory");
-  hipvmm::growable_device_vector<int> source{device};
-  hipvmm::growable_device_vector<int> out{device};
-  for (int nth = 1, struck = 1; struck != 0; ++nth) {
-    CAPTURE(nth);
-    REQUIRE(nth < 1000);
-    hipvmm::mpi_communicator ranks{mpi_world(), device, options_of(hipvmm::mpi_device_memory::ask)};
-    const hipvmm::stream stream{device};
-    const std::vector<std::size_t> counts(static_cast<std::size_t>(ranks.size()), 1);
-    source.resize(counts.size(), ranks.rank(), stream);
-    out.clear();
-    stream.synchronize();
-    MPI_Barrier(mpi_world());
-    std::optional<hipvmm::test::allocation_failure> failure;
-    if (ranks.rank() == 0) failure.emplace(static_cast<std::uint64_t>(nth));
-    try {
-      static_cast<void>(hipvmm::exchange(source, counts, out, ranks, stream));
-      CHECK(out.size() == counts.size());
-    } catch (const hipvmm::rank_error& error) {
-      INFO(error.what());
-      CHECK(error.rank() == 0);
-      CHECK((error.reason() == hipvmm::rank_failure::lost ||
-             error.reason() == hipvmm::rank_failure::remote));
-      CHECK(out.empty());
-    } catch (const std::exception&) {
-      CHECK(ranks.rank() == 0);
-      CHECK(out.empty());
-    }
-    struck = failure && failure->struck() ? 1 : 0;
-    failure.reset();
-    MPI_Bcast(&struck, 1, MPI_INT, 0, mpi_world());
-  }
-  // MPI may still use what was in a transfer that has failed.
-  hipvmm::detail::keep_until_exit(std::move(source));
-  hipvmm::detail::keep_until_exit(std::move(out));
 }
 
 // Run alone, by its name: the process of one rank ends, and mpirun ends the others.

@@ -5,10 +5,13 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "mpi_world.hpp"
 #include "support/host/allocation_failure.hpp"
@@ -76,6 +79,47 @@ TEST_CASE("mpi_communicator: missing host memory of one rank is told to all, at 
   HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the process where it has no memory");
   for (const auto memory : {mpi_device_memory::ask, mpi_device_memory::staged})
     for (std::uint64_t nth = 1; use_without_memory(memory, nth); ++nth) REQUIRE(nth < 300);
+}
+
+TEST_CASE("mpi_communicator: host memory that one rank lacks in exchange() ends no wait late") {
+  HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the process where it has no memory");
+  const device_ref device{0};
+  mpi_options options;
+  options.staging_bytes = 65536;
+  options.limit = std::chrono::milliseconds{20000};
+  growable_device_vector<int> source{device};
+  growable_device_vector<int> out{device};
+  for (int nth = 1, struck = 1; struck != 0; ++nth) {
+    CAPTURE(nth);
+    REQUIRE(nth < 1000);
+    mpi_communicator ranks{mpi_world(), device, options};
+    const stream stream{device};
+    const std::vector<std::size_t> counts(static_cast<std::size_t>(ranks.size()), 1);
+    source.resize(counts.size(), ranks.rank(), stream);
+    out.clear();
+    stream.synchronize();
+    MPI_Barrier(mpi_world());
+    std::optional<allocation_failure> failure;
+    if (ranks.rank() == 0) failure.emplace(static_cast<std::uint64_t>(nth));
+    try {
+      static_cast<void>(exchange(source, counts, out, ranks, stream));
+      CHECK(out.size() == counts.size());
+    } catch (const rank_error& error) {
+      INFO(error.what());
+      CHECK(error.rank() == 0);
+      CHECK((error.reason() == rank_failure::lost || error.reason() == rank_failure::remote));
+      CHECK(out.empty());
+    } catch (const std::exception&) {
+      CHECK(ranks.rank() == 0);
+      CHECK(out.empty());
+    }
+    struck = failure && failure->struck() ? 1 : 0;
+    failure.reset();
+    MPI_Bcast(&struck, 1, MPI_INT, 0, mpi_world());
+  }
+  // MPI may still use what was in a transfer that has failed.
+  detail::keep_until_exit(std::move(source));
+  detail::keep_until_exit(std::move(out));
 }
 
 }  // namespace
