@@ -62,7 +62,7 @@ using block_tree = boost::intrusive::multiset<block, boost::intrusive::key_of_va
                                               boost::intrusive::constant_time_size<false>>;
 using block_list = boost::intrusive::list<block, boost::intrusive::constant_time_size<false>>;
 
-/// Free blocks by size, then by address: a tree for each range of sizes, eight ranges for each
+/// Free blocks by size, then by address: a tree for each range of sizes, 32 ranges for each
 /// doubling. A search walks one tree, which has a fraction of the blocks. It does not own them.
 class free_blocks {
  public:
@@ -94,19 +94,13 @@ class free_blocks {
     block* at_ = nullptr;
   };
 
-  [[nodiscard]] bool empty() const noexcept {
-    for (const std::uint64_t word : filled_)
-      if (word != 0) return false;
-    return true;
-  }
+  [[nodiscard]] bool empty() const noexcept { return filled_words_ == 0; }
   [[nodiscard]] iterator begin() const noexcept { return {*this, first_from(0)}; }
   [[nodiscard]] iterator end() const noexcept { return {*this, nullptr}; }
   /// The largest block. Pre: not empty.
   [[nodiscard]] block& back() const noexcept {
-    std::size_t word = filled_.size() - 1;
-    while (filled_[word] == 0) --word;
-    return *trees_[64 * word + static_cast<std::size_t>(std::bit_width(filled_[word])) - 1]
-                .rbegin();
+    const std::size_t word = highest_bit(filled_words_);
+    return *trees_[64 * word + highest_bit(filled_[word])].rbegin();
   }
   /// The smallest block of at least `bytes` bytes; of several, the one at the lowest address.
   [[nodiscard]] iterator at_least(std::size_t bytes) const noexcept {
@@ -120,25 +114,31 @@ class free_blocks {
     const std::size_t range = range_of(one.bytes);
     trees_[range].insert(one);
     filled_[range / 64] |= std::uint64_t{1} << range % 64;
+    filled_words_ |= std::uint64_t{1} << range / 64;
   }
   void erase(block& one) noexcept {
     const std::size_t range = range_of(one.bytes);
     block_tree& tree = trees_[range];
     tree.erase(tree.iterator_to(one));
-    if (tree.empty()) filled_[range / 64] &= ~(std::uint64_t{1} << range % 64);
+    // Without branches: whether a tree has more is not to be predicted.
+    std::uint64_t& word = filled_[range / 64];
+    word &= ~(std::uint64_t{tree.empty()} << range % 64);
+    filled_words_ &= ~(std::uint64_t{word == 0} << range / 64);
   }
   void clear() noexcept {
     for (block_tree& tree : trees_) tree.clear();
     filled_ = {};
+    filled_words_ = 0;
   }
 
  private:
-  static constexpr std::size_t range_count = 192;
+  static constexpr std::size_t range_count = 768;
+  static_assert(range_count % 64 == 0 && range_count / 64 < 64);
 
   /// The last range has all that is larger.
   [[nodiscard]] static std::size_t range_of(std::size_t bytes) noexcept {
     constexpr std::size_t smallest = 256;
-    constexpr unsigned bits = 3;
+    constexpr unsigned bits = 5;
     const std::size_t units = bytes / smallest;
     const auto width = static_cast<unsigned>(std::bit_width(units));
     if (width <= bits) return units;
@@ -146,13 +146,19 @@ class free_blocks {
     const std::size_t range = (std::size_t{doublings - 1} << bits) + (units >> (doublings - 1));
     return range < range_count ? range : range_count - 1;
   }
+  /// Pre: `word` is not zero.
+  [[nodiscard]] static std::size_t highest_bit(std::uint64_t word) noexcept {
+    return static_cast<std::size_t>(std::bit_width(word)) - 1;
+  }
   /// The smallest block of that range and those above it; nullptr where there is none.
   [[nodiscard]] block* first_from(std::size_t range) const noexcept {
     if (range >= range_count) return nullptr;
     std::size_t word = range / 64;
     std::uint64_t left = filled_[word] >> range % 64 << range % 64;
-    while (left == 0) {
-      if (++word == filled_.size()) return nullptr;
+    if (left == 0) {
+      const std::uint64_t above = filled_words_ >> (word + 1) << (word + 1);
+      if (above == 0) return nullptr;
+      word = static_cast<std::size_t>(std::countr_zero(above));
       left = filled_[word];
     }
     return &*trees_[64 * word + static_cast<std::size_t>(std::countr_zero(left))].begin();
@@ -165,7 +171,8 @@ class free_blocks {
   }
 
   mutable std::array<block_tree, range_count> trees_;
-  std::array<std::uint64_t, range_count / 64> filled_{};
+  std::array<std::uint64_t, range_count / 64> filled_{};  // a bit for each tree that has blocks
+  std::uint64_t filled_words_ = 0;                        // a bit for each of these that has any
 };
 
 /// The owner of blocks: a stream, or none. It knows its free blocks but does not own them. Guarded

@@ -17,10 +17,10 @@ namespace {
 /// Blocks of the sizes at which ranges begin and end, and of random ones, in random order.
 std::deque<block> blocks_of_all_sizes(std::mt19937_64& random) {
   std::vector<std::size_t> sizes;
-  for (std::size_t power = 256; power <= 64 * GiB; power *= 2)
-    for (const std::size_t eighth : {0, 1, 7})
+  for (std::size_t power = 256; power <= 128 * GiB; power *= 2)
+    for (const std::size_t part : {0, 1, 31})
       for (const std::size_t more : {0, 256}) {
-        const std::size_t bytes = power + power / 8 / 256 * 256 * eighth + more;
+        const std::size_t bytes = power + power / 32 / 256 * 256 * part + more;
         sizes.insert(sizes.end(), {bytes, bytes});
       }
   for (int i = 0; i < 200; ++i) sizes.push_back(256 + 256 * (random() % 4096));
