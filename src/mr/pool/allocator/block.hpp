@@ -110,6 +110,16 @@ class free_blocks {
     return {*this, found != tree.end() ? &*found : first_from(range + 1)};
   }
 
+  /// Calls visit(block) for each, in order; faster than iterators, which look for the next tree
+  /// after each block. `visit` inserts and erases nothing.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (std::size_t i = 0; i < filled_.size(); ++i)
+      for (std::uint64_t left = filled_[i]; left != 0; left &= left - 1)
+        for (block& one : trees_[64 * i + static_cast<std::size_t>(std::countr_zero(left))])
+          visit(one);
+  }
+
   void insert(block& one) noexcept {
     const std::size_t range = range_of(one.bytes);
     trees_[range].insert(one);

@@ -25,9 +25,9 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
   block_index::blocks passed;
   for (stream_state* const each : states) {
     if (each->is_idle() || !each->has_news()) continue;
-    for (block& one : each->free()) {
+    each->free().for_each([&](block& one) {
       if (each->has_passed(one.epoch)) passed.push_back(&one);
-    }
+    });
     each->note_collected();
   }
   for (block* const one : passed) all_.index.take_whole(*one);

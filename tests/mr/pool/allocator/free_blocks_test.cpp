@@ -53,6 +53,12 @@ TEST_CASE("pool: free blocks are found as in one sorted list") {
       REQUIRE(&*at++ == each);
     }
     REQUIRE(at == all.end());
+    auto next = expected.begin();
+    all.for_each([&](const block& each) {
+      REQUIRE(next != expected.end());
+      REQUIRE(*next++ == &each);
+    });
+    REQUIRE(next == expected.end());
     if (!expected.empty()) REQUIRE(&all.back() == expected.back());
     for (const block& each : made)
       for (const std::size_t bytes : {each.bytes - 256, each.bytes, each.bytes + 256}) {
