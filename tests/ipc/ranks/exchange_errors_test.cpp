@@ -199,6 +199,28 @@ TEST_CASE("exchange: a vector that sleeps fails all ranks" * needs_virtual_memor
   });
 }
 
+TEST_CASE("gather: a vector that sleeps fails all ranks, also where it receives nothing" *
+          needs_virtual_memory) {
+  run_ranks(rank_count, {first_device}, [&](thread_rank& one) {
+    exchanging_rank subject{one};
+    if (one.ranks.rank() == 1) {
+      const memory_tag tag;
+      growth_options options;
+      options.chunks.tag = tag;
+      growable_device_vector<element> asleep{one.ranks.device(), options};
+      asleep.append({1}, one.stream);
+      suspend(tag, keep::contents, one.stream);
+      CHECK(throws<std::logic_error>(
+          "sleeps", [&] { gather(subject.source, asleep, 0, one.ranks, one.stream); }));
+    } else {
+      CHECK(throws<rank_error>("rank 1 could not", [&] {
+        gather(subject.source, subject.out, 0, one.ranks, one.stream);
+      }));
+    }
+    subject.check_works();
+  });
+}
+
 /// Runs `other` on rank 1 while rank 0 and 2 call exchange(): all are refused, and go on.
 void check_refused(const std::string& text, const std::function<void(exchanging_rank&)>& other) {
   run_ranks(rank_count, {first_device}, [&](thread_rank& one) {

@@ -14,6 +14,7 @@
 #include <hipvmm/container/device_uvector.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/devices.hpp"
 #include "support/random_seed.hpp"
@@ -307,6 +308,23 @@ TEST_CASE("exchange: nothing at all is sent, and a default stream will do") {
     CHECK(out.empty());
     CHECK(out.capacity() == 0);
   });
+}
+
+TEST_CASE("exchange: a default stream is that of the rank's device, whatever the thread's is") {
+  HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
+  thread_ranks group{1};
+  thread_communicator only{group, 0, other};
+  for (const stream_ref current :
+       {stream_ref::legacy_default(), stream_ref::per_thread_default()}) {
+    growable_device_vector<element> source{other};
+    const stream filling{other};
+    source.append({1, 2, 3}, filling);
+    filling.synchronize();
+    growable_device_vector<element> out{other};
+    exchange(source, {3}, out, only, current);
+    const scoped_device there{other};
+    CHECK(out.copy_to_host(current) == elements{1, 2, 3});
+  }
 }
 
 }  // namespace
