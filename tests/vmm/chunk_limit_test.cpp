@@ -113,6 +113,21 @@ TEST_CASE_FIXTURE(limited_device, "chunk_limit: growth has others make room, unt
   CHECK(memory.committed_bytes() == 6 * unit);
 }
 
+TEST_CASE_FIXTURE(limited_device, "chunk_limit: others are asked for what a limit refused only") {
+  limit->helpers = 1;
+  const int device = first_device.ordinal();
+  CHECK_FALSE(
+      detail::make_room_within_limit(out_of_memory{exhausted::device_memory, device, unit, 0, ""}));
+  const out_of_memory refused{exhausted::limit, device, unit, 0, ""};
+  {
+    const detail::without_asking_others outer;
+    { const detail::without_asking_others inner; }
+    CHECK_FALSE(detail::make_room_within_limit(refused));
+  }
+  CHECK(limit->asked == 0);
+  CHECK(detail::make_room_within_limit(refused));
+}
+
 TEST_CASE_FIXTURE(limited_device, "chunk_limit: kept chunks are released before others are asked") {
   const shared_cache_keeps cache;
   limit->helpers = 1;

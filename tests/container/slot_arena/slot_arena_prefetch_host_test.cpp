@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <thread>
+
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -89,6 +92,43 @@ TEST_CASE("slot_arena: a prefetch that fails is tried again once memory may be t
   wait_for_background_tasks();
   CHECK(arena.capacity(0) == 2 * granule());
   CHECK(arena.capacity(1) == 2 * granule());
+}
+
+TEST_CASE("slot_arena: nothing is prefetched from slots in use") {
+  const stream stream{first_device};
+  slot_arena_options options = prefetched(2);
+  options.budget_bytes = 4 * row();
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0}, sizes{1}, stream);
+  wait_for_background_tasks();
+  REQUIRE(arena.capacity(0) == 3 * granule());
+  arena.commit(sizes{1}, sizes{1}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == 3 * granule());
+  CHECK(arena.capacity(1) == granule());
+  CHECK(arena.statistics().failed_prefetches == 1);
+}
+
+TEST_CASE("slot_arena: a prefetch that is interrupted leaves no block that nobody has") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, prefetched(3)};
+  {
+    const planned_faults slow{"hipMemCreate delay=5ms"};
+    arena.commit(sizes{0, 1}, sizes{1, 1}, stream);
+    for (int i = 0; i < 6; ++i) {
+      // Between the planes of a block, more often than not.
+      std::this_thread::sleep_for(std::chrono::milliseconds{7});
+      static_cast<void>(arena.statistics());
+    }
+  }
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == 4 * granule());
+  CHECK(arena.capacity(1) == 4 * granule());
+  arena.release(0, stream);
+  arena.release(1, stream);
+  stream.synchronize();
+  arena.trim();
+  CHECK(arena.statistics().held_bytes == 0);
 }
 
 TEST_CASE("slot_arena: after a trim a release has blocks prefetched again") {

@@ -5,13 +5,16 @@
 
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include "container/slot_arena/arenas.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
@@ -136,6 +139,33 @@ TEST_CASE("sleep: nothing is prefetched while an arena sleeps, and again behind 
   CHECK_FALSE(happens([&] { return made.count() != 0; }));
   resume(subject.tag);
   CHECK(comes_true([&] { return subject.arena.capacity(0) == 2 * granule(); }));
+}
+
+TEST_CASE("sleep: an arena whose suspend is refused prefetches again") {
+  if (!capability_of(first_device).has(trait::retains_chunks)) return;
+  sleeping_arena subject{false, 1};
+  const auto has_ahead = [&] { return subject.arena.capacity(1) == 3 * granule(); };
+  CHECK(comes_true(has_ahead));
+  {
+    const retained_chunk held = retain_chunk(subject.arena.pointer(0, 0));
+    CHECK_THROWS_AS(suspend(subject.tag, keep::nothing), std::invalid_argument);
+  }
+  CHECK(comes_true(has_ahead));
+}
+
+TEST_CASE("sleep: blocks of released slots are not saved, even those that are in use yet") {
+  sleeping_arena subject{false};
+  blocked_stream work{first_device};
+  subject.arena.release(1, work);
+  std::thread later{[&] {
+    happens([] { return false; });
+    work.release();
+  }};
+  const std::size_t bytes = suspend(subject.tag, keep::contents);
+  later.join();
+  CHECK(bytes == row());
+  resume(subject.tag);
+  CHECK(has_end(subject.arena, 0, end_piece, 1, subject.stream));
 }
 
 TEST_CASE("sleep: an arena may end while it sleeps") {

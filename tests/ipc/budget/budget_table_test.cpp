@@ -119,6 +119,37 @@ TEST_CASE("budget_table: lower priorities come first, then who holds most; highe
   CHECK(asks.is_answered(number));
 }
 
+TEST_CASE("budget_table: one that waits itself is not asked before others") {
+  shared_table table{100};
+  budget_table& big = table.add();
+  budget_table& small = table.add();
+  budget_table& asks = table.add();
+  REQUIRE(big.claim(60));
+  REQUIRE(small.claim(30));
+  asks.set_waiting(20, soon());
+  const std::uint32_t number = asks.request();
+  CHECK_FALSE(small.duty(number).is_turn);
+  big.set_waiting(20, soon());
+  CHECK(small.duty(number).is_turn);
+}
+
+TEST_CASE("budget_table: whatever may make room wakes those that wait") {
+  shared_table table{100};
+  budget_table& holder = table.add();
+  const auto wakes = [&](const auto& call) {
+    const std::uint32_t before = table.layout->header.changes;
+    call();
+    return table.layout->header.changes != before;
+  };
+  REQUIRE(holder.claim(50));
+  CHECK(wakes([&] { holder.set_held(40); }));
+  CHECK_FALSE(wakes([&] { holder.set_held(45); }));
+  CHECK(wakes([&] { holder.answer(holder.request()); }));
+  holder.set_waiting(10, soon());
+  CHECK(wakes([&] { holder.set_waiting(0, soon()); }));
+  CHECK(wakes([&] { holder.leave(); }));
+}
+
 TEST_CASE("budget_table: what a higher priority waits for is kept for it, until its deadline") {
   shared_table table{100};
   budget_table& high = table.add(1);

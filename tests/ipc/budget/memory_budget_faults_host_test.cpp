@@ -81,6 +81,33 @@ TEST_CASE("memory_budget: a holder answers when the work that uses trimmed memor
   other.leave();
 }
 
+TEST_CASE("memory_budget: a callback is not asked for what is on its way already") {
+  const budget_folder folder;
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  const std::size_t unit = budget_unit();
+  region idle{first_device, 8 * unit};
+  idle.commit(0, unit);
+  blocked_stream work{first_device};
+  std::optional<growable_device_vector<char>> used;
+  used.emplace(first_device);
+  used->resize(unit, 'x', work);
+  used.reset();
+  std::atomic<std::size_t> wanted{0};
+  budget_options options;
+  options.trim = [&](std::size_t bytes) { wanted = bytes; };
+  const memory_budget budget{first_device, "retired", 2 * unit, options};
+  const auto file = detail::budget_file::open({"retired", first_device.uuid()}, 0);
+  detail::budget_table other{file->shared()};
+  REQUIRE(other.join(detail::own_process_identity(), 0, "other"));
+  other.set_waiting(2 * unit, std::chrono::steady_clock::now() + std::chrono::seconds{20});
+  other.request();
+  CHECK(comes_true([&] { return wanted != 0; }));
+  CHECK(wanted == unit);
+  work.release();
+  other.leave();
+}
+
 TEST_CASE("memory_budget: the constructor leaves nothing where a call of HIP fails") {
   const budget_folder folder;
   fault_sweep{"memory_budget"}.run([&] { const memory_budget budget{first_device, "made", 1}; });

@@ -203,9 +203,14 @@ TEST_CASE_FIXTURE(budget_peers,
   } catch (const out_of_memory& error) {
     const std::string text = error.what();
     CAPTURE(text);
-    CHECK(text.find("(process " + std::to_string(other_process()) + ")") != std::string::npos);
+    const std::size_t other = text.find("(process " + std::to_string(other_process()) + ")");
+    CHECK(other != std::string::npos);
+    // Who holds most is named first.
+    CHECK(other < text.find(", this one)"));
   }
   CHECK(memory.committed_bytes() == 2 * unit);
+  // Nothing is waited for any more.
+  for (const budget_holder& each : budget.report().holders) CHECK(each.waiting_for == 0);
 }
 
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: the lower priority is asked, the higher never") {

@@ -234,6 +234,22 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: a lowered limit has the proces
   CHECK(wanted == unit);
 }
 
+TEST_CASE_FIXTURE(budget_process, "memory_budget: of what is kept only what is needed goes") {
+  const shared_cache_keeps cache;
+  const std::size_t unit = budget_unit();
+  memory_budget budget{first_device, "kept", 4 * unit};
+  {
+    region memory{first_device, 8 * unit};
+    for (std::size_t i = 0; i < 4; ++i) memory.commit(i * unit, unit);
+    memory.decommit(0, 4 * unit);
+  }
+  drain_retired_memory();
+  REQUIRE(budget.bytes() == 4 * unit);
+  budget.set_limit(3 * unit);
+  CHECK(comes_true([&] { return budget.bytes() != 4 * unit; }));
+  CHECK_FALSE(happens([&] { return budget.bytes() != 3 * unit; }));
+}
+
 TEST_CASE_FIXTURE(budget_process, "memory_budget: it ends with the object, which can be moved") {
   const std::size_t unit = budget_unit();
   const physical_chunk held{first_device, unit};

@@ -377,6 +377,16 @@ TEST_CASE("partitioned_vector: messages under way never meet memory that has gon
   });
 }
 
+TEST_CASE("partitioned_vector: a rank that fails says why where the others are gone") {
+  HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
+  const auto ends = run_ranks_to_end(2, {first_device}, {}, [&](thread_rank& one) {
+    numbers of{one.ranks};
+    if (one.ranks.rank() == 1) of.rebalance(stream{other});
+  });
+  CHECK(ends[0].thrown == "");
+  CHECK(ends[1].thrown.find("partitioned_vector::rebalance: the stream is of device 1") == 0);
+}
+
 TEST_CASE("partitioned_vector: a stream of another device is refused on all ranks") {
   HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
   const auto ends = run_ranks_to_end(2, {first_device}, {}, [&](thread_rank& one) {

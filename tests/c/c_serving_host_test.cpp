@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// Slots and sleep where devices are busy or HIP fails, as the host provider can have it.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <future>
+#include <vector>
+
+#include <hipvmm/hipvmm.h>
+#include <hipvmm/serving.h>
+#include "c/c_interface.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/devices.hpp"
+#include "support/happens.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/is_ready.hpp"
+
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE("C slots: a null stream is that of the arena's device") {
+  HIPVMM_REQUIRE_DEVICE(other, peer_of(first_device), "two devices that reach each other");
+  owned_slot_arena arena;
+  require_ok(hipvmm_slot_arena_create(
+      other.ordinal(), "slots=2,bytes_per_slot=8MiB,block=2MiB,prefetch=0", arena.out()));
+  std::size_t slot = 77;
+  require_ok(hipvmm_slot_arena_acquire(arena, nullptr, &slot));
+  const std::size_t length = 10;
+  require_ok(hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr));
+  CHECK(hipvmm_slot_arena_truncate(arena, slot, 5, nullptr) == HIPVMM_OK);
+  CHECK(hipvmm_slot_arena_release(arena, slot, nullptr) == HIPVMM_OK);
+}
+
+TEST_CASE("C sleep: work in streams that suspend is not given is not waited for") {
+  const owned_buffer buffer = make_buffer("max=64MiB,sleep_tag=c_one_stream");
+  require_ok(hipvmm_buffer_append(buffer, "abc", 3, nullptr));
+  blocked_stream given{first_device};
+  given.release();
+  blocked_stream busy{first_device};
+  auto suspended = std::async(std::launch::async, [&] {
+    return hipvmm_suspend_in_stream("c_one_stream", HIPVMM_KEEP_CONTENTS, nullptr,
+                                    stream_ref{given}.get(), nullptr);
+  });
+  const bool ended = comes_true([&] { return is_ready(suspended); });
+  busy.release();
+  CHECK(ended);
+  CHECK(suspended.get() == HIPVMM_OK);
+  require_ok(hipvmm_resume("c_one_stream", nullptr));
+}
+
+/// The arena of the handler below, and what a call of it returned there.
+hipvmm_slot_arena failing_arena = nullptr;
+std::vector<hipvmm_status> answers;
+
+TEST_CASE("C slots: an error handler may not use the arena, also when it has evicted before") {
+  owned_slot_arena arena;
+  require_ok(hipvmm_slot_arena_create(
+      0, "slots=3,bytes_per_slot=8MiB,block=2MiB,prefetch=0,budget=4MiB", arena.out()));
+  const auto commit = [&](std::size_t slot, std::size_t length) {
+    return hipvmm_slot_arena_commit(arena, &slot, &length, 1, nullptr);
+  };
+  require_ok(commit(0, 1));
+  require_ok(commit(1, 1));
+  failing_arena = arena;
+  answers.clear();
+  require_ok(hipvmm_slot_arena_set_eviction(
+      arena,
+      [](std::size_t, void*) { return hipvmm_slot_arena_release(failing_arena, 0, nullptr); },
+      nullptr));
+  require_ok(commit(2, 1));
+  require_ok(hipvmm_slot_arena_release(arena, 1, nullptr));
+  require_ok(hipvmm_slot_arena_release(arena, 2, nullptr));
+  require_ok(hipvmm_synchronize(nullptr));
+  require_ok(hipvmm_slot_arena_trim(arena, nullptr));
+  require_ok(hipvmm_set_error_handler([](const char*, int, const char*) {
+    std::size_t bytes = 0;
+    answers.push_back(hipvmm_slot_arena_length(failing_arena, 0, &bytes));
+  }));
+  {
+    // The second block fails, and so does the undoing of the first.
+    const planned_faults failing{
+        "hipMemMap nth=2 error=hipErrorUnknown; hipMemUnmap error=hipErrorUnknown"};
+    CHECK(commit(0, 3 << 20) == HIPVMM_ERROR_HIP);
+  }
+  require_ok(hipvmm_set_error_handler(nullptr));
+  CHECK_FALSE(answers.empty());
+  for (const hipvmm_status each : answers) CHECK(each == HIPVMM_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
