@@ -125,12 +125,19 @@ HIPVMM_CHILD("C: has a mistake in HIPVMM_CONF") {
 HIPVMM_CHILD("C: has idle pools of a budget") {
   const std::string files = std::getenv(files_variable);
   const std::size_t unit = budget_unit();
+  // Of another device, which nobody asks for memory of.
+  owned_resource elsewhere;
+  void* other = nullptr;
+  require_ok(hipvmm_pool_create(device_count() > 1 ? 1 : 0, nullptr, elsewhere.out()));
+  if (device_count() > 1) {
+    require_ok(hipvmm_allocate(elsewhere, unit, 0, nullptr, &other));
+    require_ok(hipvmm_deallocate(elsewhere, other, unit, 0, nullptr));
+  }
   const owned_resource pool = make_pool();
   hipvmm_resource of_device = nullptr;
   require_ok(hipvmm_device_pool(0, &of_device));
   std::vector<void*> blocks(9);
   for (void*& each : blocks) require_ok(hipvmm_allocate(pool, unit, 0, nullptr, &each));
-  void* other = nullptr;
   require_ok(hipvmm_allocate(of_device, 2 * unit, 0, nullptr, &other));
   require_ok(hipvmm_deallocate(of_device, other, 2 * unit, 0, nullptr));
   while (blocks.size() > 1) {
@@ -148,6 +155,10 @@ HIPVMM_CHILD("C: has idle pools of a budget") {
   std::ofstream{files + "/holds"} << "x";
   comes_true([&] { return is_there(files + "/end"); });
   events.reset();
+  hipvmm_pool_statistics now{};
+  now.struct_size = sizeof now;
+  require_ok(hipvmm_pool_get_statistics(elsewhere, &now));
+  CHECK((device_count() == 1 || now.reserved_current >= unit));
   require_ok(hipvmm_deallocate(pool, blocks.back(), unit, 0, nullptr));
   require_ok(hipvmm_resource_destroy(of_device));
 }

@@ -363,10 +363,22 @@ TEST_CASE("C interface: functions for one kind of resource refuse the others") {
   }
 }
 
+TEST_CASE("C interface: a text needs room for its zero") {
+  std::size_t length = 0;
+  require_ok(hipvmm_device_capability(0, nullptr, 0, &length));
+  std::string room(length + 1, '#');
+  CHECK(hipvmm_device_capability(0, room.data(), length, nullptr) == HIPVMM_ERROR_TOO_SMALL);
+  CHECK(room == std::string(length + 1, '#'));
+  require_ok(hipvmm_device_capability(0, room.data(), length + 1, nullptr));
+  CHECK(room.find('\0') == length);
+}
+
 TEST_CASE("C interface: the last failure of a thread has its details") {
   hipvmm_failure failure{};
   CHECK(hipvmm_last_failure(nullptr) == HIPVMM_ERROR_INVALID_ARGUMENT);
   CHECK(fails(hipvmm_last_failure(&failure), HIPVMM_ERROR_INVALID_ARGUMENT, "struct_size is 0"));
+  failure.struct_size = sizeof failure.struct_size;
+  CHECK(fails(hipvmm_last_failure(&failure), HIPVMM_ERROR_INVALID_ARGUMENT, "struct_size is 8"));
   failure.struct_size = sizeof failure;
   CHECK(hipvmm_buffer_destroy(nullptr) == HIPVMM_ERROR_INVALID_HANDLE);
   require_ok(hipvmm_last_failure(&failure));
@@ -383,6 +395,7 @@ TEST_CASE("C interface: the last failure of a thread has its details") {
   CHECK(failure.status == HIPVMM_ERROR_OUT_OF_MEMORY);
   CHECK(failure.exhausted != HIPVMM_EXHAUSTED_NOTHING);
   CHECK(failure.bytes_requested == std::size_t{1} << 40);
+  CHECK(failure.bytes_free != 0);
 }
 
 TEST_CASE("C interface: a shorter struct of an earlier header is filled as far as it goes") {

@@ -103,6 +103,21 @@ TEST_CASE("C pool: the release threshold and rights of other devices change") {
   CHECK(right == HIPVMM_RIGHT_NONE);
 }
 
+TEST_CASE("C pool: a trim of blocks keeps no fewer bytes than it is to keep") {
+  const owned_resource pool = make_pool();
+  owned_resource blocks;
+  require_ok(hipvmm_fixed_size_create(pool, "block_size=4KiB,blocks=4", blocks.out()));
+  void* memory[8];
+  for (void*& each : memory) require_ok(hipvmm_allocate(blocks, 4 * KiB, 0, nullptr, &each));
+  for (void* const each : memory) require_ok(hipvmm_deallocate(blocks, each, 4 * KiB, 0, nullptr));
+  require_ok(hipvmm_synchronize(nullptr));
+  std::size_t released = 77;
+  require_ok(hipvmm_pool_trim(blocks, 16 * KiB + 1, 1000, &released));
+  CHECK(released == 0);
+  require_ok(hipvmm_pool_trim(blocks, 16 * KiB, 1000, &released));
+  CHECK(released >= 16 * KiB);
+}
+
 TEST_CASE("C pool: streams are declared to pools, arenas and blocks alike") {
   const owned_resource pool = make_pool();
   owned_resource arena;

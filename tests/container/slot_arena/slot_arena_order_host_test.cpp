@@ -125,6 +125,15 @@ TEST_CASE("slot_arena: acquire prefers a slot whose work has passed") {
   subject.check_read();
 }
 
+TEST_CASE("slot_arena: growth into a block that it has waits for the stream of a truncation") {
+  arena_in_use subject{2};
+  subject.arena.truncate(0, granule(), subject.reader);
+  subject.arena.commit(sizes{0}, sizes{granule() + 10}, subject.other);
+  CHECK_FALSE(subject.other.is_done());
+  subject.check_read();
+  subject.other.synchronize();
+}
+
 TEST_CASE("slot_arena: two truncations in two streams are both waited for") {
   arena_in_use subject{2};
   subject.arena.truncate(0, granule() + 1, subject.reader);

@@ -94,6 +94,32 @@ TEST_CASE("slot_arena: a prefetch that fails is tried again once memory may be t
   CHECK(arena.capacity(1) == 2 * granule());
 }
 
+TEST_CASE("slot_arena: what a trim released is not prefetched at once") {
+  const stream stream{first_device};
+  slot_arena arena{first_device, prefetched()};
+  arena.commit(sizes{0}, sizes{1}, stream);
+  // The background task still looks for more when the block is there.
+  while (arena.capacity(0) == granule()) std::this_thread::yield();
+  CHECK(arena.trim() == row());
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == granule());
+}
+
+TEST_CASE("slot_arena: a larger budget is prefetched into again") {
+  const stream stream{first_device};
+  slot_arena_options options = prefetched(2);
+  options.budget_bytes = 2 * row();
+  slot_arena arena{first_device, options};
+  arena.commit(sizes{0}, sizes{1}, stream);
+  wait_for_background_tasks();
+  REQUIRE(arena.capacity(0) == 2 * granule());
+  REQUIRE(arena.statistics().failed_prefetches == 1);
+  arena.set_budget(slot_arena_options::no_budget);
+  arena.commit(sizes{0}, sizes{granule() + 1}, stream);
+  wait_for_background_tasks();
+  CHECK(arena.capacity(0) == 4 * granule());
+}
+
 TEST_CASE("slot_arena: nothing is prefetched from slots in use") {
   const stream stream{first_device};
   slot_arena_options options = prefetched(2);

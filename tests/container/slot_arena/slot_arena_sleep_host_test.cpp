@@ -153,6 +153,24 @@ TEST_CASE("sleep: an arena whose suspend is refused prefetches again") {
   CHECK(comes_true(has_ahead));
 }
 
+TEST_CASE("sleep: each of several arenas stays awake where another memory is refused") {
+  if (!capability_of(first_device).has(trait::retains_chunks)) return;
+  const memory_tag tag;
+  const stream stream{first_device};
+  slot_arena one{first_device, asleep_by(tag, 1)};
+  slot_arena two{first_device, asleep_by(tag, 1)};
+  for (slot_arena* const each : {&one, &two}) each->commit(sizes{0}, sizes{1}, stream);
+  const auto have_ahead = [&] {
+    return one.capacity(0) == 2 * granule() && two.capacity(0) == 2 * granule();
+  };
+  CHECK(comes_true(have_ahead));
+  slot_arena last{first_device, asleep_by(tag)};
+  last.commit(sizes{0}, sizes{1}, stream);
+  const retained_chunk held = retain_chunk(last.pointer(0, 0));
+  CHECK_THROWS_AS(suspend(tag, keep::nothing), std::invalid_argument);
+  CHECK(comes_true(have_ahead));
+}
+
 TEST_CASE("sleep: blocks of released slots are not saved, even those that are in use yet") {
   sleeping_arena subject{false};
   blocked_stream work{first_device};

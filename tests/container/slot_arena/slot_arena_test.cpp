@@ -191,6 +191,15 @@ TEST_CASE("slot_arena: slots_that_fit is what can be committed") {
   CHECK_THROWS_AS(static_cast<void>(arena.slots_that_fit(5 * granule())), std::out_of_range);
 }
 
+TEST_CASE("slot_arena: as many packed slots fit as a block has") {
+  slot_arena_options options = small_slots(4);
+  options.layout = slot_layout::packed;
+  options.bytes_per_slot = granule() / 4;
+  options.budget_bytes = row();
+  slot_arena arena{first_device, options};
+  CHECK(arena.slots_that_fit(options.bytes_per_slot) == 4);
+}
+
 TEST_CASE("slot_arena: packed slots share blocks with their neighbours") {
   const stream stream{first_device};
   slot_arena_options options = small_slots(16);

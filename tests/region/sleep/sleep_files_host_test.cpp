@@ -3,6 +3,7 @@
 // signals.
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 
@@ -16,6 +17,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "region/sleep/sleeping_regions.hpp"
+#include "support/device_memory.hpp"
 #include "support/devices.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
@@ -48,6 +50,9 @@ int files_without_name(std::size_t bytes) {
     if (::stat(each.path().c_str(), &what) != 0 || !S_ISREG(what.st_mode)) continue;
     if (what.st_nlink != 0 || static_cast<std::size_t>(what.st_size) != bytes) continue;
     CHECK((what.st_mode & 0777) == 0600);
+    // A program that is started meanwhile does not get it.
+    const int flags = ::fcntl(std::stoi(each.path().filename().string()), F_GETFD);
+    CHECK((flags & FD_CLOEXEC) != 0);
     ++found;
   }
   return found;
@@ -65,6 +70,26 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents in a file are for nobody el
   resume(tag);
   CHECK(files_without_name(3 * unit) == 0);
   check_awake();
+}
+
+TEST_CASE("sleep: contents come back from a file in pieces") {
+  const temporary_folder folder;
+  const memory_tag tag;
+  const stream stream{first_device};
+  // One chunk of two pieces and a part of one.
+  const std::size_t bytes = align_up(65 * MiB, granule());
+  region memory{first_device, bytes, tagged(tag)};
+  memory.commit(0, bytes);
+  const std::size_t places[]{0, 32 * MiB, bytes - 64};
+  for (const std::size_t each : places)
+    write_bytes(stream, advance(memory.base(), each), pattern(64, static_cast<unsigned>(each)));
+  suspend(tag, keep::contents, to_folder(folder.path().string()));
+  resume(tag);
+  for (const std::size_t each : places) {
+    CAPTURE(each);
+    CHECK(read_bytes(stream, advance(memory.base(), each), 64) ==
+          pattern(64, static_cast<unsigned>(each)));
+  }
 }
 
 HIPVMM_CHILD("sleeps in a file until it is killed") {

@@ -16,6 +16,7 @@
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "region/sleep/sleeping_regions.hpp"
+#include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
@@ -172,6 +173,31 @@ TEST_CASE_FIXTURE(sleeping_regions,
   drain_retired_memory();
   resume(tag);
   check_awake();
+}
+
+TEST_CASE_FIXTURE(sleeping_regions,
+                  "sleep: copies that HIP refuses to wait for keep their memory of the host") {
+  const auto before = live_objects().host_allocations;
+  {
+    const planned_faults none{"hipStreamSynchronize error=hipErrorUnknown"};
+    CHECK_THROWS_AS(suspend(tag, keep::contents), hip_error);
+  }
+  CHECK(live_objects().host_allocations == before + 2);  // of both regions, for good
+  check_awake();
+}
+
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: retired memory is released before suspend returns") {
+  blocked_stream work{first_device};
+  first.decommit(4 * unit, unit, work);
+  std::thread later{[&] {
+    happens([] { return false; });
+    work.release();
+  }};
+  suspend(tag, keep::nothing, stream);
+  const std::size_t retired = retired_memory().waiting_bytes;
+  later.join();
+  CHECK(retired == 0);
+  resume(tag);
 }
 
 TEST_CASE("sleep: addresses that HIP does not free are freed after the next failure") {
