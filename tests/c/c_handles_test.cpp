@@ -364,12 +364,13 @@ TEST_CASE("C interface: functions for one kind of resource refuse the others") {
 }
 
 TEST_CASE("C interface: a text needs room for its zero") {
+  const owned_buffer buffer = make_buffer();
   std::size_t length = 0;
-  require_ok(hipvmm_device_capability(0, nullptr, 0, &length));
+  require_ok(hipvmm_device_uuid(0, nullptr, 0, &length));
   std::string room(length + 1, '#');
-  CHECK(hipvmm_device_capability(0, room.data(), length, nullptr) == HIPVMM_ERROR_TOO_SMALL);
+  CHECK(hipvmm_device_uuid(0, room.data(), length, nullptr) == HIPVMM_ERROR_TOO_SMALL);
   CHECK(room == std::string(length + 1, '#'));
-  require_ok(hipvmm_device_capability(0, room.data(), length + 1, nullptr));
+  require_ok(hipvmm_device_uuid(0, room.data(), length + 1, nullptr));
   CHECK(room.find('\0') == length);
 }
 
