@@ -259,7 +259,9 @@ void budget_share::release_kept(std::size_t bytes) noexcept {
   report_exceptions([&] {
     chunk_cache& cache = chunk_cache::shared();
     const std::size_t kept = cache.statistics(device_).bytes;
-    if (kept != 0) cache.trim(device_, kept - std::min(kept, bytes));
+    // Also where nothing is kept: it waits for what another thread is just releasing, or the answer
+    // would be that this process keeps it.
+    cache.trim(device_, kept - std::min(kept, bytes));
   });
 }
 

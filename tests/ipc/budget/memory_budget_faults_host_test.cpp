@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <thread>
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
@@ -22,6 +23,8 @@
 #include "support/devices.hpp"
 #include "support/happens.hpp"
 #include "support/host/fault_sweep.hpp"
+#include "support/host/host_provider.hpp"
+#include "support/region/shared_cache.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -78,6 +81,28 @@ TEST_CASE("memory_budget: a holder answers when the work that uses trimmed memor
   CHECK(comes_true([&] { return other.is_answered(next); }));
   CHECK(budget.bytes() == 0);
   CHECK(other.left() == unit);
+  other.leave();
+}
+
+TEST_CASE("memory_budget: a holder answers when what another thread releases is released") {
+  const budget_folder folder;
+  drain_retired_memory();
+  chunk_cache::shared().trim();
+  const shared_cache_keeps cache;
+  const std::size_t unit = budget_unit();
+  const memory_budget budget{first_device, "leaving", unit};
+  chunk_cache::shared().recycle(chunk_cache::shared().acquire(first_device, unit));
+  const auto file = detail::budget_file::open({"leaving", first_device.uuid()}, 0);
+  detail::budget_table other{file->shared()};
+  REQUIRE(other.join(detail::own_process_identity(), 0, "other"));
+  const planned_faults slow{"hipMemRelease delay=100ms"};
+  std::thread releases{[] { chunk_cache::shared().trim(); }};
+  CHECK(comes_true([] { return chunk_cache::shared().statistics().bytes == 0; }));
+  other.set_waiting(unit, std::chrono::steady_clock::now() + std::chrono::seconds{20});
+  const std::uint32_t number = other.request();
+  CHECK(comes_true([&] { return other.is_answered(number); }));
+  CHECK(other.left() == unit);
+  releases.join();
   other.leave();
 }
 
