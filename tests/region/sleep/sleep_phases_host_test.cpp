@@ -170,7 +170,7 @@ TEST_CASE_FIXTURE(sleeping_regions,
     check_asleep();
     CHECK(unmaps.count() == 0);
   }
-  drain_retired_memory();
+  // At addresses where that is mapped until it is released.
   resume(tag);
   check_awake();
 }
