@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include <hipvmm/serving.h>
 #include <hipvmm/core/bytes.hpp>
 #include "c/c_interface.hpp"
+#include "c/handle_table.hpp"
 #include "ipc/budget/budget_folder.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
@@ -267,6 +269,22 @@ TEST_CASE("C interface: adaptors and allocations that fail leave nothing") {
         [](const auto&) { require_ok(hipvmm_reset_device_resource(0)); });
   }
   CHECK(live_handles() == before);
+}
+
+TEST_CASE("handle_table: an insertion without host memory leaves the table as it was") {
+  c::handle_table table;
+  const std::shared_ptr<void> object = std::make_shared<int>(7);
+  bool refused = false;
+  try {
+    const allocation_failure failing{1};
+    static_cast<void>(table.insert(c::handle_kind::buffer, object));
+  } catch (const std::bad_alloc&) {
+    refused = true;
+  }
+  CHECK(refused);
+  CHECK(table.size() == 0);
+  void* const handle = table.insert(c::handle_kind::buffer, object);
+  CHECK(table.find(c::handle_kind::buffer, handle) == object);
 }
 
 /// Runs `call` with its first allocation of host memory failing, then its second, until none does.
