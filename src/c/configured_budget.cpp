@@ -10,7 +10,6 @@
 
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include "core/check.hpp"
-#include "core/error.hpp"
 #include "core/observers/memory_events.hpp"
 #include "core/process_mark.hpp"
 
@@ -33,10 +32,7 @@ struct trimmed_pools {
     return made;
   }
   void trim(device_ref device, std::size_t bytes) {
-    // Handlers and callbacks come after the lock: they may make and end pools.
-    detail::held_reports failures;
-    const detail::reports_wait no_reports{failures};
-    const detail::events_wait no_events;
+    const detail::callbacks_wait until_unlocked;  // they may make and end pools
     const std::lock_guard lock{mutex};
     for (mr::vmm_pool_resource* const each : pools) {
       if (bytes == 0) return;
@@ -71,6 +67,7 @@ void join_configured_budget(device_ref device, const std::optional<named_limit>&
   if (!named) return;
   configured_budgets& all = configured_budgets::shared();
   if (all.process.is_of_parent()) return;
+  const detail::callbacks_wait until_unlocked;  // they may make pools
   const std::lock_guard lock{all.mutex};
   if (all.joined.count(device.ordinal()) != 0) return;
   budget_options options;

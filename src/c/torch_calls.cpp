@@ -22,6 +22,7 @@
 #include "c/torch_error.hpp"
 #include "c/torch_pool.hpp"
 #include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
 
 namespace hipvmm::c {
 namespace {
@@ -72,6 +73,7 @@ struct torch_pools {
     const device_ref owner = c::device_of(device);
     std::atomic<torch_pool*>& entry = made.at(static_cast<std::size_t>(device));
     is_used = true;
+    const detail::callbacks_wait until_unlocked;  // they may allocate
     const std::lock_guard lock{mutex};
     if (torch_pool* const found = entry) return *found;
     mr::pool_options options = pool_settings(owner, nullptr);

@@ -163,6 +163,47 @@ HIPVMM_CHILD("C: has idle pools of a budget") {
   require_ok(hipvmm_resource_destroy(of_device));
 }
 
+owned_resource make_pool_of_device() {
+  owned_resource made;
+  require_ok(hipvmm_device_pool(0, made.out()));
+  return made;
+}
+
+std::future<void> made_in_handler;
+std::atomic<bool> is_made{false};
+
+/// Has an error handler that makes pools in another thread, and makes the first pool by `make`. The
+/// handler is told that the file of HIPVMM_CAPABILITY is none.
+void make_pools_in_handler(owned_resource (*make)()) {
+  require_ok(hipvmm_set_error_handler([](const char*, int, const char*) {
+    if (made_in_handler.valid()) return;
+    made_in_handler = std::async(std::launch::async, [] {
+      static_cast<void>(make_pool());
+      static_cast<void>(make_pool_of_device());
+    });
+    is_made = made_in_handler.wait_for(std::chrono::seconds{2}) == std::future_status::ready;
+  }));
+  static_cast<void>(make());
+  CHECK(is_made);
+  CHECK(memory_budget::all().front().holders.size() == 1);
+}
+
+HIPVMM_CHILD("C: has an error handler that makes pools while a pool joins the budget") {
+  make_pools_in_handler([] { return make_pool(); });
+}
+
+HIPVMM_CHILD("C: has an error handler that makes pools while that of the device joins it") {
+  make_pools_in_handler(make_pool_of_device);
+}
+
+HIPVMM_CHILD("C: has threads that join the budget at once") {
+  std::vector<std::future<void>> threads(4);
+  for (auto& each : threads)
+    each = std::async(std::launch::async, [] { static_cast<void>(make_pool()); });
+  for (auto& each : threads) each.get();
+  CHECK(memory_budget::all().front().holders.size() == 1);
+}
+
 TEST_SUITE_BEGIN("needs virtual memory");
 
 TEST_CASE_FIXTURE(c_budgets, "C budget: what the process creates counts") {
@@ -305,6 +346,22 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: programs as they are take part in that o
   tested("C: has a mistake in HIPVMM_CONF", "budget=:4GiB");
   tested("C: has a mistake in HIPVMM_CONF", "budget=conf:much");
   tested("C: has a mistake in HIPVMM_CONF", "budget=a/b");
+}
+
+TEST_CASE_FIXTURE(c_budgets,
+                  "C budget: that of HIPVMM_CONF is joined once with no lock for callbacks") {
+  const temporary_folder files;
+  const std::string none = (files.path() / "none").string();
+  std::ofstream{none} << "no capability record";
+  const std::string conf = "HIPVMM_CONF=budget=once:1GiB";
+  const auto tested = [&](const char* name, const std::string& capability) {
+    const child_result result =
+        run_child(name, {conf, "HIPVMM_TESTS_PROBE_LATER=1", "HIPVMM_CAPABILITY=" + capability});
+    CHECK_MESSAGE(passed(result), result.output);
+  };
+  tested("C: has an error handler that makes pools while a pool joins the budget", none);
+  tested("C: has an error handler that makes pools while that of the device joins it", none);
+  tested("C: has threads that join the budget at once", "");
 }
 
 TEST_CASE_FIXTURE(c_budgets, "C budget: pools give idle memory to who needs it") {

@@ -15,6 +15,7 @@
 #include "c/configured_budget.hpp"
 #include "c/settings.hpp"
 #include "core/check.hpp"
+#include "core/observers/memory_events.hpp"
 #include "mr/resource/set_resource.hpp"
 
 namespace hipvmm::c {
@@ -40,6 +41,7 @@ device_blocks& device_blocks::shared() {
 
 std::shared_ptr<resource_object> device_blocks::pool_of(device_ref device) {
   require_device(device);
+  const detail::callbacks_wait until_unlocked;  // they may ask for it too
   const std::lock_guard lock{pools_mutex_};
   std::shared_ptr<resource_object>& entry = pools_[device.ordinal()];
   if (entry != nullptr) return entry;

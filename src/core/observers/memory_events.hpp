@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hipvmm/core/observers/memory_events.hpp>
+#include "core/error.hpp"
 #include "core/observers/observers.hpp"
 
 namespace hipvmm::detail {
@@ -64,6 +65,14 @@ class events_wait {
   };
   const bool is_outermost_;
   std::vector<waiting_event> waiting_;
+};
+
+/// While one lives, reports for the error handler and events of its thread wait for its end. It
+/// begins before a lock that functions of the program may need, and so ends after that.
+class callbacks_wait {
+  held_reports reports_;
+  const reports_wait redirected_{reports_};
+  const events_wait events_;
 };
 
 /// While one lives, events of its thread are not reported: those of probes, which hold a lock that
