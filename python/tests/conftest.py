@@ -22,9 +22,9 @@ def resources_are_restored():
 def run_python():
     """Runs a script in a process of its own, and returns what it printed."""
 
-    def run(script, *, status=0, **environment):
+    def run(script, *, status=0, arguments=(), **environment):
         result = subprocess.run(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=120, env={**os.environ, **environment})
         assert result.returncode == status, result.stdout
         return result.stdout

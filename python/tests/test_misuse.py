@@ -265,6 +265,43 @@ print("end")
     assert "Fatal" not in printed
 
 
+@pytest.mark.parametrize("slow", ["allocate", "deallocate"])
+def test_the_interpreter_waits_for_what_threads_make_and_destroy(run_python, slow):
+    assert run_python("""
+import atexit, threading, time, sys
+import hipvmm
+from hipvmm import mr
+slow = sys.argv[1]
+def last():  # is called last, in the thread that ends the interpreter, which may go on
+    hipvmm.DeviceBuffer()
+    print("end")
+atexit.register(last)
+memory = mr.CudaMemoryResource()
+inside, ending = threading.Event(), threading.Event()
+def wait(function):
+    if slow == function:
+        inside.set()
+        ending.wait()
+        time.sleep(0.05)
+def allocate(nbytes, stream):
+    wait("allocate")
+    return memory.allocate(nbytes)
+def deallocate(pointer, nbytes, stream):
+    wait("deallocate")
+    memory.deallocate(pointer, nbytes)
+def work():
+    try:
+        hipvmm.DeviceBuffer(size=1000, mr=mr.CallbackMemoryResource(allocate, deallocate))
+        while True:
+            hipvmm.DeviceBuffer(size=1000, mr=memory)
+    except hipvmm.InvalidHandleError:
+        pass
+threading.Thread(target=work, daemon=True).start()
+inside.wait()
+atexit.register(ending.set)
+""", arguments=[slow], HIPVMM_HOST_LEAKS="1") == "end\n"
+
+
 def test_the_exit_does_not_free_a_buffer_that_a_call_uses():
     buffer = hipvmm.DeviceBuffer.to_device(b"abc")
     block = buffer._block

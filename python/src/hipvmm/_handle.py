@@ -3,13 +3,92 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import threading
+import time
 import weakref
-from typing import Any, Optional
+from typing import Any, Callable, Dict, Optional
 
 from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError
 from ._library import lib
+
+
+class _Finalizers:
+    """What is destroyed before the interpreter ends, threads or not.
+
+    A daemon thread may be anywhere when the interpreter ends: between a function of C that has made
+    something and its finalizer, or between the end of an object and the function of C that destroys
+    it. weakref.finalize alone would leave what such threads make and destroy. So who makes
+    something does that within `with finalizers:`, and the end waits for those and refuses others.
+
+    patience: seconds of the end at most, for a thread may wait in a function of C for anything.
+    """
+
+    patience = 5.0
+
+    def __init__(self) -> None:
+        # By the numbers of threads, so that each changes its own entry: no lock is needed.
+        self._making: Dict[int, int] = {}
+        self._pending: Dict[object, weakref.finalize] = {}
+        self._is_registered = False
+        self._ending: Optional[int] = None  # the thread that ends the interpreter
+        os.register_at_fork(after_in_child=self._become_child)
+
+    def _become_child(self) -> None:
+        # Of other threads, and of the parent.
+        self._making.clear()
+        self._pending.clear()
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        depth = self._making.get(thread, 0)
+        self._making[thread] = depth + 1
+        # Only now: the end looks in the other order.
+        if self._ending is not None and depth == 0 and self._ending != thread:
+            del self._making[thread]
+            raise InvalidHandleError("the interpreter ends: other threads make nothing more")
+
+    def __exit__(self, *exception: Any) -> None:
+        thread = threading.get_ident()
+        depth = self._making.pop(thread, 0)  # none in a child of fork() that was made within
+        if depth > 1:
+            self._making[thread] = depth - 1
+
+    def add(self, owner: Any, destroy: Callable[..., None], *args: Any) -> weakref.finalize:
+        """Has `destroy(*args)` called at the end of `owner` or of the interpreter."""
+        key = object()
+        made = weakref.finalize(owner, self._run, key, destroy, args)
+        self._pending[key] = made
+        if not self._is_registered:
+            # After weakref's own, and so called before it.
+            self._is_registered = True
+            atexit.register(self._end)
+        return made
+
+    def _run(self, key: object, destroy: Callable[..., None], args: Any) -> None:
+        try:
+            destroy(*args)
+        finally:
+            self._pending.pop(key, None)
+
+    def _end(self) -> None:
+        deadline = time.monotonic() + self.patience
+
+        def wait(while_there: Callable[[], bool]) -> None:
+            while while_there() and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+        self._ending = threading.get_ident()
+        wait(lambda: bool(self._making))
+        # What was made last ends first, as it may need the others, in other threads too.
+        for key, finalizer in reversed(list(self._pending.copy().items())):
+            finalizer()
+            wait(lambda one=key: one in self._pending)  # type: ignore[misc]
+
+
+finalizers = _Finalizers()
 
 
 def _destroy(function: str, handle: int, process: int, callback: Any) -> None:
@@ -34,7 +113,7 @@ class HeldHandle:
 
     def __init__(self, function: str, handle: int, callback: Any = None) -> None:
         self.value = handle
-        self._finalizer = weakref.finalize(self, _destroy, function, handle, os.getpid(), callback)
+        self._finalizer = finalizers.add(self, _destroy, function, handle, os.getpid(), callback)
 
     @property
     def alive(self) -> bool:
@@ -49,6 +128,19 @@ class Owner:
     """
 
     _destroy_function = ""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "__init__" not in cls.__dict__:
+            return
+        make = cls.__init__
+
+        @functools.wraps(make)
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            with finalizers:  # from the function that makes the handle until it is held
+                make(self, *args, **kwargs)
+
+        cls.__init__ = init  # type: ignore[method-assign]
 
     def __init__(self, handle: int) -> None:
         self._held: Optional[HeldHandle] = HeldHandle(self._destroy_function, handle)

@@ -8,11 +8,10 @@ import ctypes
 import operator
 import os
 import threading
-import weakref
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ._errors import HipvmmError, InvalidArgumentError, InvalidHandleError, OutOfRangeError
-from ._handle import HeldHandle
+from ._handle import HeldHandle, finalizers
 from ._host import device_source, host_source, host_target
 from ._library import lib
 from .device import current_device, is_closed_stream, provider, stream_value, synchronize_stream
@@ -29,10 +28,11 @@ class _Block:
         # A stream object is kept, so that there is a stream to free in.
         self.last_stream = [stream]
         self._lock = threading.Lock()
-        self.ptr = resource.allocate(nbytes, stream)
-        self._finalizer = weakref.finalize(
-            self, _free, self._lock, resource, resource._hold(), self.ptr, nbytes,
-            self.last_stream, os.getpid())
+        with finalizers:
+            self.ptr = resource.allocate(nbytes, stream)
+            self._finalizer = finalizers.add(
+                self, _free, self._lock, resource, resource._hold(), self.ptr, nbytes,
+                self.last_stream, os.getpid())
 
     @contextlib.contextmanager
     def use(self) -> Iterator[int]:
