@@ -4,8 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -16,6 +19,7 @@ namespace hipvmm::detail {
 template <typename Value>
 class address_table {
   using list = std::unordered_map<const void*, Value>;
+  using order = std::set<const void*, std::less<>>;
 
  public:
   using entry = typename list::node_type;
@@ -34,7 +38,10 @@ class address_table {
     one.key() = pointer;
     part& in = part_of(pointer);
     const std::lock_guard lock{in.mutex};
+    order added;
+    if (in.ordered) added.insert(pointer);
     auto done = in.entries.insert(std::move(one));
+    if (in.ordered) in.ordered->merge(added);  // can't fail
     if (!done.inserted) std::swap(done.position->second, done.node.mapped());
     return std::move(done.node);
   }
@@ -43,6 +50,7 @@ class address_table {
   [[nodiscard]] entry take(const void* pointer) noexcept {
     part& in = part_of(pointer);
     const std::lock_guard lock{in.mutex};
+    if (in.ordered) in.ordered->erase(pointer);
     return in.entries.extract(pointer);
   }
 
@@ -52,6 +60,29 @@ class address_table {
     const std::lock_guard lock{in.mutex};
     const auto found = in.entries.find(pointer);
     return found == in.entries.end() ? std::nullopt : std::optional{found->second};
+  }
+
+  /// Returns the last address that is not above `pointer`, with a copy of its value.
+  /// - The first call puts all addresses in order, and put() and take() keep it from then on: a
+  ///   table that is never asked has no such cost.
+  /// Throws: std::bad_alloc.
+  [[nodiscard]] std::optional<std::pair<const void*, Value>> last_not_above(
+      const void* pointer) const {
+    std::optional<std::pair<const void*, Value>> result;
+    for (const part& each : parts_) {
+      const std::lock_guard lock{each.mutex};
+      if (!each.ordered) {
+        order made;
+        for (const auto& one : each.entries) made.insert(one.first);
+        each.ordered = std::move(made);
+      }
+      const auto above = each.ordered->upper_bound(pointer);
+      if (above == each.ordered->begin()) continue;
+      const void* const found = *std::prev(above);
+      if (!result || std::less<>{}(result->first, found))
+        result.emplace(found, each.entries.find(found)->second);
+    }
+    return result;
   }
 
   /// Calls `visit` with each address and its value. Pre: `visit` does not use the table.
@@ -67,6 +98,7 @@ class address_table {
   struct alignas(64) part {
     mutable std::mutex mutex;
     list entries;
+    mutable std::optional<order> ordered;  // the addresses, once they were asked for in order
   };
 
   [[nodiscard]] static std::size_t part_index(const void* pointer) noexcept {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>  // IWYU pragma: keep
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
@@ -314,19 +315,6 @@ void replacement::note_range(const void* pointer, std::size_t bytes) noexcept {
   }
 }
 
-std::optional<std::pair<void*, replacement::allocation>> replacement::allocation_at(
-    const void* pointer) const noexcept {
-  if (is_child_ || !may_be_ours(pointer) || !is_in_a_pool(pointer)) return std::nullopt;
-  if (const std::optional<allocation> begun = allocations_.find(pointer))
-    return std::pair{const_cast<void*>(pointer), *begun};
-  std::optional<std::pair<void*, allocation>> found;
-  allocations_.for_each([&](const void* begin, const allocation& each) {
-    if (number(pointer) >= number(begin) && number(pointer) - number(begin) < each.bytes)
-      found.emplace(const_cast<void*>(begin), each);
-  });
-  return found;
-}
-
 bool replacement::is_in_a_pool(const void* pointer) const noexcept {
   bool is_inside = false;
   for_each_pool([&](const pool& each) { is_inside |= each.contains(pointer); });
@@ -335,15 +323,30 @@ bool replacement::is_in_a_pool(const void* pointer) const noexcept {
 
 int replacement::address_range(const real_calls& real, void** base, std::size_t* bytes,
                                void* pointer) noexcept {
-  const auto found = allocation_at(pointer);
-  if (!found) return real.address_range(base, bytes, pointer);
-  if (base != nullptr) *base = found->first;
-  if (bytes != nullptr) *bytes = found->second.bytes;
-  return 0;
+  if (is_child_ || !may_be_ours(pointer) || !is_in_a_pool(pointer))
+    return real.address_range(base, bytes, pointer);
+  try {
+    std::pair<const void*, allocation> found{pointer, {}};
+    // Most ask about where an allocation begins, and need no order for that.
+    if (const std::optional<allocation> begun = allocations_.find(pointer)) {
+      found.second = *begun;
+    } else if (const auto last = allocations_.last_not_above(pointer)) {
+      found = *last;
+    }
+    // Of memory of the pool that nobody has HIP knows a range.
+    if (number(pointer) - number(found.first) >= found.second.bytes)
+      return real.address_range(base, bytes, never_allocated());
+    if (base != nullptr) *base = const_cast<void*>(found.first);
+    if (bytes != nullptr) *bytes = found.second.bytes;
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return out_of_memory_code;
+  }
 }
 
 int replacement::ipc_handle(const real_calls& real, void* handle, void* pointer) noexcept {
-  if (!allocation_at(pointer)) return real.ipc_handle(handle, pointer);
+  if (is_child_ || !may_be_ours(pointer) || !is_in_a_pool(pointer))
+    return real.ipc_handle(handle, pointer);
   counts_.count_refused_handle();
   if (!said_handle_.exchange(true))
     say("memory of the pool has no handle for hipIpcOpenMemHandle or cudaIpcOpenMemHandle",

@@ -97,10 +97,6 @@ class replacement {
 
   /// Whether an address lies between the lowest and the highest that were allocated.
   [[nodiscard]] bool may_be_ours(const void* pointer) const noexcept;
-  /// The allocation that an address lies in, and where that begins. All are visited, unless it
-  /// begins there.
-  [[nodiscard]] std::optional<std::pair<void*, allocation>> allocation_at(
-      const void* pointer) const noexcept;
   [[nodiscard]] bool is_in_a_pool(const void* pointer) const noexcept;
   /// A free of what is not in the table.
   template <typename Free>

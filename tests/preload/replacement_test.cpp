@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -111,6 +112,45 @@ TEST_CASE("preload: memory is as aligned as textures of it need") {
   }
   for (void* const each : held)
     if (each != nullptr) CHECK(calls.free_async(hip_calls, each, used) == 0);
+}
+
+TEST_CASE("preload: the range of an address within is found, whatever has been made and freed") {
+  preload::replacement calls{preload::settings{}};
+  std::map<char*, std::size_t> held;
+  const auto make = [&](std::size_t index) {
+    void* made = nullptr;
+    const std::size_t bytes = 1 + index * 7919 % 9000;
+    REQUIRE(calls.allocate_async(hip_calls, &made, bytes, stream_ref::legacy_default()) == 0);
+    held.emplace(static_cast<char*>(made), bytes);
+  };
+  const auto check_all = [&] {
+    for (const auto& [begin, bytes] : held)
+      for (const std::size_t offset : {std::size_t{0}, bytes / 2, bytes - 1}) {
+        void* base = nullptr;
+        std::size_t found = 0;
+        CHECK(calls.address_range(hip_calls, &base, &found, begin + offset) == 0);
+        CHECK(base == begin);
+        CHECK(found == bytes);
+      }
+  };
+  for (std::size_t index = 0; index < 100; ++index) make(index);
+  check_all();
+  std::size_t index = 0;
+  for (auto each = held.begin(); each != held.end();) {
+    if (++index % 3 == 0) {
+      char* const freed = each->first;
+      each = held.erase(each);
+      CHECK(calls.free_async(hip_calls, freed, stream_ref::legacy_default()) == 0);
+      CHECK(calls.address_range(hip_calls, nullptr, nullptr, freed) != 0);
+      static_cast<void>(hipGetLastError());
+    } else {
+      ++each;
+    }
+  }
+  for (index = 100; index < 150; ++index) make(index);
+  check_all();
+  for (const auto& [begin, bytes] : held)
+    CHECK(calls.free_async(hip_calls, begin, stream_ref::legacy_default()) == 0);
 }
 
 TEST_CASE("preload: in a child of fork() nothing of the parent is freed, and all else is HIP's") {

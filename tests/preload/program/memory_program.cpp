@@ -233,6 +233,7 @@ void ranges() {
   REQUIRE(hipPointerGetAttributes(&attributes, memory + mib));
   std::printf("device %d\n", attributes.device);
   REQUIRE(hipFree(memory));
+  print("hipMemGetAddressRange of what was freed", hipMemGetAddressRange(&base, &bytes, memory));
 }
 
 void devices() {
