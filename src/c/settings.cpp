@@ -182,7 +182,8 @@ struct defaults {
   placement_choice placement;
   std::optional<named_limit> budget;
 
-  explicit defaults(device_ref device) {
+  explicit defaults(device_ref device, mr::pool_options pool_defaults = {})
+      : pool{std::move(pool_defaults)} {
     const char* const configured = std::getenv("HIPVMM_CONF");
     if (configured == nullptr) return;
     std::vector<option> table = pool_table(pool, device);
@@ -206,8 +207,9 @@ struct defaults {
 
 }  // namespace
 
-mr::pool_options pool_settings(device_ref device, const char* options) {
-  defaults made{device};
+mr::pool_options pool_settings(device_ref device, const char* options,
+                               mr::pool_options unconfigured) {
+  defaults made{device, std::move(unconfigured)};
   apply_options("a pool", text_of(options), pool_table(made.pool, device));
   return std::move(made.pool);
 }

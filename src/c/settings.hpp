@@ -23,7 +23,9 @@
 // All throw std::invalid_argument, as apply_options().
 namespace hipvmm::c {
 
-[[nodiscard]] mr::pool_options pool_settings(device_ref device, const char* text);
+/// `unconfigured`: what holds where neither says anything.
+[[nodiscard]] mr::pool_options pool_settings(device_ref device, const char* text,
+                                             mr::pool_options unconfigured = {});
 [[nodiscard]] growth_options buffer_settings(device_ref device, const char* text);
 [[nodiscard]] mr::hip_async_options async_settings(device_ref device, const char* text);
 [[nodiscard]] mr::pinned_options pinned_settings(const char* text);

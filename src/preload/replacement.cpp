@@ -2,8 +2,10 @@
 #include "preload/replacement.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <new>  // IWYU pragma: keep
 #include <string>
@@ -25,6 +27,13 @@ namespace {
 
 // hipErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY
 constexpr int out_of_memory_code = 2;
+
+// Where HIPVMM_CONF says nothing of it; "unlimited" is another.
+constexpr std::size_t no_threshold = std::numeric_limits<std::size_t>::max() - 1;
+// For work that still uses idle memory, in a thread that others of the library need.
+constexpr std::chrono::milliseconds quiet_patience{5};
+// Of the time after which it is tried again.
+constexpr unsigned most_doublings = 6;
 
 /// What a pool is asked for: multiples of what addresses are aligned to, as blocks of a pool whose
 /// requests are all such lie at such multiples too.
@@ -74,8 +83,13 @@ replacement::~replacement() {
   for (device_pool& each : pools_) delete each.made.load();
 }
 
-replacement::served_device::served_device(device_ref device, const mr::pool_options& options)
-    : memory{device, options}, users{device}, done{device} {
+replacement::served_device::served_device(replacement& of, device_ref device,
+                                          const mr::pool_options& options, bool threshold)
+    : memory{device, options},
+      users{device},
+      done{device},
+      has_threshold{threshold},
+      release{[this, &of] { of.release_when_quiet(*this); }} {
   for (const access_desc& each : options.access.entries())
     if (each.device != device && each.right != access_right::none) users.push_back(each.device);
 }
@@ -107,11 +121,15 @@ replacement::served_device* replacement::serve_device(device_ref device) {
   if (served_device* const found = entry.made) return found;
   if (entry.refused) return nullptr;
   try {
-    mr::pool_options options = c::pool_settings(device, nullptr);
+    mr::pool_options unconfigured;
+    unconfigured.release_threshold = no_threshold;
+    mr::pool_options options = c::pool_settings(device, nullptr, std::move(unconfigured));
+    const bool has_threshold = options.release_threshold != no_threshold;
+    if (!has_threshold) options.release_threshold = mr::pool_options{}.release_threshold;
     options.forgets_streams = true;  // end_stream()
     if (options.access.entries().empty()) options.access = all_reachable_peers(device);
     c::join_configured_budget(device, c::configured_budget(device));
-    entry.made = std::make_unique<served_device>(device, options).release();
+    entry.made = std::make_unique<served_device>(*this, device, options, has_threshold).release();
   } catch (const out_of_memory&) {
     throw;
   } catch (const std::exception& error) {
@@ -168,6 +186,28 @@ std::optional<passed> replacement::serve(void** pointer, std::size_t bytes, devi
 void replacement::release_idle() noexcept {
   for_each_pool([](pool& each) { detail::report_exceptions([&] { each.trim_to(0); }); });
   chunk_cache::shared().trim();
+}
+
+void replacement::expect_quiet(served_device& of) noexcept {
+  if (!of.has_threshold) static_cast<void>(of.release.request_in(settings_.quiet));
+}
+
+void replacement::release_when_quiet(served_device& of) noexcept {
+  const std::uint64_t allocations = counts_.allocations();
+  const bool is_quiet = std::exchange(of.allocations, allocations) == allocations;
+  if (is_quiet) {
+    try {
+      of.memory.trim_to(0, std::chrono::steady_clock::now() + quiet_patience);
+      chunk_cache::shared().trim(of.memory.device());
+    } catch (const std::exception&) {
+      // Nothing is lost: it is tried again.
+    }
+    const mr::pool_usage now = of.memory.usage();
+    // Else work still uses it, or a part of a chunk is in use.
+    if (now.reserved_current == now.used_current) return;
+  }
+  of.tries = is_quiet ? std::min(of.tries + 1, most_doublings) : 0;
+  of.release.run_again_in(settings_.quiet * (1U << of.tries));
 }
 
 template <typename Call>
@@ -244,6 +284,7 @@ int replacement::free(const real_calls& real, void* pointer) noexcept {
   if (owner == nullptr)
     return free_unknown(pointer, [&](void* address) { return real.free(address); });
   owner->free(pointer, found.mapped().bytes, settings_.free_waits);
+  expect_quiet(*owner);
   counts_.count_free(found.mapped().bytes, false);
   return 0;
 }
@@ -281,6 +322,7 @@ int replacement::free_async(const real_calls& real, void* pointer, stream_ref st
     owner->memory.deallocate_sync(pointer, in_pool(bytes));
   else
     owner->memory.deallocate(stream, pointer, in_pool(bytes));
+  expect_quiet(*owner);
   counts_.count_free(bytes, true);
   return 0;
 }

@@ -15,6 +15,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/configured_budget.hpp"
+#include "core/background_task.hpp"
 #include "mr/address_table.hpp"
 #include "preload/calls.hpp"
 #include "preload/settings.hpp"
@@ -63,7 +64,9 @@ class replacement {
   using pool = mr::vmm_pool_resource;
   /// A device's pool, and what frees that have waited need.
   struct served_device {
-    served_device(device_ref device, const mr::pool_options& options);
+    /// `has_threshold`: the pool releases idle memory as its options say.
+    served_device(replacement& of, device_ref device, const mr::pool_options& options,
+                  bool has_threshold);
     /// Frees memory that any stream may use. Waits for all devices with access, unless it is told
     /// to leave that to the pool, or a capture forbids it.
     void free(void* pointer, std::size_t bytes, bool waits) noexcept;
@@ -73,6 +76,12 @@ class replacement {
     std::vector<device_ref> users;  // with access
     // Never has work: what is freed in its order after a wait is reused without another.
     stream done;
+    const bool has_threshold;
+    // Of the task.
+    std::uint64_t allocations = 0;  // when it ran last
+    unsigned tries = 0;             // since the program is quiet
+    /// Releases idle memory when the program is quiet. Last: it uses the rest.
+    detail::background_task release;
   };
   // As many as PyTorch has room for.
   static constexpr std::size_t most_devices = 120;
@@ -94,6 +103,9 @@ class replacement {
   template <typename Call>
   int pass(passed why, Call call) noexcept;
   void release_idle() noexcept;
+  /// After a free: has idle memory released when the program is quiet.
+  void expect_quiet(served_device& of) noexcept;
+  void release_when_quiet(served_device& of) noexcept;
 
   /// Whether an address lies between the lowest and the highest that were allocated.
   [[nodiscard]] bool may_be_ours(const void* pointer) const noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -13,6 +14,9 @@ struct settings {
   std::size_t threshold = 0;                                   ///< smaller requests pass, in bytes
   std::size_t most = std::numeric_limits<std::size_t>::max();  ///< larger ones too
   bool free_waits = true;
+  /// A program that allocates nothing for so long is quiet: what it has freed goes to the device.
+  /// For tests: no text sets it.
+  std::chrono::milliseconds quiet{1000};
   std::string statistics;  ///< a file or "stderr"; empty: none
   std::string json;        ///< the same
 };

@@ -153,6 +153,51 @@ TEST_CASE("preload: the range of an address within is found, whatever has been m
     CHECK(calls.free_async(hip_calls, begin, stream_ref::legacy_default()) == 0);
 }
 
+std::size_t free_memory() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  REQUIRE(hipMemGetInfo(&free, &total) == hipSuccess);
+  return free;
+}
+
+/// A program that frees memory and allocates no more.
+struct quiet_program {
+  static constexpr std::size_t bytes = 64 * MiB;
+  preload::replacement calls;
+  void* made = nullptr;
+  std::size_t before = 0;
+
+  quiet_program() : calls{brief()} {
+    REQUIRE(calls.allocate(hip_calls, &made, bytes) == 0);
+    before = free_memory();
+  }
+  static preload::settings brief() {
+    preload::settings made;
+    made.quiet = std::chrono::milliseconds{1};
+    return made;
+  }
+  [[nodiscard]] bool is_released() const { return free_memory() >= before + bytes; }
+};
+
+TEST_CASE("preload: what a program frees goes to the device when it allocates no more") {
+  quiet_program program;
+  SUBCASE("by hipFree") { CHECK(program.calls.free(hip_calls, program.made) == 0); }
+  SUBCASE("by hipFreeAsync, when its work is done") {
+    blocked_stream blocked{device_ref{0}};
+    CHECK(program.calls.free_async(hip_calls, program.made, blocked) == 0);
+    CHECK_FALSE(happens([&] { return program.is_released(); }));
+    blocked.release();
+  }
+  CHECK(comes_true([&] { return program.is_released(); }));
+}
+
+HIPVMM_TEST_CASE_IN("preload: with a release threshold the pool keeps what that says",
+                    {"HIPVMM_CONF=pool.release_threshold=unlimited"}) {
+  quiet_program program;
+  CHECK(program.calls.free(hip_calls, program.made) == 0);
+  CHECK_FALSE(happens([&] { return program.is_released(); }));
+}
+
 TEST_CASE("preload: in a child of fork() nothing of the parent is freed, and all else is HIP's") {
   preload::replacement calls{preload::settings{}};
   void* made = nullptr;
@@ -230,7 +275,7 @@ TEST_CASE("preload: idle memory of a program as it is goes to who needs it") {
   const temporary_folder files;
   auto child = std::async(std::launch::async, [&] {
     return run_child("preload: has idle memory of a budget",
-                     {"HIPVMM_CONF=budget=shared:24MiB",
+                     {"HIPVMM_CONF=budget=shared:24MiB,pool.release_threshold=unlimited",
                       std::string{files_variable} + '=' + files.path().string()});
   });
   REQUIRE(comes_true([&] { return std::ifstream{(files.path() / "holds").string()}.good(); }));
