@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/background_thread.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <exception>
@@ -12,6 +13,29 @@
 #include "core/check.hpp"
 
 namespace hipvmm::detail {
+namespace {
+
+/// While one lives, threads that this thread starts take none of the program's signals: its
+/// handlers expect its own threads, whose waits they interrupt. Faults of a thread go to itself,
+/// and a timer of a profiler to all.
+class signals_blocked {
+ public:
+  signals_blocked() noexcept {
+    ::sigset_t all;
+    ::sigfillset(&all);
+    for (const int each : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF})
+      ::sigdelset(&all, each);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  signals_blocked(const signals_blocked&) = delete;
+  signals_blocked& operator=(const signals_blocked&) = delete;
+
+ private:
+  ::sigset_t before_;
+};
+
+}  // namespace
 
 bool background_thread::is_of_parent() const noexcept {
   const ::pid_t process = process_;
@@ -24,6 +48,7 @@ bool background_thread::start() noexcept {
   if (stopped_) return false;
   if (thread_.joinable()) return true;
   try {
+    const signals_blocked inherited;
     thread_ = std::jthread{[this](const std::stop_token& stop) {
       std::optional<relaxed_captures> relaxed;
       report_exceptions([&] { relaxed.emplace(); });

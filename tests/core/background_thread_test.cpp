@@ -2,6 +2,7 @@
 #include "core/background_thread.hpp"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <future>
@@ -26,6 +27,26 @@ TEST_CASE("background_thread: works in a thread of its own until stopped") {
   CHECK_FALSE(ended);
   thread.stop();
   CHECK(ended);
+}
+
+TEST_CASE("background_thread: takes no signals of the program, but faults of its own") {
+  ::sigset_t seen{};
+  ::sigset_t before{};
+  ::sigset_t after{};
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  background_thread thread{[&](const std::stop_token&) {  //
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &seen);
+  }};
+  REQUIRE(thread.start());
+  thread.stop();
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  for (const int each : {SIGINT, SIGTERM, SIGALRM, SIGCHLD, SIGUSR1, SIGRTMIN})
+    CHECK(::sigismember(&seen, each) == 1);
+  // A program's profiler times this thread too.
+  for (const int each : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF})
+    CHECK(::sigismember(&seen, each) == 0);
+  for (int each = 1; each < SIGRTMIN; ++each)
+    CHECK(::sigismember(&after, each) == ::sigismember(&before, each));
 }
 
 TEST_CASE("background_thread: a second start leaves the one thread as it is") {
