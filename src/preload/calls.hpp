@@ -34,6 +34,8 @@ struct core_calls {
   void (*end_stream)(void* stream);
   /// Before a device is reset; the current one where `device` is negative.
   void (*reset_device)(int device);
+  /// After the program has set the pool of a device.
+  void (*note_pool)(int device);
   /// After the program has made a context of its own on CUDA.
   void (*note_context)();
   /// The hipFree that the core itself calls: a program's HIP must be the same library.

@@ -52,6 +52,7 @@ constexpr core_calls calls{
         [](int device) {
           active().reset_device(device < 0 ? std::nullopt : std::optional{device_ref{device}});
         },
+    .note_pool = [](int device) { active().note_pool(device_ref{device}); },
     .note_context = [] { active().note_context(); },
     .own_free = own_free,
 };

@@ -16,6 +16,7 @@ real_calls real;
 real_calls real_per_thread;
 int (*destroy_stream)(void*) = nullptr;
 int (*reset_device)(int) = nullptr;
+int (*set_pool)(int, void*) = nullptr;
 
 // CU_STREAM_PER_THREAD
 void* const per_thread_stream = reinterpret_cast<void*>(std::uintptr_t{2});
@@ -70,6 +71,13 @@ int end_stream(void* stream) {
 int end_device(int device) {
   if (const core_calls* const core = load_core()) core->reset_device(device);
   return reset_device(device);
+}
+
+int set_device_pool(int device, void* pool) {
+  const int result = set_pool(device, pool);
+  if (result != 0) return result;
+  if (const core_calls* const core = load_core()) core->note_pool(device);
+  return result;
 }
 
 // cuCtxCreate, by its version: up to five arguments, each a whole number or a pointer.
@@ -136,6 +144,7 @@ void* replace(void* found, Matches matches) noexcept {
       entry("cuIpcGetMemHandle", "cuIpcGetMemHandle", &ipc_handle, real.ipc_handle),
       entry("cuStreamDestroy_v2", "cuStreamDestroy", &end_stream, destroy_stream),
       entry("cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxReset", &end_device, reset_device),
+      entry("cuDeviceSetMemPool", "cuDeviceSetMemPool", &set_device_pool, set_pool),
       entry("cuCtxCreate", "", &begin_context<1>, create_context[1]),
       entry("cuCtxCreate_v2", "", &begin_context<2>, create_context[2]),
       entry("cuCtxCreate_v3", "", &begin_context<3>, create_context[3]),

@@ -15,6 +15,7 @@ struct hip_calls {
   real_calls real{};
   int (*destroy_stream)(void*) = nullptr;
   int (*reset_device)() = nullptr;
+  int (*set_pool)(int, void*) = nullptr;
   const core_calls* core = nullptr;  // null: nothing is replaced
 };
 
@@ -39,6 +40,7 @@ hip_calls find(const void* caller) noexcept {
   set(found.real.ipc_handle, "hipIpcGetMemHandle", caller);
   set(found.destroy_stream, "hipStreamDestroy", caller);
   set(found.reset_device, "hipDeviceReset", caller);
+  set(found.set_pool, "hipDeviceSetMemPool", caller);
   // A program without HIP that has looked our name up.
   if (found.real.free == nullptr) return found;
   keep_library_of(reinterpret_cast<const void*>(found.real.free));
@@ -129,5 +131,14 @@ int hipDeviceReset() {
   if (calls.reset_device == nullptr) return no_hip;
   if (calls.core != nullptr) calls.core->reset_device(-1);
   return calls.reset_device();
+}
+
+int hipDeviceSetMemPool(int device, void* pool) {
+  hip_calls own;
+  const hip_calls& calls = calls_for(HIPVMM_CALLER, own);
+  if (calls.set_pool == nullptr) return no_hip;
+  const int result = calls.set_pool(device, pool);
+  if (result == 0 && calls.core != nullptr) calls.core->note_pool(device);
+  return result;
 }
 }

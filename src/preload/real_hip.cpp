@@ -51,6 +51,7 @@ constinit real_function<hipError_t (*)(std::size_t*, std::size_t*)> real_info{"h
 constinit real_function<hipError_t (*)(hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)> real_range{
     "hipMemGetAddressRange"};
 constinit real_function<hipError_t (*)(hipIpcMemHandle_t*, void*)> real_ipc{"hipIpcGetMemHandle"};
+constinit real_function<hipError_t (*)(int, hipMemPool_t)> real_set_pool{"hipDeviceSetMemPool"};
 constinit real_function<hipError_t (*)(hipStream_t)> real_destroy{"hipStreamDestroy"};
 
 }  // namespace
@@ -86,6 +87,10 @@ hipError_t __wrap_hipMemGetInfo(std::size_t* free, std::size_t* total) {
 hipError_t __wrap_hipMemGetAddressRange(hipDeviceptr_t* base, std::size_t* bytes,
                                         hipDeviceptr_t pointer) {
   return real_range.get()(base, bytes, pointer);
+}
+
+hipError_t __wrap_hipDeviceSetMemPool(int device, hipMemPool_t pool) {
+  return real_set_pool.get()(device, pool);
 }
 
 hipError_t __wrap_hipStreamDestroy(hipStream_t stream) { return real_destroy.get()(stream); }

@@ -12,6 +12,7 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
@@ -245,9 +246,12 @@ int replacement::allocate_async(const real_calls& real, void** pointer, std::siz
   if (!why) why = reason_of_stream(stream);
   if (!why) {
     try {
-      const std::optional<device_ref> device = detail::device_of_stream(stream);
-      why = serve(pointer, bytes, device ? *device : device_ref::current(),
-                  [&](pool& from) { return from.allocate(stream, in_pool(bytes)); });
+      const std::optional<device_ref> known = detail::device_of_stream(stream);
+      const device_ref device = known ? *known : device_ref::current();
+      why = pools_.at(static_cast<std::size_t>(device.ordinal())).own_pool
+                ? passed::own_pool
+                : serve(pointer, bytes, device,
+                        [&](pool& from) { return from.allocate(stream, in_pool(bytes)); });
     } catch (const std::exception&) {
       why = passed::failed;
     }
@@ -407,10 +411,20 @@ void replacement::end_stream(stream_ref stream) noexcept {
   });
 }
 
+void replacement::note_pool(device_ref device) noexcept {
+  if (is_child_) return;
+  using pools = mr::hip_async_resource;
+  detail::report_exceptions([&] {
+    pools_.at(static_cast<std::size_t>(device.ordinal())).own_pool =
+        pools::current_pool(device) != pools::default_pool(device);
+  });
+}
+
 void replacement::reset_device(std::optional<device_ref> device) noexcept {
   if (is_child_) return;
   detail::report_exceptions([&] {
     const int ordinal = (device ? *device : device_ref::current()).ordinal();
+    pools_.at(static_cast<std::size_t>(ordinal)).own_pool = false;
     if (find_device(ordinal) == nullptr) return;
     std::vector<void*> gone;
     allocations_.for_each([&](const void* pointer, const allocation& each) {

@@ -51,6 +51,9 @@ class replacement {
   /// From now on requests pass: the program has a context of its own, which may be of another
   /// device than HIP's current one, and whose work no wait of HIP's is for.
   void note_context() noexcept { has_context_ = true; }
+  /// After the program has set the pool of a device: requests in stream order pass until it is the
+  /// default pool again. The program may set rights of its own, and export from it.
+  void note_pool(device_ref device) noexcept;
   /// From now on everything passes, and frees of the parent's memory do nothing.
   void become_child() noexcept { is_child_ = true; }
   void write_statistics() noexcept;
@@ -88,6 +91,7 @@ class replacement {
   struct device_pool {
     std::atomic<served_device*> made{nullptr};
     std::atomic<bool> refused{false};  // none can be made, which was said
+    std::atomic<bool> own_pool{false};
   };
 
   [[nodiscard]] std::optional<passed> reason_to_pass(void** pointer,

@@ -29,6 +29,7 @@ constexpr std::array<reason, passed_count> reasons{{
     {"failed", "the pool failed otherwise"},
     {"in_child", "in a child of fork()"},
     {"own_context", "the program has a context of its own"},
+    {"own_pool", "of a pool that the program has set"},
     {"foreign", "frees of memory not from the pool"},
     {"no_allocation", "frees of no allocation, refused"},
 }};

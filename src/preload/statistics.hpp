@@ -21,6 +21,7 @@ enum class passed : std::uint8_t {
   failed,         ///< the pool or HIP failed otherwise
   in_child,       ///< of fork()
   own_context,    ///< the program has contexts of its own
+  own_pool,       ///< the program has set a pool of its own for the device
   foreign,        ///< a free of memory that was not allocated here
   no_allocation,  ///< a free within the pool where no allocation begins: HIP refuses it
 };

@@ -18,8 +18,9 @@ namespace {
 TEST_CASE("preload: a program prints the same with and without") {
   const std::vector<std::vector<std::string>> all_options{
       {}, {"--threshold", "2MiB"}, {"--most", "2MiB"}};
-  for (const char* const task : {"copies", "threads", "captures", "errors", "forks", "held", "info",
-                                 "ranges", "devices", "resets", "waits", "streams", "nothing"}) {
+  for (const char* const task :
+       {"copies", "threads", "captures", "errors", "forks", "held", "info", "ranges", "pools",
+        "devices", "resets", "waits", "streams", "nothing"}) {
     CAPTURE(task);
     const outcome plain = run_plain(task);
     CHECK_MESSAGE(plain.status == 0, plain.out);
@@ -62,6 +63,13 @@ TEST_CASE("preload: sizes below the threshold and above the most go to HIP, and 
 
 TEST_CASE("preload: a call for a captured stream goes to HIP") {
   CHECK(run_counted({}, "captures").counts["passed"]["captured"] == 1);
+}
+
+TEST_CASE("preload: memory of a pool that the program has set goes to HIP until it is reset") {
+  const nlohmann::json counts = run_counted({}, "pools").counts;
+  CHECK(counts["passed"]["own_pool"] == 1);
+  CHECK(counts["passed"]["foreign"] == 1);
+  CHECK(counts["stream_allocations"] == 1);
 }
 
 TEST_CASE("preload: frees of no allocation are HIP's to refuse") {

@@ -236,6 +236,28 @@ void ranges() {
   print("hipMemGetAddressRange of what was freed", hipMemGetAddressRange(&base, &bytes, memory));
 }
 
+/// Memory in stream order is the current pool's of the device, whose attributes count it.
+void pools() {
+  hipMemPool_t standard = nullptr;
+  REQUIRE(hipDeviceGetDefaultMemPool(&standard, 0));
+  hipMemPoolProps properties{};
+  properties.allocType = hipMemAllocationTypePinned;
+  properties.location.type = hipMemLocationTypeDevice;
+  hipMemPool_t own = nullptr;
+  REQUIRE(hipMemPoolCreate(&own, &properties));
+  for (hipMemPool_t const current : {own, standard}) {
+    REQUIRE(hipDeviceSetMemPool(0, current));
+    void* memory = nullptr;
+    REQUIRE(hipMallocAsync(&memory, 4 * mib, nullptr));
+    std::uint64_t used = 0;
+    REQUIRE(hipMemPoolGetAttribute(own, hipMemPoolAttrUsedMemCurrent, &used));
+    std::printf("of its own pool: %d MiB\n", static_cast<int>(used / mib));
+    REQUIRE(hipFreeAsync(memory, nullptr));
+    REQUIRE(hipStreamSynchronize(nullptr));
+  }
+  REQUIRE(hipMemPoolDestroy(own));
+}
+
 void devices() {
   int count = 0;
   REQUIRE(hipGetDeviceCount(&count));
@@ -326,13 +348,15 @@ void ended_streams() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, void (*)()> tasks{
-      {"copies", copies},   {"threads", threads}, {"captures", captures},
-      {"errors", errors},   {"inside", inside},   {"forks", forks},
-      {"held", held},       {"ended", ended},     {"info", information},
-      {"ranges", ranges},   {"devices", devices}, {"resets", resets},
-      {"handles", handles}, {"waits", waits},     {"streams", ended_streams},
-      {"nothing", [] {}}};
+  const std::map<std::string, void (*)()> tasks{{"copies", copies},     {"threads", threads},
+                                                {"captures", captures}, {"errors", errors},
+                                                {"inside", inside},     {"forks", forks},
+                                                {"held", held},         {"ended", ended},
+                                                {"info", information},  {"ranges", ranges},
+                                                {"devices", devices},   {"resets", resets},
+                                                {"handles", handles},   {"pools", pools},
+                                                {"waits", waits},       {"streams", ended_streams},
+                                                {"nothing", [] {}}};
   const auto found = tasks.find(argc == 2 ? argv[1] : "");
   if (found == tasks.end()) return 2;
   found->second();
