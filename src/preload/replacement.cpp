@@ -7,7 +7,9 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <new>  // IWYU pragma: keep
+#include <shared_mutex>
 #include <string>
 
 #include <hipvmm/core/bytes.hpp>
@@ -142,6 +144,7 @@ replacement::served_device* replacement::serve_device(device_ref device) {
 
 template <typename Visit>
 void replacement::for_each_pool(Visit visit) const {
+  const std::shared_lock lock{visiting_};
   for (const device_pool& each : pools_)
     if (served_device* const made = each.made.load(std::memory_order_acquire)) visit(made->memory);
 }
@@ -431,8 +434,12 @@ void replacement::reset_device(std::optional<device_ref> device) noexcept {
       if (each.device == ordinal) gone.push_back(const_cast<void*>(pointer));
     });
     const std::lock_guard lock{making_};
-    std::unique_ptr<served_device> ended{
-        pools_[static_cast<std::size_t>(ordinal)].made.exchange(nullptr)};
+    std::unique_ptr<served_device> ended;
+    {
+      const std::lock_guard no_visits{visiting_};
+      ended.reset(pools_[static_cast<std::size_t>(ordinal)].made.exchange(nullptr));
+    }
+    if (ended == nullptr) return;
     for (void* const each : gone) {
       const table::entry taken = allocations_.take(each);
       if (taken.empty()) continue;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <utility>
 #include <vector>
 
@@ -126,6 +127,9 @@ class replacement {
   table allocations_;
   std::array<device_pool, most_devices> pools_{};
   std::mutex making_;
+  // Shared while pools are visited, so that none ends meanwhile by a reset of its device. A call
+  // for one device takes none: HIP allows none of that device beside its reset.
+  mutable std::shared_mutex visiting_;
   std::atomic<std::uintptr_t> lowest_{UINTPTR_MAX};
   std::atomic<std::uintptr_t> highest_{0};
   std::atomic<bool> is_child_{false};

@@ -198,6 +198,30 @@ HIPVMM_TEST_CASE_IN("preload: with a release threshold the pool keeps what that 
   CHECK_FALSE(happens([&] { return program.is_released(); }));
 }
 
+TEST_CASE("preload: a device may be reset while threads use others") {
+  if (device_count() < 2) {
+    MESSAGE("skipped: this machine has one device");
+    return;
+  }
+  preload::replacement calls{preload::settings{}};
+  std::atomic<bool> ends{false};
+  std::atomic<int> asked{0};
+  std::thread other{[&] {
+    const stream on{device_ref{1}};
+    // Of all pools.
+    for (; !ends; ++asked) calls.end_stream(on);
+  }};
+  for (int round = 0; round < 20; ++round) {
+    void* made = nullptr;
+    REQUIRE(calls.allocate(hip_calls, &made, 1000) == 0);
+    const int before = asked;
+    while (asked == before) std::this_thread::yield();
+    calls.reset_device(device_ref{0});
+  }
+  ends = true;
+  other.join();
+}
+
 TEST_CASE("preload: in a child of fork() nothing of the parent is freed, and all else is HIP's") {
   preload::replacement calls{preload::settings{}};
   void* made = nullptr;
