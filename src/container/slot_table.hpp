@@ -143,7 +143,9 @@ class slot_table final : sleeper {
   [[nodiscard]] std::vector<sleeping_range> contents() const override {
     return rows_.chunks().contents();
   }
-  void unmap_to_sleep() override { rows_.chunks().unmap_to_sleep(); }
+  void unmap_to_sleep(const wait_until_saved& saved) override {
+    rows_.chunks().unmap_to_sleep(saved);
+  }
   void map_again() noexcept override { rows_.chunks().map_again(); }
   void fall_asleep() noexcept override { rows_.chunks().fall_asleep(); }
   void take_addresses_back() override { rows_.chunks().take_addresses_back(); }

@@ -296,7 +296,7 @@ class mapped_region final : public sleeper {
   void wait_for_work() override;
   [[nodiscard]] std::size_t sleeping_bytes() const override;
   [[nodiscard]] std::vector<sleeping_range> contents() const override;
-  void unmap_to_sleep() override;
+  void unmap_to_sleep(const wait_until_saved& saved) override;
   void map_again() noexcept override;
   void fall_asleep() noexcept override;
   void take_addresses_back() override;

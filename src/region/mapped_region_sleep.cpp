@@ -109,13 +109,14 @@ std::vector<sleeping_range> mapped_region::contents() const {
   return result;
 }
 
-void mapped_region::unmap_to_sleep() {
+void mapped_region::unmap_to_sleep(const wait_until_saved& saved) {
   if (!backings.empty()) holds_memory = true;
   // From the end, so that what is mapped is never beside a hole that was not there: its rights
   // might be refused when it is mapped again.
   for (auto at = backings.end(); at != backings.begin();) {
     --at;
     try {
+      saved(static_cast<char*>(base()) + at->first);
       at->second.map.unmap();
     } catch (...) {
       for (auto undone = std::next(at); undone != backings.end();) restore(undone++);

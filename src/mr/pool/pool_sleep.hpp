@@ -32,7 +32,9 @@ class pool_sleep final : detail::sleeper {
   void wait_for_work() override { chunks().wait_for_work(); }
   [[nodiscard]] std::size_t sleeping_bytes() const override { return chunks().sleeping_bytes(); }
   [[nodiscard]] std::vector<detail::sleeping_range> contents() const override;
-  void unmap_to_sleep() override { chunks().unmap_to_sleep(); }
+  void unmap_to_sleep(const detail::wait_until_saved& saved) override {
+    chunks().unmap_to_sleep(saved);
+  }
   void map_again() noexcept override { chunks().map_again(); }
   void fall_asleep() noexcept override { chunks().fall_asleep(); }
   void take_addresses_back() override { chunks().take_addresses_back(); }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
 #include "core/observers/memory_events.hpp"
 #include "region/sleep/parallel_copies.hpp"
@@ -90,7 +91,38 @@ tag_statistics tag_state::statistics() {
   return result;
 }
 
-void tag_state::save_contents(sleep_storage storage) {
+void tag_state::member::submit(parallel_copies& copies) {
+  // Behind fewer bytes an event costs more than what is unmapped the sooner.
+  constexpr std::size_t least_bytes = 8 * MiB;
+  marks.clear();
+  std::byte* to = saved.get() + bytes_of(contents);
+  const std::byte* marked_end = nullptr;
+  std::size_t unmarked = 0;
+  const auto mark = [&] {
+    if (unmarked != 0) marks.push_back({marked_end, copies.mark()});
+    unmarked = 0;
+  };
+  for (auto one = contents.rbegin(); one != contents.rend(); ++one) {
+    for (std::size_t left = one->bytes; left != 0;) {
+      const std::size_t part = std::min(left, parallel_copies::piece_bytes);
+      const auto* const end = static_cast<const std::byte*>(one->address) + left;
+      left -= part;
+      to -= part;
+      if (unmarked == 0) marked_end = end;
+      copies.add(one->device, to, end - part, part);
+      unmarked += part;
+      if (unmarked >= least_bytes) mark();
+    }
+  }
+  mark();
+}
+
+void tag_state::member::wait_for_copies(const void* address) {
+  for (; !marks.empty() && marks.front().end > address; marks.pop_front())
+    for (const event& each : marks.front().events) each.synchronize();
+}
+
+void tag_state::save_contents(sleep_storage storage, parallel_copies& copies) {
   for (member& each : members_) {
     each.contents = each.who->contents();
     const std::size_t bytes = bytes_of(each.contents);
@@ -99,21 +131,7 @@ void tag_state::save_contents(sleep_storage storage) {
     each.saved = {};  // before there is more
     each.saved = host_bytes{bytes, storage != sleep_storage::pageable};
   }
-  parallel_copies copies;
-  try {
-    for (member& each : members_) {
-      std::byte* to = each.saved.get();
-      for (const sleeping_range& one : each.contents) {
-        copies.add(one.device, to, one.address, one.bytes);
-        to += one.bytes;
-      }
-    }
-    copies.finish();
-  } catch (...) {
-    if (!copies.drain())
-      for (member& each : members_) each.saved.abandon();
-    throw;
-  }
+  for (member& each : members_) each.submit(copies);
 }
 
 void tag_state::save_to_files(const std::string& folder) {
@@ -134,10 +152,12 @@ void tag_state::save_to_files(const std::string& folder) {
   }
 }
 
-void tag_state::unmap_all() {
+void tag_state::unmap_all(parallel_copies& copies) {
   auto at = members_.begin();
   try {
-    for (; at != members_.end(); ++at) at->who->unmap_to_sleep();
+    for (; at != members_.end(); ++at)
+      at->who->unmap_to_sleep([&](const void* address) { at->wait_for_copies(address); });
+    copies.finish();
   } catch (...) {
     while (at != members_.begin()) (--at)->who->map_again();
     throw;
@@ -156,6 +176,7 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   mine.enter(tag_phase::falling_asleep);
   for (member& each : members_)
     each.keeps_host_bytes = options.storage == sleep_storage::pinned_kept;
+  parallel_copies copies;
   auto prepared = members_.begin();
   try {
     for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(what);
@@ -165,12 +186,14 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     if (what == keep::contents && options.storage == sleep_storage::file) {
       save_to_files(options.folder);
     } else if (what == keep::contents) {
-      save_contents(options.storage);
+      save_contents(options.storage, copies);
     } else {
       for (member& each : members_) each.saved = {};
     }
-    unmap_all();
+    unmap_all(copies);
   } catch (...) {
+    if (!copies.drain())
+      for (member& each : members_) each.saved.abandon();
     while (prepared != members_.begin()) (--prepared)->who->stay_awake();
     for (member& each : members_) each.forget();
     mine.enter(tag_phase::awake);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include "region/sleep/file_copies.hpp"
 #include "region/sleep/host_bytes.hpp"
 #include "region/sleep/parallel_copies.hpp"
@@ -33,6 +35,9 @@ struct sleeping_range {
 
 /// What is mapped again at that address, and may be used.
 using mapped_again = std::function<void(void* address, std::size_t bytes)>;
+
+/// What is mapped from that address on is to be unmapped: it returns when its contents are saved.
+using wait_until_saved = std::function<void(void* address)>;
 
 /// What carries a tag, as its suspend() and resume() see it. Each of them calls the same step of
 /// all before the next step of any.
@@ -55,8 +60,9 @@ class sleeper {
   [[nodiscard]] virtual std::size_t sleeping_bytes() const = 0;
   /// What keep::contents copies of that, by address, known like the bytes. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::vector<sleeping_range> contents() const = 0;
-  /// Unmaps all, and holds it. Throws: hip_error; then all is mapped.
-  virtual void unmap_to_sleep() = 0;
+  /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
+  /// it, and holds it. Throws: hip_error, and as `saved`; then all is mapped.
+  virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
   /// Undoes unmap_to_sleep().
   virtual void map_again() noexcept = 0;
   /// Releases what is unmapped.
@@ -81,17 +87,28 @@ class sleeper {
 /// What the copies of one memory_tag share.
 class tag_state {
  public:
+  /// Behind some of the copies of one member, which end no higher than `end`.
+  struct copies_mark {
+    const std::byte* end;
+    std::vector<event> events;
+  };
   struct member {
     sleeper* who;
     host_bytes saved = {};
     std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
+    std::deque<copies_mark> marks = {};         // of copies to there under way, from the end
     bool keeps_host_bytes = false;
     backup_file file = {};  // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
+    /// Submits the copies of all contents, from the end.
+    void submit(parallel_copies& copies);
+    /// Waits for the copies of what lies at `address` and behind it.
+    void wait_for_copies(const void* address);
     /// Ends what is saved.
     void forget() noexcept {
       contents.clear();
+      marks.clear();
       file = {};
       if (!keeps_host_bytes) saved = {};
     }
@@ -126,9 +143,11 @@ class tag_state {
   /// end what carries the tag. No lock is held meanwhile.
   class turn;
 
-  void save_contents(sleep_storage storage);
+  /// Submits the copies of all contents.
+  void save_contents(sleep_storage storage, parallel_copies& copies);
   void save_to_files(const std::string& folder);
-  void unmap_all();
+  /// Unmaps all while copies of what is still mapped run, and waits for them.
+  void unmap_all(parallel_copies& copies);
   /// Makes the memory of one member again, and submits the copies of its contents.
   static void wake(member& one, parallel_copies& copies, file_copies& from_file);
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();

@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <exception>
 
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include "runtime/event.hpp"
 
 namespace hipvmm::detail {
 namespace {
 
 // Enough for the engines of a device in either direction; a copy is cut so that all have work.
 constexpr std::size_t most_streams = 4;
-constexpr std::size_t piece_bytes = 32 * MiB;
 
 }  // namespace
 
@@ -20,6 +19,7 @@ const stream& parallel_copies::next_stream(device_ref device) {
   copy_streams& streams = of_devices_[device.ordinal()];
   if (streams.all.size() < most_streams && streams.next == streams.all.size())
     streams.all.emplace_back(device);
+  ++streams.unmarked;
   return streams.all[streams.next++ % streams.all.size()];
 }
 
@@ -30,6 +30,18 @@ void parallel_copies::add(device_ref device, void* to, const void* from, std::si
     copy_async(in, static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done,
                std::min(piece_bytes, bytes - done));
   }
+}
+
+std::vector<event> parallel_copies::mark() {
+  std::vector<event> result;
+  for (auto& [ordinal, streams] : of_devices_) {
+    for (std::size_t i = std::min(streams.unmarked, streams.all.size()); i != 0; --i) {
+      const event& last = result.emplace_back(device_ref{ordinal});
+      record_without_notify(last, streams.all[(streams.next - i) % streams.all.size()]);
+    }
+    streams.unmarked = 0;
+  }
+  return result;
 }
 
 void parallel_copies::finish() {

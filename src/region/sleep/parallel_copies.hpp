@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hipvmm/runtime/device.hpp>
+#include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
 namespace hipvmm::detail {
@@ -21,6 +22,11 @@ class parallel_copies {
 
   /// Submits a copy, in pieces, in streams of `device`. Throws: out_of_memory, hip_error.
   void add(device_ref device, void* to, const void* from, std::size_t bytes);
+  /// The most bytes that add() copies in one piece.
+  static constexpr std::size_t piece_bytes = std::size_t{32} << 20U;
+  /// Events behind all copies that were added since the last call. Throws: out_of_memory,
+  /// hip_error, std::bad_alloc.
+  [[nodiscard]] std::vector<event> mark();
   /// Waits for all copies. Throws: hip_error; then some may be running.
   void finish();
   /// Waits for all copies, whatever some of them say. Returns false where HIP refused a wait:
@@ -32,6 +38,7 @@ class parallel_copies {
   struct copy_streams {
     std::vector<stream> all;
     std::size_t next = 0;
+    std::size_t unmarked = 0;  // copies since the last mark
   };
   [[nodiscard]] const stream& next_stream(device_ref device);
 

@@ -149,6 +149,20 @@ TEST_CASE_FIXTURE(sleeping_pool,
   check_awake();
 }
 
+TEST_CASE_FIXTURE(sleeping_pool, "sleep: chunks of a pool are unmapped while others are copied") {
+  for (int i = 0; i < 3; ++i) add(24 * MiB);
+  const call_counter unmaps{"hipMemUnmap"};
+  {
+    const planned_fault fault{"hipEventSynchronize", 3, hipErrorUnknown};
+    CHECK_THROWS_AS(suspend(tag, keep::contents), hip_error);
+  }
+  CHECK(unmaps.count() != 0);
+  check_awake();
+  suspend(tag, keep::contents);
+  resume(tag);
+  check_awake();
+}
+
 TEST_CASE_FIXTURE(sleeping_pool, "sleep: a pool refuses requests and takes memory back meanwhile") {
   suspend(tag, keep::contents);
   check_refuses();

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstddef>
+
+#include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include "region/sleep/sleeping_regions.hpp"
+#include "support/host/host_provider.hpp"
+
+// Calls for chunks, and copies of others, at the same time.
+namespace hipvmm::test {
+namespace {
+
+TEST_SUITE_BEGIN("needs virtual memory");
+
+/// Three chunks, each of which is waited for by itself, beside holes.
+struct large_chunks {
+  const std::size_t chunk = align_up(8 * MiB, granule());
+  memory_tag tag;
+  hipvmm::stream stream{first_device};
+  region chunks{first_device, 6 * chunk, tagged(tag)};
+
+  large_chunks() {
+    for (std::size_t i = 0; i < 3; ++i) {
+      chunks.commit(2 * i * chunk, chunk);
+      write_tag(chunks, 2 * i * chunk / granule(), 1, stream);
+    }
+  }
+  [[nodiscard]] bool has_contents() const {
+    for (std::size_t i = 0; i < 3; ++i)
+      if (!has_tag(chunks, 2 * i * chunk / granule(), 1, stream)) return false;
+    return true;
+  }
+};
+
+TEST_CASE_FIXTURE(large_chunks, "sleep: suspend unmaps a chunk while the next is still copied") {
+  const call_counter unmaps{"hipMemUnmap"};
+  const call_counter maps{"hipMemMap"};
+  {
+    // The copies of the third chunk to be unmapped fail.
+    const planned_fault fault{"hipEventSynchronize", 3, hipErrorUnknown};
+    CHECK_THROWS_AS(suspend(tag, keep::contents), hip_error);
+  }
+  CHECK(unmaps.count() == 2);
+  CHECK(maps.count() == 2);
+  CHECK_FALSE(tag.is_asleep());
+  CHECK(tag.statistics().bytes_on_host == 0);
+  CHECK(chunks.chunk_count() == 3);
+  CHECK(has_contents());
+  CHECK(suspend(tag, keep::contents) == 3 * chunk);
+  CHECK(resume(tag) == 3 * chunk);
+  CHECK(has_contents());
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace hipvmm::test
