@@ -76,8 +76,10 @@ tag_state::member_list::iterator tag_state::join(sleeper& who) {
 
 void tag_state::leave(member_list::iterator at) noexcept {
   member_list ended;
+  parallel_copies streams;
   const auto lock = lock_when_still();
   ended.splice(ended.end(), members_, at);
+  if (members_.empty()) streams.swap(copies_);
 }
 
 tag_statistics tag_state::statistics() {
@@ -122,7 +124,7 @@ void tag_state::member::wait_for_copies(const void* address) {
     for (const event& each : marks.front().events) each.synchronize();
 }
 
-void tag_state::save_contents(sleep_storage storage, parallel_copies& copies) {
+void tag_state::save_contents(sleep_storage storage) {
   for (member& each : members_) {
     each.contents = each.who->contents();
     const std::size_t bytes = bytes_of(each.contents);
@@ -131,7 +133,7 @@ void tag_state::save_contents(sleep_storage storage, parallel_copies& copies) {
     each.saved = {};  // before there is more
     each.saved = host_bytes{bytes, storage != sleep_storage::pageable};
   }
-  for (member& each : members_) each.submit(copies);
+  for (member& each : members_) each.submit(copies_);
 }
 
 void tag_state::save_to_files(const std::string& folder) {
@@ -152,12 +154,12 @@ void tag_state::save_to_files(const std::string& folder) {
   }
 }
 
-void tag_state::unmap_all(parallel_copies& copies) {
+void tag_state::unmap_all() {
   auto at = members_.begin();
   try {
     for (; at != members_.end(); ++at)
       at->who->unmap_to_sleep([&](const void* address) { at->wait_for_copies(address); });
-    copies.finish();
+    copies_.finish();
   } catch (...) {
     while (at != members_.begin()) (--at)->who->map_again();
     throw;
@@ -176,7 +178,7 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   mine.enter(tag_phase::falling_asleep);
   for (member& each : members_)
     each.keeps_host_bytes = options.storage == sleep_storage::pinned_kept;
-  parallel_copies copies;
+  keeps_streams_ = what == keep::contents && options.storage == sleep_storage::pinned_kept;
   auto prepared = members_.begin();
   try {
     for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(what);
@@ -186,14 +188,15 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     if (what == keep::contents && options.storage == sleep_storage::file) {
       save_to_files(options.folder);
     } else if (what == keep::contents) {
-      save_contents(options.storage, copies);
+      save_contents(options.storage);
     } else {
       for (member& each : members_) each.saved = {};
     }
-    unmap_all(copies);
+    unmap_all();
   } catch (...) {
-    if (!copies.drain())
+    if (!copies_.drain())
       for (member& each : members_) each.saved.abandon();
+    copies_.end_streams();
     while (prepared != members_.begin()) (--prepared)->who->stay_awake();
     for (member& each : members_) each.forget();
     mine.enter(tag_phase::awake);
@@ -205,10 +208,11 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     bytes += each.who->sleeping_bytes();
     each.who->fall_asleep();
   }
+  if (!keeps_streams_) copies_.end_streams();
   return bytes;
 }
 
-void tag_state::wake(member& one, parallel_copies& copies, file_copies& from_file) {
+void tag_state::wake(member& one, file_copies& from_file) {
   // Contents and parts both come by address.
   auto next = one.contents.begin();
   std::size_t from = 0;  // in what is saved
@@ -220,7 +224,7 @@ void tag_state::wake(member& one, parallel_copies& copies, file_copies& from_fil
       if (to >= end) return;
       const std::size_t here = std::min(next->bytes - done, static_cast<std::size_t>(end - to));
       if (one.file.empty())
-        copies.add(next->device, to, one.saved.get() + from, here);
+        copies_.add(next->device, to, one.saved.get() + from, here);
       else
         from_file.load(next->device, to, here, one.file, from);
       from += here;
@@ -239,7 +243,6 @@ std::size_t tag_state::resume() {
   if (!is_asleep()) return 0;
   mine.enter(tag_phase::waking);
   std::size_t bytes = 0;
-  parallel_copies copies;
   file_copies from_file;
   auto at = members_.begin();
   try {
@@ -248,15 +251,16 @@ std::size_t tag_state::resume() {
     while (at != members_.end()) {
       member& one = *at++;
       bytes += one.who->sleeping_bytes();
-      wake(one, copies, from_file);
+      wake(one, from_file);
     }
     from_file.finish();
-    copies.finish();
+    copies_.finish();
     for (member& each : members_) each.who->apply_rights();
   } catch (...) {
     const bool from_file_ended = from_file.drain();
-    const bool may_be_in_use = !copies.drain() || !from_file_ended;
+    const bool may_be_in_use = !copies_.drain() || !from_file_ended;
     while (at != members_.begin()) (--at)->who->sleep_on(may_be_in_use);
+    copies_.end_streams();
     mine.enter(tag_phase::asleep);
     throw;
   }
@@ -264,6 +268,7 @@ std::size_t tag_state::resume() {
     each.who->finish_waking();
     each.forget();
   }
+  if (!keeps_streams_) copies_.end_streams();
   mine.enter(tag_phase::awake);
   return bytes;
 }

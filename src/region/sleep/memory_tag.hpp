@@ -144,12 +144,12 @@ class tag_state {
   class turn;
 
   /// Submits the copies of all contents.
-  void save_contents(sleep_storage storage, parallel_copies& copies);
+  void save_contents(sleep_storage storage);
   void save_to_files(const std::string& folder);
   /// Unmaps all while copies of what is still mapped run, and waits for them.
-  void unmap_all(parallel_copies& copies);
+  void unmap_all();
   /// Makes the memory of one member again, and submits the copies of its contents.
-  static void wake(member& one, parallel_copies& copies, file_copies& from_file);
+  void wake(member& one, file_copies& from_file);
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
   const std::string name_;
@@ -157,7 +157,10 @@ class tag_state {
   std::condition_variable turn_ended_;
   bool is_turn_ = false;
   std::atomic<tag_phase> phase_{tag_phase::awake};
-  member_list members_;  // during a turn only by that; its numbers always under the mutex
+  // Both during a turn only by that; the numbers of the members always under the mutex.
+  member_list members_;
+  parallel_copies copies_;
+  bool keeps_streams_ = false;  // of the copies, until the next turn
 };
 
 /// Membership of one object in a tag, or none.

@@ -45,8 +45,11 @@ std::vector<event> parallel_copies::mark() {
 }
 
 void parallel_copies::finish() {
-  for (const auto& [ordinal, streams] : of_devices_)
+  for (auto& [ordinal, streams] : of_devices_) {
     for (const stream& each : streams.all) each.synchronize();
+    streams.next = 0;
+    streams.unmarked = 0;
+  }
   may_be_running_ = false;
 }
 
@@ -64,6 +67,12 @@ bool parallel_copies::drain() noexcept {
   }
   may_be_running_ = !drained;
   return drained;
+}
+
+void parallel_copies::end_streams() noexcept {
+  static_cast<void>(drain());
+  of_devices_.clear();
+  may_be_running_ = false;
 }
 
 }  // namespace hipvmm::detail

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/runtime/device.hpp>
@@ -32,6 +33,12 @@ class parallel_copies {
   /// Waits for all copies, whatever some of them say. Returns false where HIP refused a wait:
   /// copies may be running then.
   [[nodiscard]] bool drain() noexcept;
+  /// Ends the streams, which otherwise serve the copies that are added next. Waits as drain().
+  void end_streams() noexcept;
+  void swap(parallel_copies& other) noexcept {
+    of_devices_.swap(other.of_devices_);
+    std::swap(may_be_running_, other.may_be_running_);
+  }
 
  private:
   /// The streams of one device, in turn.

@@ -3,6 +3,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -52,6 +53,51 @@ TEST_CASE_FIXTURE(large_chunks, "sleep: suspend unmaps a chunk while the next is
   CHECK(suspend(tag, keep::contents) == 3 * chunk);
   CHECK(resume(tag) == 3 * chunk);
   CHECK(has_contents());
+}
+
+TEST_CASE("sleep: the streams of copies are kept with the pinned memory") {
+  const memory_tag tag;
+  const hipvmm::stream stream{first_device};
+  const std::uint64_t before = live_objects().streams;
+  {
+    region chunks{first_device, granule(), tagged(tag)};
+    chunks.commit(0, granule());
+    write_tag(chunks, 0, 1, stream);
+    const auto cycle = [&](sleep_storage storage) {
+      suspend(tag, keep::contents, stream, storage);
+      resume(tag);
+      CHECK(has_tag(chunks, 0, 1, stream));
+    };
+    const call_counter makes{"hipStreamCreateWithFlags"};
+    cycle(sleep_storage::pinned);
+    const std::uint64_t fresh = makes.count();
+    CHECK(live_objects().streams == before);
+    cycle(sleep_storage::pinned_kept);
+    const std::uint64_t kept = live_objects().streams;
+    CHECK(kept == before + 1);
+    // Under ROCm 6.4 others are made too.
+    const call_counter again{"hipStreamCreateWithFlags"};
+    cycle(sleep_storage::pinned_kept);
+    CHECK(again.count() + 2 == fresh);
+    CHECK(live_objects().streams == kept);
+    cycle(sleep_storage::pinned);
+    CHECK(live_objects().streams == before);
+    cycle(sleep_storage::pinned_kept);
+    suspend(tag, keep::nothing, stream);
+    CHECK(live_objects().streams == before);
+    resume(tag);
+    write_tag(chunks, 0, 1, stream);
+    cycle(sleep_storage::pinned_kept);
+    {
+      // They may be what has failed.
+      const planned_fault fault{"hipStreamSynchronize", 2, hipErrorUnknown};
+      CHECK_THROWS_AS(suspend(tag, keep::contents, stream, sleep_storage::pinned_kept), hip_error);
+    }
+    CHECK(live_objects().streams == before);
+    cycle(sleep_storage::pinned_kept);
+  }
+  // The tag may outlive HIP.
+  CHECK(live_objects().streams == before);
 }
 
 TEST_SUITE_END();

@@ -25,9 +25,9 @@ enum class sleep_storage {
   pinned,    ///< memory of hipHostMalloc: copies run at the speed of the link. On CUDA resume(),
              ///< which frees it, ends a stream capture under way with an error
   pageable,  ///< memory of operator new, which the system may swap out: copies are slower
-  /// As pinned, but resume() leaves it to the next suspend(), for HIP takes longer to pin memory
-  /// than to copy it. It ends with the memory that carries the tag, or with a suspend() that keeps
-  /// nothing or has other storage; `pinned` uses it once more.
+  /// As pinned, but resume() leaves it, and the streams of the copies, to the next suspend(), for
+  /// HIP takes longer to pin memory than to copy it. Both end with the memory that carries the tag,
+  /// or with a suspend() that keeps nothing or has other storage; `pinned` uses them once more.
   pinned_kept,
   /// A file in suspend_options::folder, which has no name and ends with its last use, also where
   /// the process is killed. Copies go through 64 MiB of pinned memory.
