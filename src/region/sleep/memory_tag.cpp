@@ -93,38 +93,51 @@ tag_statistics tag_state::statistics() {
   return result;
 }
 
+/// Copies that are made beside the calls for chunks.
+struct tag_state::slow_copies {
+  file_copies files;
+  copy_jobs jobs;  // last: they use the files
+};
+
+template <class Copy>
+void tag_state::member::cut(Copy copy) const {
+  std::size_t offset = bytes_of(contents);
+  for (auto one = contents.rbegin(); one != contents.rend(); ++one) {
+    for (std::size_t left = one->bytes; left != 0;) {
+      const std::size_t part = std::min(left, parallel_copies::piece_bytes);
+      left -= part;
+      offset -= part;
+      copy(one->device, static_cast<const std::byte*>(one->address) + left, part, offset);
+    }
+  }
+}
+
 void tag_state::member::submit(parallel_copies& copies) {
   // Behind fewer bytes an event costs more than what is unmapped the sooner.
   constexpr std::size_t least_bytes = 8 * MiB;
-  marks.clear();
-  std::byte* to = saved.get() + bytes_of(contents);
   const std::byte* marked_end = nullptr;
   std::size_t unmarked = 0;
   const auto mark = [&] {
     if (unmarked != 0) marks.push_back({marked_end, copies.mark()});
     unmarked = 0;
   };
-  for (auto one = contents.rbegin(); one != contents.rend(); ++one) {
-    for (std::size_t left = one->bytes; left != 0;) {
-      const std::size_t part = std::min(left, parallel_copies::piece_bytes);
-      const auto* const end = static_cast<const std::byte*>(one->address) + left;
-      left -= part;
-      to -= part;
-      if (unmarked == 0) marked_end = end;
-      copies.add(one->device, to, end - part, part);
-      unmarked += part;
-      if (unmarked >= least_bytes) mark();
-    }
-  }
+  cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
+    if (unmarked == 0) marked_end = from + bytes;
+    copies.add(device, saved.get() + offset, from, bytes);
+    unmarked += bytes;
+    if (unmarked >= least_bytes) mark();
+  });
   mark();
 }
 
-void tag_state::member::wait_for_copies(const void* address) {
-  for (; !marks.empty() && marks.front().end > address; marks.pop_front())
+void tag_state::member::wait_for_copies(const void* address, copy_jobs& jobs) {
+  for (; !marks.empty() && marks.front().end > address; marks.pop_front()) {
     for (const event& each : marks.front().events) each.synchronize();
+    jobs.wait_for(marks.front().jobs);
+  }
 }
 
-void tag_state::save_contents(sleep_storage storage) {
+void tag_state::save_contents(sleep_storage storage, copy_jobs& jobs) {
   for (member& each : members_) {
     each.contents = each.who->contents();
     const std::size_t bytes = bytes_of(each.contents);
@@ -133,34 +146,49 @@ void tag_state::save_contents(sleep_storage storage) {
     each.saved = {};  // before there is more
     each.saved = host_bytes{bytes, storage != sleep_storage::pageable};
   }
-  for (member& each : members_) each.submit(copies_);
+  if (storage != sleep_storage::pageable) {
+    for (member& each : members_) each.submit(copies_);
+    return;
+  }
+  for (member& each : members_) {
+    each.cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
+      jobs.add([this, device, to = each.saved.get() + offset, from, bytes] {
+        copies_.add(device, to, from, bytes);
+        for (const event& behind : copies_.mark()) behind.synchronize();
+      });
+      each.marks.push_back({from + bytes, {}, jobs.added()});
+    });
+  }
 }
 
-void tag_state::save_to_files(const std::string& folder) {
+void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {
   // All room first.
   for (member& each : members_) {
     each.saved = {};
     each.contents = each.who->contents();
     each.file = backup_file{folder, bytes_of(each.contents)};
   }
-  file_copies copies;
   for (member& each : members_) {
-    std::size_t offset = 0;
-    for (const sleeping_range& one : each.contents) {
-      copies.save(one.device, one.address, one.bytes, each.file, offset);
-      offset += one.bytes;
-    }
-    copies.finish();
+    each.cut([&](device_ref device, const std::byte* from, std::size_t bytes, std::size_t offset) {
+      slow.jobs.add([&to = slow.files, &file = each.file, device, from, bytes, offset] {
+        to.save(device, from, bytes, file, offset);
+      });
+      // It is written when its buffer serves the next copy but one.
+      each.marks.push_back({from + bytes, {}, slow.jobs.added() + 2});
+    });
   }
+  slow.jobs.add([&to = slow.files] { to.finish(); });
 }
 
-void tag_state::unmap_all() {
+void tag_state::unmap_all(copy_jobs& jobs) {
   auto at = members_.begin();
   try {
     for (; at != members_.end(); ++at)
-      at->who->unmap_to_sleep([&](const void* address) { at->wait_for_copies(address); });
+      at->who->unmap_to_sleep([&](const void* address) { at->wait_for_copies(address, jobs); });
+    jobs.wait_for(jobs.added());
     copies_.finish();
   } catch (...) {
+    jobs.cancel();
     while (at != members_.begin()) (--at)->who->map_again();
     throw;
   }
@@ -179,6 +207,7 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   for (member& each : members_)
     each.keeps_host_bytes = options.storage == sleep_storage::pinned_kept;
   keeps_streams_ = what == keep::contents && options.storage == sleep_storage::pinned_kept;
+  slow_copies slow;
   auto prepared = members_.begin();
   try {
     for (; prepared != members_.end(); ++prepared) prepared->who->prepare_to_sleep(what);
@@ -186,14 +215,16 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     for (member& each : members_)
       if (!options.stream) each.who->wait_for_work();
     if (what == keep::contents && options.storage == sleep_storage::file) {
-      save_to_files(options.folder);
+      save_to_files(options.folder, slow);
     } else if (what == keep::contents) {
-      save_contents(options.storage);
+      save_contents(options.storage, slow.jobs);
     } else {
       for (member& each : members_) each.saved = {};
     }
-    unmap_all();
+    unmap_all(slow.jobs);
   } catch (...) {
+    slow.jobs.cancel();
+    static_cast<void>(slow.files.drain());
     if (!copies_.drain())
       for (member& each : members_) each.saved.abandon();
     copies_.end_streams();
@@ -212,7 +243,7 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   return bytes;
 }
 
-void tag_state::wake(member& one, file_copies& from_file) {
+void tag_state::wake(member& one, slow_copies& slow) {
   // Contents and parts both come by address.
   auto next = one.contents.begin();
   std::size_t from = 0;  // in what is saved
@@ -223,10 +254,15 @@ void tag_state::wake(member& one, file_copies& from_file) {
       std::byte* const to = static_cast<std::byte*>(next->address) + done;
       if (to >= end) return;
       const std::size_t here = std::min(next->bytes - done, static_cast<std::size_t>(end - to));
-      if (one.file.empty())
+      if (one.saved.is_pinned())
         copies_.add(next->device, to, one.saved.get() + from, here);
       else
-        from_file.load(next->device, to, here, one.file, from);
+        slow.jobs.add([this, &one, &files = slow.files, device = next->device, to, from, here] {
+          if (one.file.empty())
+            copies_.add(device, to, one.saved.get() + from, here);
+          else
+            files.load(device, to, here, one.file, from);
+        });
       from += here;
       done += here;
       if (done < next->bytes) return;
@@ -243,7 +279,7 @@ std::size_t tag_state::resume() {
   if (!is_asleep()) return 0;
   mine.enter(tag_phase::waking);
   std::size_t bytes = 0;
-  file_copies from_file;
+  slow_copies slow;
   auto at = members_.begin();
   try {
     // Before anything is made, which might come to be there.
@@ -251,13 +287,15 @@ std::size_t tag_state::resume() {
     while (at != members_.end()) {
       member& one = *at++;
       bytes += one.who->sleeping_bytes();
-      wake(one, from_file);
+      wake(one, slow);
     }
-    from_file.finish();
+    slow.jobs.wait_for(slow.jobs.added());
+    slow.files.finish();
     copies_.finish();
     for (member& each : members_) each.who->apply_rights();
   } catch (...) {
-    const bool from_file_ended = from_file.drain();
+    slow.jobs.cancel();
+    const bool from_file_ended = slow.files.drain();
     const bool may_be_in_use = !copies_.drain() || !from_file_ended;
     while (at != members_.begin()) (--at)->who->sleep_on(may_be_in_use);
     copies_.end_streams();

@@ -16,6 +16,7 @@
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/event.hpp>
+#include "region/sleep/copy_jobs.hpp"
 #include "region/sleep/file_copies.hpp"
 #include "region/sleep/host_bytes.hpp"
 #include "region/sleep/parallel_copies.hpp"
@@ -91,6 +92,7 @@ class tag_state {
   struct copies_mark {
     const std::byte* end;
     std::vector<event> events;
+    std::size_t jobs = 0;  // behind so many of copy_jobs
   };
   struct member {
     sleeper* who;
@@ -101,10 +103,14 @@ class tag_state {
     backup_file file = {};  // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
-    /// Submits the copies of all contents, from the end.
+    /// Calls `copy` for each piece of the contents, from the end: to, or in the file at, that
+    /// offset of all that is saved.
+    template <class Copy>
+    void cut(Copy copy) const;
+    /// Submits the copies of all contents.
     void submit(parallel_copies& copies);
     /// Waits for the copies of what lies at `address` and behind it.
-    void wait_for_copies(const void* address);
+    void wait_for_copies(const void* address, copy_jobs& jobs);
     /// Ends what is saved.
     void forget() noexcept {
       contents.clear();
@@ -143,13 +149,15 @@ class tag_state {
   /// end what carries the tag. No lock is held meanwhile.
   class turn;
 
+  struct slow_copies;
+
   /// Submits the copies of all contents.
-  void save_contents(sleep_storage storage);
-  void save_to_files(const std::string& folder);
+  void save_contents(sleep_storage storage, copy_jobs& jobs);
+  void save_to_files(const std::string& folder, slow_copies& slow);
   /// Unmaps all while copies of what is still mapped run, and waits for them.
-  void unmap_all();
+  void unmap_all(copy_jobs& jobs);
   /// Makes the memory of one member again, and submits the copies of its contents.
-  void wake(member& one, file_copies& from_file);
+  void wake(member& one, slow_copies& slow);
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
 
   const std::string name_;

@@ -41,8 +41,8 @@ struct swept_regions {
 
   suspend_options options;
 
-  explicit swept_regions(keep chosen, const std::string& folder = {}) : what{chosen} {
-    if (!folder.empty()) options = {sleep_storage::file, {}, folder};
+  explicit swept_regions(keep chosen, suspend_options chosen_options = {})
+      : what{chosen}, options{std::move(chosen_options)} {
     first.commit(0, unit);
     second.commit(unit, unit);
     if (what == keep::contents) write_tag(second, 1, 1, stream);
@@ -69,19 +69,19 @@ struct swept_regions {
   }
 };
 
-void sweep_suspend(keep what, const std::string& folder = {}) {
+void sweep_suspend(keep what, const suspend_options& options = {}) {
   using subject_ptr = std::unique_ptr<swept_regions>;
-  fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_regions>(what, folder); },
+  fault_sweep{"suspend"}.run([&] { return std::make_unique<swept_regions>(what, options); },
                              [](subject_ptr& subject) { subject->sleep(); },
                              [](const subject_ptr& subject) { subject->check_awake(); },
                              [](const subject_ptr& subject) { subject->check_sleeps_whole(); });
 }
 
-void sweep_resume(keep what, const std::string& folder = {}) {
+void sweep_resume(keep what, const suspend_options& options = {}) {
   using subject_ptr = std::unique_ptr<swept_regions>;
   fault_sweep{"resume", after_failure::capacity}.run(
       [&] {
-        auto result = std::make_unique<swept_regions>(what, folder);
+        auto result = std::make_unique<swept_regions>(what, options);
         result->sleep();
         return result;
       },
@@ -96,9 +96,15 @@ TEST_CASE("sleep: a resume that fails leaves all asleep") { sweep_resume(keep::c
 
 TEST_CASE("sleep: a suspend to a file, and a resume from it, that fail") {
   // In memory: a sweep writes many files.
-  const char* const folder = "/dev/shm";
-  sweep_suspend(keep::contents, folder);
-  sweep_resume(keep::contents, folder);
+  const suspend_options options{sleep_storage::file, {}, "/dev/shm"};
+  sweep_suspend(keep::contents, options);
+  sweep_resume(keep::contents, options);
+}
+
+TEST_CASE("sleep: a suspend to pageable memory, and a resume from it, that fail") {
+  const suspend_options options{sleep_storage::pageable, {}, {}};
+  sweep_suspend(keep::contents, options);
+  sweep_resume(keep::contents, options);
 }
 
 TEST_CASE("sleep: a suspend that fails where memory returns with the addresses only") {

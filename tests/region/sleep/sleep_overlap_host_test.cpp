@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "region/sleep/sleeping_regions.hpp"
+#include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
 
 // Calls for chunks, and copies of others, at the same time.
@@ -16,43 +18,65 @@ namespace {
 
 TEST_SUITE_BEGIN("needs virtual memory");
 
-/// Three chunks, each of which is waited for by itself, beside holes.
+/// Five chunks, each of which is waited for by itself, beside holes.
 struct large_chunks {
+  const std::size_t count = 5;
   const std::size_t chunk = align_up(8 * MiB, granule());
   memory_tag tag;
   hipvmm::stream stream{first_device};
-  region chunks{first_device, 6 * chunk, tagged(tag)};
+  region chunks{first_device, 2 * count* chunk, tagged(tag)};
 
   large_chunks() {
-    for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
       chunks.commit(2 * i * chunk, chunk);
       write_tag(chunks, 2 * i * chunk / granule(), 1, stream);
     }
   }
   [[nodiscard]] bool has_contents() const {
-    for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t i = 0; i < count; ++i)
       if (!has_tag(chunks, 2 * i * chunk / granule(), 1, stream)) return false;
     return true;
+  }
+  /// suspend() fails at that call, when so many chunks have been unmapped.
+  void check_overlap(const suspend_options& options, const char* function, std::uint64_t nth,
+                     std::uint64_t unmapped) const {
+    const call_counter unmaps{"hipMemUnmap"};
+    const call_counter maps{"hipMemMap"};
+    {
+      const planned_fault fault{function, nth, hipErrorUnknown};
+      CHECK_THROWS_AS(suspend(tag, keep::contents, options), hip_error);
+    }
+    CHECK(unmaps.count() == unmapped);
+    CHECK(maps.count() == unmapped);
+    CHECK_FALSE(tag.is_asleep());
+    CHECK(tag.statistics().bytes_on_host == 0);
+    CHECK(tag.statistics().bytes_on_disk == 0);
+    CHECK(chunks.chunk_count() == count);
+    CHECK(has_contents());
+    CHECK(suspend(tag, keep::contents, options) == count * chunk);
+    // All are mapped while the first copies have not ended.
+    const call_counter again{"hipMemMap"};
+    held_streams held;
+    std::thread other{[&] { resume(tag); }};
+    CHECK(comes_true([&] { return again.count() == count; }));
+    CHECK(tag.phase() == tag_phase::waking);
+    held.release();
+    other.join();
+    CHECK(has_contents());
   }
 };
 
 TEST_CASE_FIXTURE(large_chunks, "sleep: suspend unmaps a chunk while the next is still copied") {
-  const call_counter unmaps{"hipMemUnmap"};
-  const call_counter maps{"hipMemMap"};
-  {
-    // The copies of the third chunk to be unmapped fail.
-    const planned_fault fault{"hipEventSynchronize", 3, hipErrorUnknown};
-    CHECK_THROWS_AS(suspend(tag, keep::contents), hip_error);
-  }
-  CHECK(unmaps.count() == 2);
-  CHECK(maps.count() == 2);
-  CHECK_FALSE(tag.is_asleep());
-  CHECK(tag.statistics().bytes_on_host == 0);
-  CHECK(chunks.chunk_count() == 3);
-  CHECK(has_contents());
-  CHECK(suspend(tag, keep::contents) == 3 * chunk);
-  CHECK(resume(tag) == 3 * chunk);
-  CHECK(has_contents());
+  check_overlap({}, "hipEventSynchronize", 3, 2);
+}
+
+TEST_CASE_FIXTURE(large_chunks, "sleep: chunks come and go while pageable memory is copied") {
+  check_overlap({sleep_storage::pageable, {}, {}}, "hipEventSynchronize", 3, 2);
+}
+
+TEST_CASE_FIXTURE(large_chunks, "sleep: chunks come and go while files are written and read") {
+  // Of the two buffers one is written when the next but one is to be copied.
+  check_overlap({sleep_storage::file, {}, "/dev/shm"}, "hipMemcpyAsync", 4, 1);
 }
 
 TEST_CASE("sleep: the streams of copies are kept with the pinned memory") {
