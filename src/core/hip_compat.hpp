@@ -209,6 +209,13 @@ inline bool unmap_waits_for_streams(int runtime_version) {
   return is_at_least(runtime_version, 7, 14);
 }
 
+// On AMD's runtime 7.2.4 an event behind a copy to the host in one of several streams passed while
+// the copy ran, as the stand-in for ROCr reported at the unmap behind it. Whether that is so on a
+// GPU, and of other releases, has not been seen: none of AMD's is relied on.
+inline bool events_pass_before_copies(int runtime_version) {
+  return is_at_least(runtime_version, 5, 7);
+}
+
 // From ROCm 7.14 on the owner reads other pages between the grant of a peer and its own grant,
 // which is last (openxla/xla#46576). Fixed by ROCm/rocm-systems#9908, newer than the branch of 10.0
 // and older than that of 10.1; which release has it has not been seen: docs/guides/rocm.md.

@@ -7,8 +7,10 @@
 
 #include <hipvmm/core/bytes.hpp>
 #include "core/capture_mode.hpp"
+#include "core/hip_compat.hpp"
 #include "core/observers/memory_events.hpp"
 #include "region/sleep/parallel_copies.hpp"
+#include "runtime/device.hpp"
 
 namespace hipvmm {
 namespace detail {
@@ -148,6 +150,7 @@ void tag_state::save_contents(sleep_storage storage, copy_jobs& jobs) {
   }
   if (storage != sleep_storage::pageable) {
     for (member& each : members_) each.submit(copies_);
+    wait_where_events_pass_early(jobs);
     return;
   }
   for (member& each : members_) {
@@ -159,6 +162,14 @@ void tag_state::save_contents(sleep_storage storage, copy_jobs& jobs) {
       each.marks.push_back({from + bytes, {}, jobs.added()});
     });
   }
+  wait_where_events_pass_early(jobs);
+}
+
+void tag_state::wait_where_events_pass_early(copy_jobs& jobs) {
+  if (!hip_compat::events_pass_before_copies(runtime_version())) return;
+  jobs.wait_for(jobs.added());
+  copies_.finish();
+  for (member& each : members_) each.marks.clear();
 }
 
 void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {

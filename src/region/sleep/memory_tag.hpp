@@ -153,6 +153,8 @@ class tag_state {
 
   /// Submits the copies of all contents.
   void save_contents(sleep_storage storage, copy_jobs& jobs);
+  /// Waits for all copies where no event tells of one.
+  void wait_where_events_pass_early(copy_jobs& jobs);
   void save_to_files(const std::string& folder, slow_copies& slow);
   /// Unmaps all while copies of what is still mapped run, and waits for them.
   void unmap_all(copy_jobs& jobs);
