@@ -3,14 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
-#include "support/host/allocation_failure.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -84,36 +81,6 @@ TEST_CASE("checked_limit: none is too long, and none of zero") {
                        "communicator_options::limit is 0 ms; it must be more than zero",
                        std::invalid_argument);
 }
-
-/// Counts its ends.
-struct ending {
-  int* ends;
-  explicit ending(int& count) : ends{&count} {}
-  ending(ending&& other) noexcept : ends{std::exchange(other.ends, nullptr)} {}
-  ending& operator=(ending&&) = delete;
-  ~ending() {
-    if (ends != nullptr) ++*ends;
-  }
-};
-
-#if !HIPVMM_TEST_ON_CUDA && !HIPVMM_TEST_ON_AMD
-
-TEST_CASE("keep_until_exit: what messages may use stays, also where there is no memory for it") {
-  static int ends = 0;
-  for (std::uint64_t nth = 1, struck = 1; struck != 0; ++nth) {
-    CAPTURE(nth);
-    REQUIRE(nth < 20);
-    {
-      ending memory{ends};
-      const allocation_failure failure{nth};
-      detail::keep_until_exit(std::move(memory));
-      struck = failure.struck() ? 1 : 0;
-    }
-    CHECK(ends == 0);
-  }
-}
-
-#endif
 
 TEST_CASE("name_ranks: one, several, and many") {
   CHECK(detail::name_ranks({3}) == "rank 3");

@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 #include <hipvmm/container/growable_device_vector.hpp>
+#include <hipvmm/ipc/ranks/communicator_parts.hpp>
 #include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "mpi_world.hpp"
@@ -120,6 +121,32 @@ TEST_CASE("mpi_communicator: host memory that one rank lacks in exchange() ends 
   // MPI may still use what was in a transfer that has failed.
   detail::keep_until_exit(std::move(source));
   detail::keep_until_exit(std::move(out));
+}
+
+/// Counts its ends.
+struct ending {
+  int* ends;
+  explicit ending(int& count) : ends{&count} {}
+  ending(ending&& other) noexcept : ends{std::exchange(other.ends, nullptr)} {}
+  ending& operator=(ending&&) = delete;
+  ~ending() {
+    if (ends != nullptr) ++*ends;
+  }
+};
+
+TEST_CASE("keep_until_exit: what messages may use stays, also where there is no memory for it") {
+  static int ends = 0;
+  for (std::uint64_t nth = 1, struck = 1; struck != 0; ++nth) {
+    CAPTURE(nth);
+    REQUIRE(nth < 20);
+    {
+      ending memory{ends};
+      const allocation_failure failure{nth};
+      detail::keep_until_exit(std::move(memory));
+      struck = failure.struck() ? 1 : 0;
+    }
+    CHECK(ends == 0);
+  }
 }
 
 }  // namespace

@@ -15,9 +15,9 @@
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "mr/resource/pools_are_missing.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_profile.hpp"
+#include "support/pools_are_missing.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -21,11 +21,11 @@
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "mr/resource/pools_are_missing.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
 
 namespace hipvmm::mr {

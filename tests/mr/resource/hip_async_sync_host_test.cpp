@@ -13,11 +13,11 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/pool/held_while_used.hpp"
 #include "mr/pool/waits_for.hpp"
-#include "mr/resource/pools_are_missing.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
 
 namespace hipvmm::test {

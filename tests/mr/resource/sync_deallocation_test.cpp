@@ -19,10 +19,10 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "mr/adaptor/adaptor_kinds.hpp"
 #include "mr/pool/held_while_used.hpp"
-#include "mr/resource/pools_are_missing.hpp"
 #include "support/blocked_stream.hpp"
 #include "support/device_bytes.hpp"
 #include "support/devices.hpp"
+#include "support/pools_are_missing.hpp"
 
 namespace hipvmm::mr {
 namespace {
