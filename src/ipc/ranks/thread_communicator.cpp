@@ -273,13 +273,17 @@ class thread_transfer {
     const auto* const hindrance = group_.meet(rank_, brought());
     if (hindrance) throw_failure(*hindrance);
     attempt([&] { receive(); });
-    if (group_.meet_again(rank_, brought()) != nullptr) {
-      finish();
-    } else {
-      for (const outgoing& each : out_) wait_for_receiver(each.rank);
+    bool has_failed = group_.meet_again(rank_, brought()) != nullptr;
+    if (!has_failed) {
+      attempt([&] {
+        for (const outgoing& each : out_) wait_for_receiver(each.rank);
+      });
+      // AMD's runtime uses the stream of an event that is waited for, and a rank that goes on may
+      // destroy its stream at once (samples/rocm_defects/wait_beside_destroy.cpp).
+      has_failed = group_.meet_again(rank_, brought()) != nullptr;
     }
-    // AMD's runtime uses the stream of an event that is waited for, and a rank that goes on may
-    // destroy its stream at once (samples/rocm_defects/wait_beside_destroy.cpp).
+    if (!has_failed) return;
+    finish();
     if (const auto* const failure = group_.meet_again(rank_, brought())) throw_failure(*failure);
   }
 

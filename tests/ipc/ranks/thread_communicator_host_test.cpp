@@ -145,5 +145,22 @@ TEST_CASE("thread_communicator: a sender waits where HIP refuses the order of th
   check_sender_waits("hipStreamWaitEvent nth=2 error=hipErrorUnknown");
 }
 
+TEST_CASE("thread_communicator: a sender that can wait in no way fails all ranks at once") {
+  // The receiver waits in its stream for the sender first.
+  const planned_faults refused{
+      "hipStreamWaitEvent nth=2 error=hipErrorUnknown; hipEventSynchronize error=hipErrorUnknown"};
+  const auto ends = run_ranks_to_end(2, {first_device}, {}, [&](thread_rank& one) {
+    growable_device_vector<int> data{first_device};
+    data.assign(1, 7, one.stream);
+    if (one.ranks.rank() == 0)
+      one.ranks.transfer({{1, data.data(), sizeof(int)}}, {}, one.stream);
+    else
+      one.ranks.transfer({}, {{0, data.data(), sizeof(int)}}, one.stream);
+  });
+  CHECK(ends[0].thrown.find("hipEventSynchronize") != std::string::npos);
+  CHECK(ends[1].reason == rank_failure::remote);
+  CHECK(ends[1].at_fault == 0);
+}
+
 }  // namespace
 }  // namespace hipvmm::test
