@@ -15,8 +15,7 @@ void copy_jobs::add(std::function<void()> job) {
   }
   {
     const std::lock_guard lock{mutex_};
-    if (failure_) std::rethrow_exception(failure_);
-    waiting_.push_back(std::move(job));
+    if (!failure_) waiting_.push_back(std::move(job));
     ++added_;
   }
   changed_.notify_all();

@@ -23,12 +23,11 @@ class copy_jobs {
   copy_jobs(const copy_jobs&) = delete;
   copy_jobs& operator=(const copy_jobs&) = delete;
 
-  /// Adds one more, which runs in the call where the system refuses a thread. Throws:
-  /// std::bad_alloc, and what a job before it has thrown, or this one in the call.
+  /// Adds one more, which runs in the call where the system refuses a thread, and not at all behind
+  /// one that failed. Throws: std::bad_alloc, and what the job throws in the call.
   void add(std::function<void()> job);
   [[nodiscard]] std::size_t added() const noexcept { return added_; }
-  /// Waits for the first `count` of those that were added. Throws: what one of them has thrown;
-  /// then no later one runs.
+  /// Waits for the first `count` of those that were added. Throws: what one of them has thrown.
   void wait_for(std::size_t count);
   /// Waits for the one that runs. No other begins.
   void cancel() noexcept;
