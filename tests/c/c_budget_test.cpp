@@ -150,7 +150,7 @@ HIPVMM_CHILD("C: has idle pools of a budget") {
   std::optional<memory_event_subscription> events{[&](const memory_event& event) {
     if (event.kind != memory_event_kind::trim || made.valid()) return;
     made = std::async(std::launch::async, [] { static_cast<void>(make_pool()); });
-    CHECK(made.wait_for(std::chrono::seconds{2}) == std::future_status::ready);
+    CHECK(made.wait_for(std::chrono::seconds{20}) == std::future_status::ready);
   }};
   std::ofstream{files + "/holds"} << "x";
   comes_true([&] { return is_there(files + "/end"); });
@@ -181,7 +181,7 @@ void make_pools_in_handler(owned_resource (*make)()) {
       static_cast<void>(make_pool());
       static_cast<void>(make_pool_of_device());
     });
-    is_made = made_in_handler.wait_for(std::chrono::seconds{2}) == std::future_status::ready;
+    is_made = made_in_handler.wait_for(std::chrono::seconds{20}) == std::future_status::ready;
   }));
   static_cast<void>(make());
   CHECK(is_made);
