@@ -116,6 +116,8 @@ file_copies::buffer& file_copies::next_buffer(device_ref device, std::size_t byt
   std::optional<buffer>& next = buffers_[next_++ % 2];
   if (next) finish(*next);
   if (!next || next->owner != device || next->size < bytes) {
+    // In a thread that has used none, device 0 is current: CUDA would make a context there.
+    const scoped_device scope{device};
     next.reset();
     next.emplace(device, bytes);
   }

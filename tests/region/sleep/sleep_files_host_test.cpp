@@ -2,6 +2,7 @@
 // Contents in files: what is left of them where the process is killed, who may read them, and
 // signals.
 #include <doctest/doctest.h>
+#include <hip/hip_runtime_api.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,14 +12,18 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 
 #include <hipvmm/core/bytes.hpp>
+#include <hipvmm/core/error.hpp>
+#include <hipvmm/runtime/device.hpp>
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
+#include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/random_seed.hpp"
@@ -90,6 +95,21 @@ TEST_CASE("sleep: contents come back from a file in pieces") {
     CHECK(read_bytes(stream, advance(memory.base(), each), 64) ==
           pattern(64, static_cast<unsigned>(each)));
   }
+}
+
+// In a process of its own, in which no other thread of the library sets a device.
+HIPVMM_TEST_CASE_IN("sleep: buffers for files are made where the memory is, not on device 0", {}) {
+  const std::optional<device_ref> other = peer_of(first_device);
+  if (!other) return;
+  const scoped_device current{*other};
+  const memory_tag tag;
+  region memory{*other, granule(), tagged(tag)};
+  memory.commit(0, granule());
+  const call_counter buffers{"hipHostMalloc"};
+  // Of the thread that writes, in which device 0 is current at first.
+  const planned_fault fault{"hipSetDevice", 1, hipErrorUnknown};
+  CHECK_THROWS_AS(suspend(tag, keep::contents, to_folder("/dev/shm")), hip_error);
+  CHECK(buffers.count() == 0);
 }
 
 HIPVMM_CHILD("sleeps in a file until it is killed") {
