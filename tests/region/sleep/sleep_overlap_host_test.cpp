@@ -73,6 +73,15 @@ TEST_CASE_FIXTURE(large_chunks, "sleep: suspend unmaps a chunk while the next is
   check_overlap({}, "hipEventSynchronize", 3, 2);
 }
 
+TEST_CASE_FIXTURE(large_chunks, "sleep: no events are made where they pass before copies") {
+  if (!hip_compat::events_pass_before_copies(detail::runtime_version())) return;
+  const call_counter records{"hipEventRecord"};
+  suspend(tag, keep::contents, stream);
+  CHECK(records.count() == 0);
+  resume(tag);
+  CHECK(has_contents());
+}
+
 TEST_CASE_FIXTURE(large_chunks, "sleep: chunks come and go while pageable memory is copied") {
   if (hip_compat::events_pass_before_copies(detail::runtime_version())) return;
   check_overlap({sleep_storage::pageable, {}, {}}, "hipEventSynchronize", 3, 2);
