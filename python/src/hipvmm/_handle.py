@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import sys
 import threading
 import time
 import weakref
@@ -84,7 +85,10 @@ class _Finalizers:
         wait(lambda: bool(self._making))
         # What was made last ends first, as it may need the others, in other threads too.
         for key, finalizer in reversed(list(self._pending.copy().items())):
-            finalizer()
+            try:
+                finalizer()
+            except Exception:  # the rest ends too, as with weakref's own exit
+                sys.excepthook(*sys.exc_info())
             wait(lambda one=key: one in self._pending)  # type: ignore[misc]
 
 

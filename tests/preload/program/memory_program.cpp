@@ -206,17 +206,28 @@ void held() {
   std::printf("held\n");
 }
 
-void information() {
-  std::size_t before = 0;
+/// Free memory once it stays: without virtual memory a thread of the library may be freeing what it
+/// got in a place that was not aligned.
+std::size_t steady_free_memory() {
+  std::size_t free = 0;
   std::size_t total = 0;
+  REQUIRE(hipMemGetInfo(&free, &total));
+  for (int same = 0, tries = 0; same < 20 && tries < 2000; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    const std::size_t last = free;
+    REQUIRE(hipMemGetInfo(&free, &total));
+    same = free == last ? same + 1 : 0;
+  }
+  return free;
+}
+
+void information() {
   REQUIRE(hipFree(allocate(8 * mib)));
-  REQUIRE(hipMemGetInfo(&before, &total));
+  const std::size_t before = steady_free_memory();
   char* const memory = allocate(32 * mib);
-  std::size_t during = 0;
-  REQUIRE(hipMemGetInfo(&during, &total));
+  const std::size_t during = steady_free_memory();
   REQUIRE(hipFree(memory));
-  std::size_t after = 0;
-  REQUIRE(hipMemGetInfo(&after, &total));
+  const std::size_t after = steady_free_memory();
   // HIP rounds allocations up.
   const std::size_t unit = 8 * mib;
   std::printf("used %zu * 8 MiB, and %zu * 8 MiB after\n", (before - during) / unit,
