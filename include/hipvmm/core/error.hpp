@@ -84,7 +84,8 @@ class unsupported : public std::runtime_error {
 ///   and `code` is its hipError_t.
 /// - Warning (something is wrong, and the library did something else instead): `call` is the
 ///   subject, `code` is hipErrorUnknown and `message` is a whole sentence.
-/// Must not throw. Any thread may call it.
+/// Must not throw. Any thread may call it, one of the library too: in that most signals are
+/// blocked, and with them in a process that is started there.
 using error_handler = void (*)(const char* call, int code, const char* message) noexcept;
 
 /// Replaces the error handler and returns the previous one. `nullptr` restores the default, which
