@@ -76,11 +76,11 @@ void keep_until_exit(T&& memory) noexcept {
     static auto& mutex = *new std::mutex;
     const std::lock_guard lock{mutex};
     std::shared_ptr<void>& place = all.emplace_back();
-    place = std::make_shared<kept>(std::move(memory));
+    place = std::make_shared<kept>(std::forward<T>(memory));
   } catch (const std::bad_alloc&) {
     // Without memory for a list: what owns it is not destroyed.
     alignas(kept) std::array<std::byte, sizeof(kept)> owner;
-    ::new (static_cast<void*>(owner.data())) kept(std::move(memory));
+    ::new (static_cast<void*>(owner.data())) kept(std::forward<T>(memory));
   }
 }
 
