@@ -210,8 +210,8 @@ inline bool unmap_waits_for_streams(int runtime_version) {
 }
 
 // On AMD's runtime 7.2.4 an event behind a copy to the host in one of several streams passed while
-// the copy ran, as the stand-in for ROCr reported at the unmap behind it. Whether that is so on a
-// GPU, and of other releases, has not been seen: none of AMD's is relied on.
+// the copy ran, as the stand-in for ROCr reported at the unmap behind it. Why, and whether a GPU
+// and other releases do so, is not known: suspend() relies on none of AMD's. docs/guides/rocm.md.
 inline bool events_pass_before_copies(int runtime_version) {
   return is_at_least(runtime_version, 5, 7);
 }
