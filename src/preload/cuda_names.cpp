@@ -86,9 +86,9 @@ using create_context_type = int (*)(word, word, word, word, word);
 create_context_type create_context[5] = {};
 
 /// From the first context of the program's own on nothing is replaced. The CUDA runtime makes none.
-template <int version>
+template <int Version>
 int begin_context(word a, word b, word c, word d, word e) {
-  const int result = create_context[version](a, b, c, d, e);
+  const int result = create_context[Version](a, b, c, d, e);
   if (result != 0) return result;
   if (const core_calls* const core = load_core()) core->note_context();
   return result;

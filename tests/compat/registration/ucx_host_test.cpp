@@ -28,7 +28,10 @@ struct ucx_calls {
   std::atomic<bool> unmaps{true};
 } calls;
 
-bool strikes() { return calls.fails != 0 && --calls.fails == 0; }
+bool strikes() {
+  if (calls.fails == 0) return false;
+  return --calls.fails == 0;
+}
 
 template <typename Function>
 Function* of_ucx(const char* name) {
