@@ -2,6 +2,7 @@
 // What do suspend() and resume() cost? Each scenario is a file, with the number that would change a
 // decision at its top; --enforce makes a missed bar a failure.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
@@ -21,6 +22,7 @@ struct options {
   bench::sleep_shape shape{8 * hipvmm::GiB, 64 * hipvmm::MiB};
   int runs = 3;
   int repeats = 3;
+  int pause_ms = 300;
   int device = 0;
   bool enforce = false;
   std::string machine;
@@ -69,6 +71,7 @@ int run(const options& chosen, int argc, char** argv) {
   settings.unit = hipvmm::granularity_of(settings.device).minimum;
   settings.runs = chosen.runs;
   settings.repeats = chosen.repeats;
+  settings.pause = std::chrono::milliseconds{chosen.pause_ms};
   bench::sleep_shape shape = chosen.shape;
   shape.chunk = hipvmm::align_up(shape.chunk, settings.unit);
   shape.bytes = hipvmm::align_up(shape.bytes, shape.chunk);
@@ -110,6 +113,10 @@ int main(int argc, char** argv) {
       ->transform(CLI::AsSizeValue{false});
   count("--runs", chosen.runs, "Runs, in each of which the methods take turns");
   count("--repeats", chosen.repeats, "Samples of each method in each run");
+  app.add_option("--pause-ms", chosen.pause_ms,
+                 "Time asleep before each resume, in which the driver clears what was released")
+      ->check(CLI::Range(0, 60000))
+      ->capture_default_str();
   app.add_option("--device", chosen.device, "Device to measure")->capture_default_str();
   app.add_option("--machine", chosen.machine,
                  "What else the file is to say of the machine, such as its driver");

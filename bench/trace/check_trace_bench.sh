@@ -36,8 +36,8 @@ fields_of() {
 
 for mode in "" --busy; do
   csv=$folder/figures.csv
-  "$program" "$traces" --repeats 2 --no-torch --allocator "$library" $mode --csv "$csv" \
-    --markdown "$folder/tables.md" >"$folder/out" || { cat "$folder/out"; stop "it fails with '$mode'"; }
+  "$program" "$traces" --repeats 2 --pause-ms 1 --no-torch --allocator "$library" $mode \
+    --csv "$csv" --markdown "$folder/tables.md" >"$folder/out" || { cat "$folder/out"; stop "it fails with '$mode'"; }
   lines=$(wc -l <"$csv")
   ((lines == 1 + 2 * 3)) || stop "$lines lines in the CSV, expected 1 and 2 epochs of 3 contenders"
   for row in "vmm_pool_resource 1" "vmm_pool_resource 2" "plain_allocator 1" "plain_allocator 2"; do
@@ -62,8 +62,8 @@ done
 
 # A contender that fails is named, and leaves the figures of the others.
 printf 'no library' >"$folder/broken.so"
-if "$program" "$traces" --repeats 1 --no-torch --allocator "$folder/broken.so" --csv "$csv" \
-  >"$folder/out" 2>&1; then stop "a broken library is no failure"; fi
+if "$program" "$traces" --repeats 1 --pause-ms 1 --no-torch --allocator "$folder/broken.so" \
+  --csv "$csv" >"$folder/out" 2>&1; then stop "a broken library is no failure"; fi
 grep -q 'trace_bench: small, broken: failed: .*broken.so' "$folder/out" ||
   stop "$(cat "$folder/out")"
 [[ $(fields_of "$csv" vmm_pool_resource 2 samples) == 1 ]] ||

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -32,6 +33,7 @@ struct options {
   std::vector<std::string> only;
   int repeats = 5;
   std::size_t epochs = 2;
+  int pause_ms = 300;
   bool busy = false;
   std::size_t busy_bytes = std::size_t{1} << 20;
   int device = 0;
@@ -107,6 +109,7 @@ int run(const options& chosen, int argc, char** argv) {
   settings.common.device = device;
   settings.common.runs = 1;
   settings.common.repeats = chosen.repeats;
+  settings.common.pause = std::chrono::milliseconds{chosen.pause_ms};
   settings.epochs = chosen.epochs;
   if (chosen.busy) settings.busy_bytes = chosen.busy_bytes;
   const bench::origin origin = bench::print_origin(device, chosen.machine, argc, argv);
@@ -137,6 +140,10 @@ void add_options(CLI::App& app, options& chosen) {
   app.add_option("--epochs", chosen.epochs,
                  "Replays of the trace in each repetition, the first on a fresh allocator")
       ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  app.add_option("--pause-ms", chosen.pause_ms,
+                 "Wait before each replay, in which the driver clears what the one before released")
+      ->check(CLI::Range(0, 60000))
       ->capture_default_str();
   app.add_flag("--busy", chosen.busy, "Fill each block in its stream right after its allocation");
   app.add_option("--busy-bytes", chosen.busy_bytes,
