@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// exchange() beside what programs do that must know how much they receive. The question is in
-// exchange_methods.cpp; --enforce makes a missed bar a failure.
+// exchange() beside what programs do that must know how much they receive, and what registering
+// memory that grows costs. The questions are in exchange_methods.cpp and registration.cpp;
+// --enforce makes a missed bar a failure.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hipvmm/core/bytes.hpp>
@@ -21,12 +23,16 @@ namespace {
 struct options {
   std::string library = "threads";
   int ranks = 2;
+  std::string only;
   bench::exchange_shape shape{64 * hipvmm::MiB, 2};
+  bench::registration_shape registration{64 * hipvmm::MiB, 16};
   int runs = 5;
   int repeats = 4;
   bool enforce = false;
   std::string machine;
   std::string csv;
+
+  [[nodiscard]] bool takes(const char* part) const { return only.empty() || only == part; }
 };
 
 std::vector<double> times_of_known(const std::vector<bench::measurement>& rows,
@@ -55,21 +61,26 @@ std::vector<bench::bar> judge(const std::vector<bench::measurement>& rows) {
 }
 
 /// Rank 0 reports.
-int report(const options& chosen, const bench::results& all, const bench::origin& origin) {
+int report(const options& chosen, const bench::results& all, const bench::origin& origin,
+           const bench::exchange_rank& rank) {
   if (!chosen.csv.empty()) bench::write_csv(chosen.csv, origin, all.rows());
   bench::print_table(all.rows());
   for (const bench::measurement& each : all.rows())
     if (each.figures.count("held_per_received") != 0)
       std::printf("%-34s %.2f GB/s received, %.3f bytes held for each\n", each.method.c_str(),
                   each.gigabytes_per_second.value_or(0), each.figures.at("held_per_received"));
-  const std::vector<bench::bar> bars = judge(all.rows());
+  std::vector<bench::bar> bars;
+  if (chosen.takes("exchange")) bars = judge(all.rows());
+  if (chosen.takes("registration"))
+    for (bench::bar& each : bench::judge_registration(all.rows(), rank))
+      bars.push_back(std::move(each));
   bench::print_bars(bars);
   return all.failed() || (chosen.enforce && bench::any_missed(bars)) ? 1 : 0;
 }
 
 int run(const options& chosen, int argc, char** argv) {
   int status = 0;
-  bench::run_exchange_ranks(chosen.library, chosen.ranks, [&](const bench::exchange_rank& rank) {
+  const auto measure = [&](const bench::exchange_rank& rank) {
     bench::settings settings;
     settings.device = rank.ranks.device();
     settings.unit = hipvmm::granularity_of(settings.device).minimum;
@@ -82,23 +93,33 @@ int run(const options& chosen, int argc, char** argv) {
       origin = bench::print_origin(settings.device, chosen.machine, argc, argv);
     }
     bench::results all{"exchange_bench"};
-    all.add("exchange", [&] { return bench::measure_exchange(settings, chosen.shape, rank); });
+    if (chosen.takes("exchange"))
+      all.add("exchange", [&] { return bench::measure_exchange(settings, chosen.shape, rank); });
+    if (chosen.takes("registration"))
+      all.add("registration",
+              [&] { return bench::measure_registration(settings, chosen.registration, rank); });
     if (is_first)
-      status = report(chosen, all, origin);
+      status = report(chosen, all, origin, rank);
     else if (all.failed())
       throw std::runtime_error{"rank " + std::to_string(rank.ranks.rank()) + " has failed"};
-  });
+  };
+  bench::run_exchange_ranks(chosen.library, chosen.ranks, chosen.takes("registration"), measure);
   return status;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Measures exchange() beside transfers of known counts.", "exchange_bench"};
+  CLI::App app{
+      "Measures exchange() beside transfers of known counts, and the registration of "
+      "memory that grows.",
+      "exchange_bench"};
   options chosen;
   app.add_option("--over", chosen.library, "What the ranks talk by: threads, nccl or mpi")
       ->check(CLI::IsMember({"threads", "nccl", "mpi"}))
       ->capture_default_str();
+  app.add_option("--only", chosen.only, "Measure this alone: exchange or registration")
+      ->check(CLI::IsMember({"exchange", "registration"}));
   const auto count = [&](const char* option, int& value, const char* description) {
     app.add_option(option, value, description)->check(CLI::Range(1, 10000))->capture_default_str();
   };
@@ -107,6 +128,10 @@ int main(int argc, char** argv) {
   count("--runs", chosen.runs, "Runs, in each of which the methods take turns");
   count("--repeats", chosen.repeats, "Samples of each method in each run");
   app.add_option("--bytes", chosen.shape.bytes, "Bytes that each rank sends (default: 64MiB)")
+      ->transform(CLI::AsSizeValue{false});
+  count("--chunks", chosen.registration.chunks, "Chunks that are registered");
+  app.add_option("--chunk", chosen.registration.bytes,
+                 "Bytes of a registered chunk (default: 64MiB)")
       ->transform(CLI::AsSizeValue{false});
   app.add_option("--machine", chosen.machine,
                  "What else the file is to say of the machine, such as its driver");
