@@ -65,10 +65,14 @@ int report(const options& chosen, const bench::results& all, const bench::origin
            const bench::exchange_rank& rank) {
   if (!chosen.csv.empty()) bench::write_csv(chosen.csv, origin, all.rows());
   bench::print_table(all.rows());
-  for (const bench::measurement& each : all.rows())
-    if (each.figures.count("held_per_received") != 0)
-      std::printf("%-34s %.2f GB/s received, %.3f bytes held for each\n", each.method.c_str(),
-                  each.gigabytes_per_second.value_or(0), each.figures.at("held_per_received"));
+  for (const bench::measurement& each : all.rows()) {
+    if (!each.gigabytes_per_second) continue;
+    std::printf("%-34s %-34s %.2f GB/s received", each.scenario.c_str(), each.method.c_str(),
+                *each.gigabytes_per_second);
+    const auto held = each.figures.find("held_per_received");
+    if (held != each.figures.end()) std::printf(", %.3f bytes held for each", held->second);
+    std::printf("\n");
+  }
   std::vector<bench::bar> bars;
   if (chosen.takes("exchange")) bars = judge(all.rows());
   if (chosen.takes("registration"))
