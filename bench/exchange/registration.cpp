@@ -17,6 +17,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
+#include "bench/sharing/raw_memory.hpp"
 #include "exchange_scenarios.hpp"
 
 namespace bench {
@@ -24,7 +25,9 @@ namespace {
 
 using bytes_vector = hipvmm::growable_device_vector<std::uint8_t>;
 
+constexpr const char* hip_alone = "HIP's own calls";
 std::string raw_calls(const std::string& library) { return library + " by its own calls"; }
+std::string with_hip(const std::string& library) { return library + "'s and HIP's own calls"; }
 std::string by_registrar(const std::string& library) { return library + " registrar"; }
 std::string by_range(const std::string& library) { return library + " register_range()"; }
 
@@ -35,6 +38,7 @@ struct way {
   std::shared_ptr<hipvmm::memory_registrar> registrar = {};
   registering* range = nullptr;  ///< the registrar's library, to register all chunks as one
   std::string unavailable = {};
+  bool is_hip = false;  ///< chunks of HIP's own calls instead of a vector
 };
 
 hipvmm::growth_options growth_of(const registration_shape& shape, const way& how) {
@@ -112,7 +116,15 @@ class registration_methods {
                            how.unavailable});
       for (measurement& each : measure(row, methods, chosen_)) rows.push_back(std::move(each));
     };
-    add(scenario::registered_growth, ways_, [this](const way& how) { return growth(how); });
+    std::vector<way> all = ways_;
+    for (const way& each : ways_) {
+      if (each.registrar != nullptr || !each.unavailable.empty()) continue;
+      all.push_back(each);
+      all.back().is_hip = true;
+      all.back().name = each.own_calls == nullptr ? hip_alone : with_hip(each.own_calls->library());
+    }
+    add(scenario::registered_growth, all,
+        [this](const way& how) { return how.is_hip ? growth_by_hip(how) : growth(how); });
     add(scenario::registered_release, ways_, [this](const way& how) { return release(how); });
     if (ranges_.empty()) return rows;
     const std::size_t first = rows.size();
@@ -194,6 +206,25 @@ class registration_methods {
         seconds.push_back(watch.seconds());
       }
       memory.release(stream_);
+    });
+    return seconds;
+  }
+  std::vector<double> growth_by_hip(const way& how) const {
+    std::vector<double> seconds;
+    const auto count = static_cast<std::size_t>(shape_.chunks);
+    together([&] { chosen_.device.synchronize(); });
+    together([&] {
+      raw_memory memory{chosen_.device, shape_.bytes * count, count};
+      std::vector<void*> handles(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        const stopwatch watch;
+        memory.add(shape_.bytes);
+        if (how.own_calls != nullptr)
+          handles[i] = how.own_calls->add(memory.at(i * shape_.bytes), shape_.bytes);
+        seconds.push_back(watch.seconds());
+      }
+      for (std::size_t i = 0; how.own_calls != nullptr && i < count; ++i)
+        how.own_calls->remove(handles[i], memory.at(i * shape_.bytes));
     });
     return seconds;
   }
@@ -318,6 +349,10 @@ std::vector<bar> judge_registration(const std::vector<measurement>& rows,
       result.push_back(at_most(
           std::string{scenario} + ": " + by_registrar(library) + " beside the library's own calls",
           1.1, " times", ratios(registrar, own)));
+      if (const measurement* const hip = row_of(rows, scenario, with_hip(library)))
+        result.push_back(at_most(
+            std::string{scenario} + ": " + by_registrar(library) + " beside those and HIP's", 1.1,
+            " times", ratios(registrar, hip)));
     };
     add(scenario::registered_growth, "register");
     add(scenario::registered_release, "deregister");
