@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
@@ -25,6 +26,7 @@ namespace {
 struct options {
   bench::pool_settings measured;
   int sample_us = 1000;
+  int create_pause_ms = 20;
   int device = 0;
   bool enforce = false;
   std::vector<std::string> only;
@@ -93,6 +95,7 @@ bench::pool_settings settings_of(const options& chosen) {
   result.common.device = device;
   result.common.unit = unit;
   result.sample_seconds = chosen.sample_us * 1e-6;
+  result.create_pause = std::chrono::milliseconds{chosen.create_pause_ms};
   // Whole chunks, so that neither too little nor more is there than a scenario says.
   result.handover_bytes = hipvmm::align_up(result.handover_bytes, unit);
   result.create_bytes = hipvmm::align_up(result.create_bytes, 16 * unit);
@@ -170,6 +173,11 @@ void add_options(CLI::App& app, options& chosen) {
   size("--handover-bytes", measured.handover_bytes,
        "What streams hand over to each other (default: 32MiB)");
   size("--create-bytes", measured.create_bytes, "New memory to ask for (default: 1GiB)");
+  app.add_option(
+         "--create-pause-ms", chosen.create_pause_ms,
+         "Wait before new memory is asked for, in which the driver clears what was released")
+      ->check(CLI::Range(0, 60'000))
+      ->capture_default_str();
   size("--trim-bytes", measured.trim_bytes, "Idle memory to trim (default: 1GiB)");
   size("--loop-bytes", measured.loop_bytes,
        "What the loop allocates, fills and frees (default: 1MiB)");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct pool_settings {
   std::size_t random_live_bytes = 0;  ///< most that is held at a time
   std::size_t handover_bytes = 0;
   std::size_t create_bytes = 0;
-  std::size_t trim_bytes = 0;  ///< idle when the trim begins
+  std::chrono::milliseconds create_pause{0};  ///< before new memory is asked for
+  std::size_t trim_bytes = 0;                 ///< idle when the trim begins
   std::size_t loop_bytes = 0;
   std::size_t loop_steps = 0;
 };
