@@ -40,9 +40,10 @@ struct pool_options {
   std::size_t largest_chunk = 0;
   /// Whether the program calls forget_stream() before it destroys a stream that is no
   /// hipvmm::stream. Matters on CUDA, where the handle of a stream that was destroyed must not be
-  /// used. Unless it is true, each deallocation in such a stream records an event there,
-  /// because the stream may be gone afterwards. Where it is true and a stream is destroyed without
-  /// the call, CUDA's driver may crash. No effect on AMD, whose HIP refuses such handles.
+  /// used. Unless it is true, each deallocation in such a stream records an event there as soon as
+  /// another stream has needed its memory, because the stream may be gone afterwards. Where it is
+  /// true and a stream is destroyed without the call, CUDA's driver may crash. No effect on AMD,
+  /// whose HIP refuses such handles.
   bool forgets_streams = false;
   /// What chunks are made of, as region_options::memory. Uncached memory needs
   /// trait::uncached_chunks, and is for flags and counters that kernels running at the same time

@@ -77,8 +77,8 @@ class vmm_pool_resource final : public memory_resource {
   /// its work up to this call is done.
   /// - A hipvmm::stream reports its end itself. Another stream may also be destroyed without this
   ///   call once deallocate() in it has returned, unless pool_options::forgets_streams: its memory
-  ///   then waits on CUDA for the event that each deallocation in it records, and on AMD for all
-  ///   devices that may use the memory.
+  ///   then waits on CUDA for the event that each deallocation in it records, or for all devices
+  ///   where none was recorded, as on AMD.
   /// - Call it before hipStreamDestroy, which also keeps what a stream that has the same handle
   ///   later is given apart from the work of this one.
   /// - Call it in a thread that ends, for the thread's default stream.

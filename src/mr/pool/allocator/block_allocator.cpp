@@ -47,7 +47,9 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
                                             std::size_t bytes) {
   if (user.may_vanish()) {
     if (!all_.streams.renew_fence(user)) throw std::invalid_argument{captured_stream};
-    return deallocate(user, offset, bytes);
+    if (!remove_small_block(offset, bytes)) return false;
+    const state_lock lock{all_.state_mutex};
+    return free_used(all_, user, offset, bytes, true);
   }
   const slow_path_turn turn{all_};
   // Before the memory is anybody's: without a fence it must not become free.
@@ -128,7 +130,7 @@ void block_allocator::forget(stream_ref stream) {
     lacks_fence = left->lacks_fence();
   }
   std::shared_ptr<const fence> recorded;
-  if (lacks_fence) recorded = all_.streams.make_fence(*left);
+  if (lacks_fence) recorded = all_.streams.make_fence(*left, nullptr);
   if (lacks_fence && recorded == nullptr)
     throw std::invalid_argument{
         "forget_stream: the stream is being captured into a graph; end the capture before"};
@@ -219,7 +221,7 @@ void block_allocator::record_fences() {
   empty_all_caches();
   const slow_path_turn turn{all_};
   std::vector<const stream_state*> without_fence;
-  all_.streams.record_missing_fences(all_.streams.all(), without_fence);
+  all_.streams.record_missing_fences(all_.streams.all(), nullptr, without_fence);
 }
 
 void block_allocator::reserve(std::size_t bytes) {

@@ -86,7 +86,7 @@ void maintenance::wait_for_streams(const stream_timeline::state_list& states,
       if (each->has_passed(newest)) continue;
       is_gone = each->is_forgotten();
     }
-    const auto known = all_.streams.fence_for(*each, newest);
+    const auto known = all_.streams.fence_for(*each, newest, nullptr);
     if (known) {
       bool passed = false;
       turn_.without_lock([&] { passed = stream_timeline::wait_for(*known->point); });
@@ -220,7 +220,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
   for (stream_state* const each : states) empty_caches(all_, *each);
   record_forgotten(states);
   std::vector<const stream_state*> without_fence;
-  all_.streams.record_missing_fences(states, without_fence);
+  all_.streams.record_missing_fences(states, nullptr, without_fence);
   poll_fences(states);
   static_cast<void>(unmap_old_addresses());
   if (!all_.memory.returns_memory()) return trim_with_addresses(bytes_to_keep);

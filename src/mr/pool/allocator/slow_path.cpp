@@ -39,7 +39,7 @@ std::optional<std::size_t> slow_path::serve() {
     for (stream_state* const each : states_) empty_caches(all_, *each);
     if (const auto found = take_followed()) return found;
     if (!relaxed_) relaxed_.emplace();
-    all_.streams.record_missing_fences(states_, without_fence_);
+    all_.streams.record_missing_fences(states_, &user_, without_fence_);
     maintenance_.poll_fences(states_);
     if (maintenance_.collect_reusable(states_, waited_)) {
       if (const auto found = take_own(waited_ ? pool_source::waited : pool_source::opportunistic))
@@ -146,7 +146,7 @@ bool slow_path::wait_for_all_streams() {
     if (found == nullptr || freed.has_passed(found->epoch)) return false;
     epoch = found->epoch;
   }
-  const auto known = all_.streams.fence_for(freed, epoch);
+  const auto known = all_.streams.fence_for(freed, epoch, &user_);
   if (!known) return false;
   bool passed = false;
   turn_.without_lock([&] { passed = stream_timeline::wait_for(*known->point); });
@@ -208,7 +208,7 @@ bool slow_path::wait_for(const blocks& taken) {
       const state_lock lock{all_.state_mutex};
       if (owner.has_passed(one->epoch)) continue;
     }
-    const auto known = all_.streams.fence_for(owner, one->epoch);
+    const auto known = all_.streams.fence_for(owner, one->epoch, &user_);
     if (!known) {
       without_fence_.push_back(&owner);
       return false;
@@ -237,7 +237,7 @@ bool slow_path::make_user_wait(const blocks& taken) {
       if (!wait_for({const_cast<block*>(one)})) return false;
       continue;
     }
-    const auto known = all_.streams.fence_for(owner, one->epoch);
+    const auto known = all_.streams.fence_for(owner, one->epoch, &user_);
     if (!known || !known->point->orders_streams()) {
       without_fence_.push_back(&owner);
       return false;

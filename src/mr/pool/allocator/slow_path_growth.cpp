@@ -105,7 +105,7 @@ bool slow_path::may_move_sources(growth& work) {
     now = user_.epoch();
   }
   // The user's stream is ordered behind all of them now, and nothing else of it is waited for.
-  const auto known = all_.streams.fence_for(user_, now);
+  const auto known = all_.streams.fence_for(user_, now, &user_);
   if (known)
     work.in_use_until = known->epoch;
   else
@@ -214,7 +214,8 @@ void slow_path::free_gain(block& gained) noexcept {
   // in it.
   stream_state& owner = user_.thread() == 0 ? user_ : all_.streams.idle();
   gained.owner = &owner;
-  gained.epoch = owner.note_free();
+  // New, or behind a fence of those who used it.
+  gained.epoch = owner.note_free(true);
   all_.index.make_free(gained);
 }
 

@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,8 +25,9 @@ namespace hipvmm::mr::pool {
 ///   ends one. A fence that is done covers all memory with its epoch or an older one.
 /// - No HIP call is made, and no event exists, before another stream needs the memory. Exception: a
 ///   stream that may vanish (fence_source::may_vanish) is not named after a call of the pool in it.
-///   Each free makes a fence there, the newest fence, before the memory is free. It covers all that
-///   was freed in the stream, and later fences of the stream are this one.
+///   Once another stream has needed memory of it, each free makes a fence there, the newest fence,
+///   before the memory is free. It covers all that was freed in the stream, and later fences of the
+///   stream are this one. What was freed without one is covered by a fence for all streams.
 /// - Guarded by the state lock, except the fences, which the slow-path lock guards, and the newest
 ///   fence, which has a lock of its own.
 class stream_state : public block_owner {
@@ -46,8 +48,7 @@ class stream_state : public block_owner {
         index_{index},
         id_{id},
         thread_{thread},
-        may_vanish_{may_vanish},
-        free_asks_hip_{may_vanish} {}
+        may_vanish_{may_vanish} {}
   ~stream_state() {
     for_each_cache([](thread_cache& cache) { delete &cache; });
   }
@@ -63,8 +64,11 @@ class stream_state : public block_owner {
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   /// Ends the current epoch and returns it.
   std::uint64_t advance_epoch() noexcept { return epoch_++; }
-  /// Records a free and returns its epoch.
-  std::uint64_t note_free() noexcept { return newest_ = is_idle() ? 0 : epoch_; }
+  /// Records a free and returns its epoch. `has_fence`: the newest fence covers it.
+  std::uint64_t note_free(bool has_fence) noexcept {
+    if (!has_fence && may_vanish_) ++without_fence_;
+    return newest_ = is_idle() ? 0 : epoch_;
+  }
   /// The epoch of the newest free; 0 when there was none.
   [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
   /// Whether memory was freed that no fence covers yet.
@@ -124,18 +128,27 @@ class stream_state : public block_owner {
   }
   void set_may_be_captured(bool may_be) noexcept {
     may_be_captured_.store(may_be, std::memory_order_relaxed);
-    free_asks_hip_.store(may_be || may_vanish_, std::memory_order_relaxed);
   }
   /// Whether the stream may vanish. Constant while the state is in use.
   [[nodiscard]] bool may_vanish() const noexcept { return may_vanish_; }
-  /// Whether a free calls HIP, for one of the two reasons above. Thread-safe.
-  [[nodiscard]] bool free_asks_hip() const noexcept {
-    return free_asks_hip_.load(std::memory_order_relaxed);
+  /// Whether a free in a stream that may vanish makes the newest fence. Thread-safe.
+  [[nodiscard]] bool makes_fences() const noexcept {
+    return makes_fences_.load(std::memory_order_relaxed);
   }
-  /// Of a stream that may vanish; nullptr before the first. Thread-safe.
-  [[nodiscard]] std::shared_ptr<const fence> newest_fence() {
+  /// Whether a free calls HIP, for a capture or to make a fence. Thread-safe.
+  [[nodiscard]] bool free_asks_hip() const noexcept { return may_be_captured() || makes_fences(); }
+  /// The newest fence of a stream that may vanish, nullptr before the first; nullopt, and frees
+  /// make fences from now on, where it does not cover all that was freed. Thread-safe.
+  [[nodiscard]] std::optional<std::shared_ptr<const fence>> newest_fence() {
     const std::lock_guard lock{newest_fence_mutex_};
-    return newest_fence_;
+    if (covered_ == without_fence_) return newest_fence_;
+    makes_fences_.store(true, std::memory_order_relaxed);
+    return std::nullopt;
+  }
+  /// Whether the newest fence of a stream that may vanish covers all that was freed. Thread-safe.
+  [[nodiscard]] bool is_covered() {
+    const std::lock_guard lock{newest_fence_mutex_};
+    return covered_ == without_fence_;
   }
   /// Makes the newest fence by `make`, one thread at a time, so that the last one made is the
   /// newest. Returns false, with the fence before kept, where it makes none. Thread-safe.
@@ -144,9 +157,12 @@ class stream_state : public block_owner {
   [[nodiscard]] bool renew_fence(Make make) {
     std::shared_ptr<const fence> before;  // ends without the lock
     const std::lock_guard lock{newest_fence_mutex_};
+    // Before the fence: what is freed meanwhile may have work behind it.
+    const std::uint64_t covered = without_fence_;
     std::shared_ptr<const fence> made = make();
     if (made == nullptr) return false;
     before = std::exchange(newest_fence_, std::move(made));
+    covered_ = covered;
     return true;
   }
 
@@ -169,6 +185,11 @@ class stream_state : public block_owner {
     id_ = id;
     thread_ = thread;
     may_vanish_ = may_vanish;
+    {
+      const std::lock_guard lock{newest_fence_mutex_};
+      covered_ = without_fence_;
+    }
+    makes_fences_ = false;
     dependencies_.clear();
     set_may_be_captured(false);
     first_epoch_ = ++epoch_;
@@ -187,9 +208,11 @@ class stream_state : public block_owner {
   std::uint64_t thread_;
   bool may_vanish_;
   std::atomic<bool> may_be_captured_{false};
-  std::atomic<bool> free_asks_hip_;
+  std::atomic<bool> makes_fences_{false};
+  std::atomic<std::uint64_t> without_fence_{0};  // frees, ever
   std::mutex newest_fence_mutex_;
   std::shared_ptr<const fence> newest_fence_;
+  std::uint64_t covered_ = 0;  // of those, by the newest fence
   std::uint64_t epoch_ = 1;
   std::uint64_t first_epoch_ = 0;
   std::uint64_t newest_ = 0;

@@ -92,23 +92,28 @@ bool stream_timeline::renew_fence(stream_state& whose) {
   return whose.renew_fence([&] { return source_.fence_for(whose.stream()); });
 }
 
-std::shared_ptr<const fence> stream_timeline::make_fence(stream_state& whose) {
+std::shared_ptr<const fence> stream_timeline::make_fence(stream_state& whose,
+                                                         const stream_state* caller) {
   if (whose.is_all_streams()) return source_.fence_for_all();
   if (!whose.may_vanish()) return source_.fence_for(whose.stream());
-  std::shared_ptr<const fence> newest = whose.newest_fence();
+  if (&whose == caller && !whose.is_covered() && !renew_fence(whose)) return nullptr;
+  std::optional<std::shared_ptr<const fence>> newest = whose.newest_fence();
+  if (!newest) return source_.fence_for_gone();
   // What has none was never used in the stream: the rest of memory that was idle before.
-  return newest != nullptr ? newest : std::make_shared<passed_fence>();
+  return *newest != nullptr ? *newest : std::make_shared<passed_fence>();
 }
 
 std::optional<stream_state::recorded_fence> stream_timeline::fence_for(stream_state& whose,
-                                                                       std::uint64_t epoch) {
+                                                                       std::uint64_t epoch,
+                                                                       const stream_state* caller) {
   auto& fences = whose.fences();
   const auto covers = std::find_if(fences.begin(), fences.end(),
                                    [epoch](const auto& one) { return one.epoch >= epoch; });
-  return covers != fences.end() ? *covers : end_epoch(whose);
+  return covers != fences.end() ? *covers : end_epoch(whose, caller);
 }
 
-std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_state& whose) {
+std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_state& whose,
+                                                                       const stream_state* caller) {
   auto& fences = whose.fences();
   std::uint64_t ended = 0;
   {
@@ -117,13 +122,13 @@ std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_st
     if (whose.is_forgotten()) return std::nullopt;
     ended = whose.advance_epoch();
   }
-  std::shared_ptr<const fence> made = make_fence(whose);
+  std::shared_ptr<const fence> made = make_fence(whose, caller);
   if (made == nullptr) return std::nullopt;
   fences.push_back({std::move(made), ended});
   return fences.back();
 }
 
-void stream_timeline::record_missing_fences(const state_list& states,
+void stream_timeline::record_missing_fences(const state_list& states, const stream_state* caller,
                                             std::vector<const stream_state*>& without) {
   // More of them tell more exactly how far a stream has come; each costs an event.
   constexpr std::size_t most_fences = 16;
@@ -134,7 +139,7 @@ void stream_timeline::record_missing_fences(const state_list& states,
       if (each->lacks_fence() && each->fences().size() < most_fences) lacking.push_back(each);
   }
   for (stream_state* const each : lacking)
-    if (!end_epoch(*each)) without.push_back(each);
+    if (!end_epoch(*each, caller)) without.push_back(each);
 }
 
 void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence> made,

@@ -45,16 +45,21 @@ class stream_timeline {
   [[nodiscard]] bool renew_fence(stream_state& whose);
 
   // Called with the slow-path lock and without the state lock.
+  // `caller`: the state of the stream that this call of the pool was given, which is there; nullptr
+  // where it was given none.
   /// Makes a fence that covers all memory freed in `whose` so far; nullptr while the stream is
   /// captured. Throws: as fence_source::fence_for.
-  [[nodiscard]] std::shared_ptr<const fence> make_fence(stream_state& whose);
+  [[nodiscard]] std::shared_ptr<const fence> make_fence(stream_state& whose,
+                                                        const stream_state* caller);
   /// Returns a fence that covers `epoch` of `whose`; nullopt while the stream is captured, or when
   /// it ended without a fence.
   [[nodiscard]] std::optional<stream_state::recorded_fence> fence_for(stream_state& whose,
-                                                                      std::uint64_t epoch);
+                                                                      std::uint64_t epoch,
+                                                                      const stream_state* caller);
   /// Makes a fence for each state that lacks one. Streams that cannot have one are added to
   /// `without`.
-  void record_missing_fences(const state_list& states, std::vector<const stream_state*>& without);
+  void record_missing_fences(const state_list& states, const stream_state* caller,
+                             std::vector<const stream_state*>& without);
   /// Records which epochs have passed. A fence that turns out to be in a capture is dropped, which
   /// leaves its epoch without one.
   void poll(stream_state& whose);
@@ -76,7 +81,8 @@ class stream_timeline {
  private:
   [[nodiscard]] std::size_t next_id() noexcept;
   /// Ends the current epoch of `whose` with a new fence; nullopt as for fence_for().
-  [[nodiscard]] std::optional<stream_state::recorded_fence> end_epoch(stream_state& whose);
+  [[nodiscard]] std::optional<stream_state::recorded_fence> end_epoch(stream_state& whose,
+                                                                      const stream_state* caller);
 
   fence_source& source_;
   detail::ranked_mutex& state_mutex_;

@@ -14,13 +14,13 @@ std::string name_of(const allocator_state& all) {
   return text.data();
 }
 
-bool free_used(allocator_state& all, stream_state& user, std::size_t offset,
-               std::size_t bytes) noexcept {
+bool free_used(allocator_state& all, stream_state& user, std::size_t offset, std::size_t bytes,
+               bool has_fence) noexcept {
   block* const freed = all.index.take_used(offset, bytes);
   if (freed == nullptr) return false;
   all.growths_in_a_row = 0;
   freed->owner = &user;
-  freed->epoch = user.note_free();
+  freed->epoch = user.note_free(has_fence);
   all.index.make_free(*freed);
   return true;
 }

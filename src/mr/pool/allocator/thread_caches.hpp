@@ -16,7 +16,7 @@ namespace hipvmm::mr::pool {
 /// Frees the used block at `offset` in the stream of `user`. Returns false, with nothing done,
 /// unless `bytes` are in use there. Pre: the state lock is held.
 [[nodiscard]] bool free_used(allocator_state& all, stream_state& user, std::size_t offset,
-                             std::size_t bytes) noexcept;
+                             std::size_t bytes, bool has_fence = false) noexcept;
 
 /// Frees blocks of one size class that were in caches.
 void free_small_blocks(allocator_state& all, stream_state& user, std::size_t class_index,

@@ -142,6 +142,9 @@ class fence_source {
   /// Makes a fence that covers all work submitted so far to any stream of the devices that may use
   /// the memory. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_all() = 0;
+  /// Makes a fence that covers all work submitted so far to a stream that may be gone, of whatever
+  /// device. Only the host can wait for it.
+  [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_gone() { return fence_for_all(); }
   /// Waits for all work that may use the memory, including work of destroyed streams.
   virtual void synchronize() = 0;
 };

@@ -25,6 +25,7 @@ class event_fences final : public fence_source {
   /// this covers all devices that have a context, because nobody says which of them it was of.
   [[nodiscard]] std::shared_ptr<const fence> fence_for(stream_ref stream) override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override;
+  [[nodiscard]] std::shared_ptr<const fence> fence_for_gone() override;
   /// Waits for all work of all devices that may use the memory.
   void synchronize() override;
   /// Declares that streams of `device` may use the memory too.
@@ -37,7 +38,6 @@ class event_fences final : public fence_source {
   class event_fence;
   class device_fence;
 
-  [[nodiscard]] std::shared_ptr<const fence> fence_for_gone();
   [[nodiscard]] detail::device_list devices();
   /// Records that memory was freed in a stream of `device`.
   void note_user(device_ref device);
