@@ -57,11 +57,13 @@ TEST_CASE("report: free under a queued copy names the engine and the allocation"
     hsa_system on;
     char* const from = on.allocate(on.gpus[0], MiB);
     char* const to = on.allocate(on.cpu, MiB);
-    rocr_stand_in_hold(0);
-    start_copy(to, on.cpu, from, on.gpus[0], MiB);
+    start_copy(to, on.cpu, from, on.gpus[0], MiB, {make_signal()});
     hsa_amd_memory_pool_free(from);
   });
   CHECK(got.reported("free of allocation"));
+  CHECK(got.reported("Queued by thread "));
+  CHECK(got.reported(" us ago, behind signals that are 1; its own signal 0x"));
+  CHECK(got.reported(" is 1. Before: "));
   CHECK(got.reported("copy, engine 0 of GPU 0"));
   CHECK(got.reported("names it as source"));
 }

@@ -22,6 +22,7 @@ struct operation {
   std::string name;                         // "copy", "fill (kernel ...)"
   std::string place;                        // "packet 3 of queue 1", "engine 0"
   const std::atomic<bool>* stop = nullptr;  // its queue is being destroyed
+  std::string progress = {};                // of unfinished work: a sentence, or nothing
 };
 
 /// Returns "fill (kernel f), packet 3 of queue 1 on GPU 0 (agent node 1)".

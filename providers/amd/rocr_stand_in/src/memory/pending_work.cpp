@@ -49,10 +49,10 @@ void check_unused(const char* how, const char* what, std::uint64_t address, std:
         const std::string before = describe_history(first, 3);
         found = text(
             "%s of %s 0x%llx of %llu bytes by thread %d while queued work has not finished: %s, "
-            "names it as %s 0x%llx of %llu bytes (from offset %llu of the %s on). Before: %s.",
+            "names it as %s 0x%llx of %llu bytes (from offset %llu of the %s on). %sBefore: %s.",
             how, what, wide(address), wide(bytes), thread_id(), describe(work).c_str(), range.role,
             wide(range.address), wide(range.bytes), wide(first - address), what,
-            before.empty() ? "nothing ended here" : before.c_str());
+            work.progress.c_str(), before.empty() ? "nothing ended here" : before.c_str());
       });
     }
   }

@@ -11,10 +11,27 @@
 #include "src/signal/signal_wait.hpp"
 
 namespace stand_in {
+namespace {
+
+// Who passed it too early can be told from that: where its signal is 1, those who look at other
+// signals; where it is less, those who changed it.
+std::string progress_of(const copy_job& job) {
+  std::string before;
+  for (const hsa_signal_t each : job.after)
+    before += text("%s%lld", before.empty() ? ", behind signals that are " : " ",
+                   static_cast<long long>(load_signal(each)));
+  return text("Queued by thread %d %llu us ago%s; its own signal 0x%llx is %lld. ", job.queued_by,
+              wide((now() - job.queued_at) / 1000), before.c_str(), wide(job.done.handle),
+              job.done.handle == 0 ? 0LL : static_cast<long long>(load_signal(job.done)));
+}
+
+}  // namespace
 
 copy_engine::copy_engine(unsigned gpu, unsigned number) : gpu_(gpu), number_(number) { list(); }
 
 void copy_engine::push(copy_job job) {
+  job.queued_by = thread_id();
+  job.queued_at = now();
   {
     std::lock_guard guard(lock_);
     jobs_.push_back(std::move(job));
@@ -56,7 +73,8 @@ void copy_engine::serve() {
 void copy_engine::visit_unfinished(const visitor& visit) {
   std::lock_guard guard(lock_);
   for (const copy_job& job : jobs_) {
-    const operation what = describe_job(job);
+    operation what = describe_job(job);
+    what.progress = progress_of(job);
     for (const byte_range& range : job.ranges) visit(what, range);
   }
 }

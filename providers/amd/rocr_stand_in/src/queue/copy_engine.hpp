@@ -21,6 +21,8 @@ struct copy_job {
   std::string name;
   std::vector<byte_range> ranges;
   std::function<void(const device_view& memory)> work;
+  int queued_by = 0;  // thread
+  std::uint64_t queued_at = 0;
 };
 
 class copy_engine final : public work_source {
