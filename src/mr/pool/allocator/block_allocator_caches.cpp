@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a block allocator serves by way of threads' caches.
+#include <algorithm>
 #include <array>
 
 #include "mr/pool/allocator/block_allocator.hpp"
@@ -77,14 +78,15 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
                                         std::size_t count) {
   const state_lock lock{all_.state_mutex};
   all_.require_awake();
-  // What is left of small holes is no loss: small blocks that are freed join again.
+  // Of the smallest hole that holds a quarter, as many as it holds: a whole batch would be cut from
+  // larger ones, and what stays of it would keep their chunks from moving. What is left of small
+  // holes is no loss: small blocks that are freed join again.
   block* found = nullptr;
-  for (; count != 0; count /= 2) {
-    found = all_.index.best_fit(user, count * bytes, unit);
-    if (found == nullptr) found = all_.index.best_fit(all_.streams.idle(), count * bytes, unit);
-    if (found != nullptr) break;
+  for (std::size_t least = std::max<std::size_t>(count / 4, 1); found == nullptr; least /= 2) {
+    if (least == 0) return 0;
+    found = all_.index.best_fit_or_idle(user, least * bytes, unit);
   }
-  if (found == nullptr) return 0;
+  count = std::min(count, found->bytes / bytes);
   all_.index.prepare_for(count + 2);
   block* one = &all_.index.take(*found, found->offset, count * bytes);
   for (std::size_t i = 0; i < count; ++i) {

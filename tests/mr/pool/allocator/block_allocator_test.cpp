@@ -47,6 +47,28 @@ TEST_CASE("pool: the smallest hole that holds a request serves it") {
   CHECK(pool.take(0, 192 * KiB) == small);
 }
 
+TEST_CASE("pool: small blocks fill holes, idle ones too, before a larger block of their stream") {
+  // More than a whole batch, that, and a quarter of it.
+  for (const std::size_t hole_bytes : {256 * KiB, 32 * KiB, 8 * KiB}) {
+    CAPTURE(hole_bytes);
+    pool_of pool{1};
+    const std::size_t hole = pool.take(0, hole_bytes);
+    pool.take(0, 64 * KiB);
+    pool.give(0, hole, hole_bytes);
+    pool.streams.finish(0);
+    // A request that misses makes the hole idle.
+    const std::size_t large = pool.take(0, 64 * MiB);
+    pool.give(0, large, 64 * MiB);
+    const auto user = pool.all.small_user_of(hand_driven_streams::name(0));
+    const auto small = pool.all.allocate_small_block(user, mr::pool::classes.of(4 * KiB));
+    REQUIRE(small);
+    CHECK(*small == hole);
+    // The large block is whole.
+    CHECK(pool.take(0, 64 * MiB) <= large);
+    CHECK(pool.served(pool_source::new_chunks) == 2);
+  }
+}
+
 TEST_CASE("pool: a block with the alignment is found behind many that lack it") {
   pool_of pool;
   // What is free of 4 MiB: 18 blocks of 64 KiB that begin at no multiple of that, and one that is
