@@ -224,7 +224,8 @@ class block_allocator {
     ihipStream_t* stream = nullptr;
     small_user user{};
   };
-  static constexpr unsigned remembered_bits = 3;
+  // A table, of which a stream has one place: more places than streams, and few are shared.
+  static constexpr unsigned remembered_bits = 6;
   static thread_local constinit std::array<remembered, 1 << remembered_bits> last_used;
 
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
