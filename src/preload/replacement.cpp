@@ -10,7 +10,9 @@
 #include <mutex>
 #include <new>  // IWYU pragma: keep
 #include <shared_mutex>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
@@ -111,14 +113,28 @@ void replacement::served_device::free(void* pointer, std::size_t bytes, bool wai
   memory.deallocate_sync(pointer, in_pool(bytes));
 }
 
-replacement::served_device* replacement::find_device(int device) const noexcept {
+const replacement::device_pool* replacement::find_entry(int device) const noexcept {
   if (device < 0 || static_cast<std::size_t>(device) >= most_devices) return nullptr;
-  return pools_[static_cast<std::size_t>(device)].made.load(std::memory_order_acquire);
+  return &pools_[static_cast<std::size_t>(device)];
+}
+
+replacement::device_pool* replacement::find_entry(int device) noexcept {
+  return const_cast<device_pool*>(std::as_const(*this).find_entry(device));
+}
+
+replacement::served_device* replacement::find_device(int device) const noexcept {
+  const device_pool* const entry = find_entry(device);
+  return entry == nullptr ? nullptr : entry->made.load(std::memory_order_acquire);
 }
 
 replacement::served_device* replacement::serve_device(device_ref device) {
   if (served_device* const found = find_device(device.ordinal())) return found;
-  device_pool& entry = pools_.at(static_cast<std::size_t>(device.ordinal()));
+  device_pool* const place = find_entry(device.ordinal());
+  if (place == nullptr)
+    throw std::out_of_range{"device " + std::to_string(device.ordinal()) +
+                            " has no pool: only devices 0 to " + std::to_string(most_devices - 1) +
+                            " have one"};
+  device_pool& entry = *place;
   if (entry.refused) return nullptr;
   const std::lock_guard lock{making_};
   if (served_device* const found = entry.made) return found;
@@ -251,10 +267,10 @@ int replacement::allocate_async(const real_calls& real, void** pointer, std::siz
     try {
       const std::optional<device_ref> known = detail::device_of_stream(stream);
       const device_ref device = known ? *known : device_ref::current();
-      why = pools_.at(static_cast<std::size_t>(device.ordinal())).own_pool
-                ? passed::own_pool
-                : serve(pointer, bytes, device,
-                        [&](pool& from) { return from.allocate(stream, in_pool(bytes)); });
+      why =
+          has_own_pool(device) ? passed::own_pool : serve(pointer, bytes, device, [&](pool& from) {
+            return from.allocate(stream, in_pool(bytes));
+          });
     } catch (const std::exception&) {
       why = passed::failed;
     }
@@ -415,20 +431,31 @@ void replacement::end_stream(stream_ref stream) noexcept {
 }
 
 void replacement::note_pool(device_ref device) noexcept {
-  if (is_child_) return;
+  device_pool* const entry = find_entry(device.ordinal());
+  if (is_child_ || entry == nullptr) return;
   using pools = mr::hip_async_resource;
   detail::report_exceptions([&] {
-    pools_.at(static_cast<std::size_t>(device.ordinal())).own_pool =
-        pools::current_pool(device) != pools::default_pool(device);
+    // What one thread asks is not written over what another has set since.
+    const std::lock_guard lock{noting_};
+    entry->own_pool = pools::current_pool(device) != pools::default_pool(device);
   });
+}
+
+bool replacement::has_own_pool(device_ref device) noexcept {
+  const device_pool* const entry = find_entry(device.ordinal());
+  if (entry == nullptr || !entry->own_pool) return false;
+  note_pool(device);
+  return entry->own_pool;
 }
 
 void replacement::reset_device(std::optional<device_ref> device) noexcept {
   if (is_child_) return;
   detail::report_exceptions([&] {
     const int ordinal = (device ? *device : device_ref::current()).ordinal();
-    pools_.at(static_cast<std::size_t>(ordinal)).own_pool = false;
-    if (find_device(ordinal) == nullptr) return;
+    device_pool* const entry = find_entry(ordinal);
+    if (entry == nullptr) return;
+    entry->own_pool = false;
+    if (entry->made == nullptr) return;
     std::vector<void*> gone;
     allocations_.for_each([&](const void* pointer, const allocation& each) {
       if (each.device == ordinal) gone.push_back(const_cast<void*>(pointer));
@@ -437,7 +464,7 @@ void replacement::reset_device(std::optional<device_ref> device) noexcept {
     std::unique_ptr<served_device> ended;
     {
       const std::lock_guard no_visits{visiting_};
-      ended.reset(pools_[static_cast<std::size_t>(ordinal)].made.exchange(nullptr));
+      ended.reset(entry->made.exchange(nullptr));
     }
     if (ended == nullptr) return;
     for (void* const each : gone) {

@@ -52,8 +52,9 @@ class replacement {
   /// From now on requests pass: the program has a context of its own, which may be of another
   /// device than HIP's current one, and whose work no wait of HIP's is for.
   void note_context() noexcept { has_context_ = true; }
-  /// After the program has set the pool of a device: requests in stream order pass until it is the
-  /// default pool again. The program may set rights of its own, and export from it.
+  /// After the program has set the pool of a device: requests in stream order pass until the
+  /// default pool is the current one again, which a set or the destruction of the other brings
+  /// about. The program may set rights of its own, and export from it.
   void note_pool(device_ref device) noexcept;
   /// From now on everything passes, and frees of the parent's memory do nothing.
   void become_child() noexcept { is_child_ = true; }
@@ -97,7 +98,12 @@ class replacement {
 
   [[nodiscard]] std::optional<passed> reason_to_pass(void** pointer,
                                                      std::size_t bytes) const noexcept;
+  /// Null for a device beyond most_devices.
+  [[nodiscard]] const device_pool* find_entry(int device) const noexcept;
+  [[nodiscard]] device_pool* find_entry(int device) noexcept;
   [[nodiscard]] served_device* find_device(int device) const noexcept;
+  /// Whether the current pool of a device is one that the program has set.
+  [[nodiscard]] bool has_own_pool(device_ref device) noexcept;
   /// Null where no pool can be made.
   [[nodiscard]] served_device* serve_device(device_ref device);
   /// Allocates by `from_pool` and notes it. Returns why that cannot be.
@@ -127,6 +133,7 @@ class replacement {
   table allocations_;
   std::array<device_pool, most_devices> pools_{};
   std::mutex making_;
+  std::mutex noting_;  // the pool that HIP says is the current one
   // Shared while pools are visited, so that none ends meanwhile by a reset of its device. A call
   // for one device takes none: HIP allows none of that device beside its reset.
   mutable std::shared_mutex visiting_;

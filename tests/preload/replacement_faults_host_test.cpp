@@ -11,16 +11,19 @@
 #include <stdexcept>
 #include <thread>
 
+#include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "preload/hip_calls.hpp"
 #include "preload/preload_program.hpp"
 #include "preload/replacement.hpp"
 #include "preload/settings.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/host/device_contexts.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/pools_are_missing.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/program.hpp"
 
@@ -114,6 +117,32 @@ TEST_CASE("preload: questions whose HIP calls fail") {
     std::size_t bytes = 0;
     each->is_held = each->calls.address_range(hip_calls, &base, &bytes, each->held) == 0;
   });
+}
+
+TEST_CASE("preload: where HIP does not say whose pool is the current one, it serves as before") {
+  if (pools_are_missing()) return;
+  const device_ref device{0};
+  mr::hip_async_resource own{device};
+  preload::replacement calls{preload::settings{}};
+  const error_recorder reported;
+  const auto goes_to_hip = [&] {
+    const call_counter asked{"hipMallocAsync"};
+    void* made = nullptr;
+    REQUIRE(calls.allocate_async(hip_calls, &made, 3 * MiB, stream_ref::legacy_default()) == 0);
+    CHECK(calls.free_async(hip_calls, made, stream_ref::legacy_default()) == 0);
+    return asked.count() == 1;
+  };
+  CHECK_FALSE(goes_to_hip());
+  REQUIRE(hipDeviceSetMemPool(0, own.get()) == hipSuccess);
+  calls.note_pool(device);
+  CHECK(goes_to_hip());
+  {
+    const planned_fault fault{"hipDeviceGetMemPool", 1, hipErrorUnknown};
+    CHECK(goes_to_hip());
+  }
+  CHECK(reported.count() == 1);
+  REQUIRE(hipDeviceSetMemPool(0, mr::hip_async_resource::default_pool(device)) == hipSuccess);
+  CHECK_FALSE(goes_to_hip());
 }
 
 // CUDA's driver ends with the exit handlers, before the libraries' destructors.

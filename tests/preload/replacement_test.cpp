@@ -25,6 +25,7 @@
 #include "preload/replacement.hpp"
 #include "preload/settings.hpp"
 #include "support/blocked_stream.hpp"
+#include "support/error_recorder.hpp"
 #include "support/happens.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
@@ -198,6 +199,16 @@ HIPVMM_TEST_CASE_IN("preload: with a release threshold the pool keeps what that 
   quiet_program program;
   CHECK(program.calls.free(hip_calls, program.made) == 0);
   CHECK_FALSE(happens([&] { return program.is_released(); }));
+}
+
+TEST_CASE("preload: a device beyond those that have pools has none to end or to ask of") {
+  preload::replacement calls{preload::settings{}};
+  const error_recorder reported;
+  for (const int beyond : {120, 1000}) {
+    calls.reset_device(device_ref{beyond});
+    calls.note_pool(device_ref{beyond});
+  }
+  CHECK(reported.count() == 0);
 }
 
 TEST_CASE("preload: a device may be reset while threads use others") {

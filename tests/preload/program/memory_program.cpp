@@ -266,7 +266,15 @@ void pools() {
     REQUIRE(hipFreeAsync(memory, nullptr));
     REQUIRE(hipStreamSynchronize(nullptr));
   }
+  // The default pool is the current one again when the other is destroyed.
+  REQUIRE(hipDeviceSetMemPool(0, own));
   REQUIRE(hipMemPoolDestroy(own));
+  hipMemPool_t current = nullptr;
+  REQUIRE(hipDeviceGetMemPool(&current, 0));
+  std::printf("default pool: %d\n", current == standard ? 1 : 0);
+  void* memory = nullptr;
+  REQUIRE(hipMallocAsync(&memory, 4 * mib, nullptr));
+  REQUIRE(hipFreeAsync(memory, nullptr));
 }
 
 void devices() {
