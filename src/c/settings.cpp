@@ -225,6 +225,11 @@ std::optional<named_limit> configured_budget(device_ref device) {
   return std::move(defaults{device}.budget);
 }
 
+bool names_a_budget() noexcept {
+  // The names of other options end otherwise.
+  return text_of(std::getenv("HIPVMM_CONF")).find("budget=") != text::npos;
+}
+
 mr::hip_async_options async_settings(device_ref device, const char* options) {
   mr::hip_async_options made;
   std::vector<option> table{size_option("initial", made.initial_bytes, device),

@@ -33,6 +33,8 @@ namespace hipvmm::c {
 /// The budget that HIPVMM_CONF names: "budget=infer:40GiB". All memory of the device where it has
 /// no size.
 [[nodiscard]] std::optional<named_limit> configured_budget(device_ref device);
+/// Whether HIPVMM_CONF names one, also where that or another part of it cannot be understood.
+[[nodiscard]] bool names_a_budget() noexcept;
 
 struct arena_options {
   std::size_t initial_bytes = 0;

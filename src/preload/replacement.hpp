@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/pool_options.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -90,11 +91,26 @@ class replacement {
   };
   // As many as PyTorch has room for.
   static constexpr std::size_t most_devices = 120;
+  /// What becomes of requests where no pool can be made, which was said.
+  enum class refusal : unsigned char {
+    none,
+    of_pool,  // HIP serves them
+    of_all,   // nobody does, for HIP's memory would count in no budget
+  };
   struct device_pool {
     std::atomic<served_device*> made{nullptr};
-    std::atomic<bool> refused{false};  // none can be made, which was said
+    std::atomic<refusal> refused{refusal::none};
     std::atomic<bool> own_pool{false};
   };
+
+  /// What a pool is asked for: multiples of what addresses are aligned to, as blocks of a pool
+  /// whose requests are all such lie at such multiples too.
+  [[nodiscard]] static std::size_t in_pool(std::size_t bytes) noexcept {
+    constexpr std::size_t alignment = 512;  // that of textures on NVIDIA, the most of all
+    const std::size_t rounded = align_down(bytes + (alignment - 1), alignment);
+    return rounded < bytes ? bytes : rounded;  // of which no pool has as many
+  }
+  static void say(const char* what, const char* why) noexcept;
 
   [[nodiscard]] std::optional<passed> reason_to_pass(void** pointer,
                                                      std::size_t bytes) const noexcept;
@@ -104,7 +120,8 @@ class replacement {
   [[nodiscard]] served_device* find_device(int device) const noexcept;
   /// Whether the current pool of a device is one that the program has set.
   [[nodiscard]] bool has_own_pool(device_ref device) noexcept;
-  /// Null where no pool can be made.
+  /// Null where no pool can be made. Throws: out_of_memory; std::out_of_range for a device beyond
+  /// most_devices.
   [[nodiscard]] served_device* serve_device(device_ref device);
   /// Allocates by `from_pool` and notes it. Returns why that cannot be.
   template <typename Allocate>

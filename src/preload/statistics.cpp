@@ -25,7 +25,7 @@ constexpr std::array<reason, passed_count> reasons{{
     {"too_large", "above the most"},
     {"captured", "the stream is captured"},
     {"out_of_memory", "the pool had no memory left"},
-    {"over_budget", "the budget had none left, refused"},
+    {"over_budget", "out of memory, by the budget"},
     {"failed", "the pool failed otherwise"},
     {"in_child", "in a child of fork()"},
     {"own_context", "the program has a context of its own"},

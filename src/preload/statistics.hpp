@@ -17,7 +17,7 @@ enum class passed : std::uint8_t {
   too_large,
   captured,       ///< the stream is being captured
   out_of_memory,  ///< the pool had none left
-  over_budget,    ///< a budget that processes share has none: HIP refuses it
+  over_budget,    ///< HIP's memory would not count in the budget: HIP refuses it
   failed,         ///< the pool or HIP failed otherwise
   in_child,       ///< of fork()
   own_context,    ///< the program has contexts of its own

@@ -290,6 +290,37 @@ HIPVMM_CHILD("preload: is in a budget") {
   CHECK(calls.free(hip_calls, first) == 0);
 }
 
+/// Of a device that can be in no budget: each request is out of memory, however it is made.
+void check_refused(preload::replacement& calls) {
+  void* made = nullptr;
+  CHECK(calls.allocate(hip_calls, &made, MiB) == hipErrorOutOfMemory);
+  CHECK(hipGetLastError() == hipErrorOutOfMemory);
+  CHECK(calls.allocate_async(hip_calls, &made, MiB, stream_ref::legacy_default()) != 0);
+  static_cast<void>(hipGetLastError());
+}
+
+HIPVMM_CHILD("preload: has a pool that is smaller than its budget") {
+  preload::replacement calls{preload::settings{}};
+  void* first = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &first, 4 * MiB) == 0);
+  void* second = nullptr;
+  CHECK(calls.allocate(hip_calls, &second, 16 * MiB) == hipErrorOutOfMemory);
+  CHECK(hipGetLastError() == hipErrorOutOfMemory);
+  CHECK(calls.free(hip_calls, first) == 0);
+}
+
+HIPVMM_CHILD("preload: cannot be in its budget") {
+  preload::settings chosen;
+  chosen.threshold = 1024;
+  preload::replacement calls{chosen};
+  check_refused(calls);
+  check_refused(calls);
+  // What is to pass does not count anyway.
+  void* small = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &small, 100) == 0);
+  CHECK(calls.free(hip_calls, small) == 0);
+}
+
 HIPVMM_CHILD("preload: has idle memory of a budget") {
   const std::string files = std::getenv(files_variable);
   preload::replacement calls{preload::settings{}};
@@ -300,11 +331,31 @@ HIPVMM_CHILD("preload: has idle memory of a budget") {
   comes_true([&] { return std::ifstream{files + "/end"}.good(); });
 }
 
+TEST_CASE(
+    "preload: where its budget cannot be kept a program gets no memory, and that is said once") {
+  const temporary_folder folder;
+  const std::string missing = (folder.path() / "missing" / "folder").string();
+  for (const std::string& conf :
+       {std::string{"budget=fine:24MiB"}, std::string{"budget=a/b:24MiB"},
+        std::string{"budget=:24MiB"}, std::string{"pool.maximum=much, budget=fine:24MiB"}}) {
+    CAPTURE(conf);
+    const child_result result = run_child("preload: cannot be in its budget",
+                                          {"HIPVMM_CONF=" + conf, "HIPVMM_BUDGETS=" + missing});
+    CHECK_MESSAGE(passed(result), result.output);
+    const std::string sentence = "hipvmm_preload: requests on this device are out of memory";
+    const std::size_t first = result.output.find(sentence);
+    CHECK_MESSAGE(first != std::string::npos, result.output);
+    CHECK(result.output.find(sentence, first + 1) == std::string::npos);
+  }
+}
+
 TEST_SUITE_BEGIN("needs virtual memory");
 
 TEST_CASE("preload: a program as it is gets no more than its budget") {
   const budget_folder folder;
   check_child("preload: is in a budget", {"HIPVMM_CONF=budget=capped:24MiB"});
+  check_child("preload: has a pool that is smaller than its budget",
+              {"HIPVMM_CONF=budget=larger:512MiB,pool.maximum=8MiB"});
 }
 
 TEST_CASE("preload: idle memory of a program as it is goes to who needs it") {
