@@ -13,6 +13,7 @@
 #include "c/configured_budget.hpp"
 #include "c/settings.hpp"
 #include "core/check.hpp"
+#include "runtime/device.hpp"
 #include "runtime/stream.hpp"
 
 namespace hipvmm::preload {
@@ -41,6 +42,15 @@ std::size_t asked_of_hip(passed why, std::size_t bytes) noexcept {
 
 std::uintptr_t number(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+/// CUDA's own function would leave a context to a thread that has none, and what the pool has ready
+/// takes no call. Once in each thread.
+void bind_thread() noexcept {
+  thread_local bool is_bound = false;
+  if (is_bound) return;
+  is_bound = true;
+  detail::report_exceptions(detail::bind_context);
 }
 
 /// Why a call for a stream is HIP's; nullopt for the pool's. Where HIP does not say, its own
@@ -93,6 +103,7 @@ std::optional<passed> replacement::serve(void** pointer, std::size_t bytes, devi
       throw;
     }
     *pointer = made;
+    bind_thread();
     return std::nullopt;
   } catch (const out_of_memory&) {
     return c::names_a_budget() ? passed::over_budget : passed::out_of_memory;

@@ -278,6 +278,11 @@ bool has_context(device_ref device) noexcept {
 }
 #pragma GCC diagnostic pop
 
+void bind_context() {
+  if (!hip_compat::is_cuda_version(runtime_version())) return;
+  check(hipSetDevice(device_ref::current().ordinal()), "hipSetDevice");
+}
+
 int warp_size_of(device_ref device) {
   require_device(device);
   int lanes = 0;

@@ -26,6 +26,10 @@ int driver_version();
 /// hundreds of MiB of the device. True where HIP does not answer.
 [[nodiscard]] bool has_context(device_ref device) noexcept;
 
+/// Makes the primary context of HIP's current device the thread's, on NVIDIA and where it has none,
+/// as HIP's own functions for memory do. Throws: hip_error.
+void bind_context();
+
 /// The number of lanes that run in lockstep: 64 on CDNA, 32 on RDNA and NVIDIA.
 int warp_size_of(device_ref device);
 

@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -81,6 +83,56 @@ HIPVMM_TEST_CASE_IN("preload: the pool's peers get no context because the progra
   CHECK_FALSE(happens([&] { return freed.load(); }));
   busy.release();
   frees.join();
+}
+
+/// Calls that make a device current, of a thread that allocates and frees twice.
+std::vector<std::uint64_t> device_calls_of_a_thread(preload::replacement& calls, bool in_order) {
+  std::vector<std::uint64_t> counts;
+  std::thread fresh{[&] {
+    for (int i = 0; i < 2; ++i) {
+      const call_counter sets{"hipSetDevice"};
+      void* made = nullptr;
+      if (in_order) {
+        CHECK(calls.allocate_async(hip_calls, &made, MiB, stream_ref::legacy_default()) == 0);
+      } else {
+        CHECK(calls.allocate(hip_calls, &made, MiB) == 0);
+      }
+      counts.push_back(sets.count());
+      CHECK(calls.free_async(hip_calls, made, stream_ref::legacy_default()) == 0);
+    }
+  }};
+  fresh.join();
+  return counts;
+}
+
+// HIP's own functions do so in a thread that has no context; memory that is ready takes no call.
+HIPVMM_TEST_CASE_IN("preload: on CUDA the first memory of a thread leaves it a context",
+                    {"HIPVMM_HOST_PROFILE=cuda-13"}) {
+  preload::replacement calls{preload::settings{}};
+  void* made = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  CHECK(calls.free(hip_calls, made) == 0);
+  for (const bool in_order : {false, true})
+    CHECK(device_calls_of_a_thread(calls, in_order) == std::vector<std::uint64_t>{1, 0});
+  // What cannot be made current is no failure of the request.
+  std::thread fresh{[&] {
+    const error_recorder reported;
+    const planned_fault fault{"hipSetDevice", 1, hipErrorUnknown};
+    CHECK(calls.allocate(hip_calls, &made, MiB) == 0);
+    CHECK(hipGetLastError() == hipSuccess);
+    CHECK(reported.count() == 1);
+    CHECK(calls.free(hip_calls, made) == 0);
+  }};
+  fresh.join();
+}
+
+HIPVMM_TEST_CASE_IN("preload: on AMD no device is made current for a thread",
+                    {"HIPVMM_HOST_PROFILE=rocm-7.2"}) {
+  preload::replacement calls{preload::settings{}};
+  void* made = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  CHECK(calls.free(hip_calls, made) == 0);
+  CHECK(device_calls_of_a_thread(calls, false) == std::vector<std::uint64_t>{0, 0});
 }
 
 TEST_CASE("preload: allocations whose HIP calls fail fail as HIP's own, and lose nothing") {
