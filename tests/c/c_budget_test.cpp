@@ -163,6 +163,32 @@ HIPVMM_CHILD("C: has idle pools of a budget") {
   require_ok(hipvmm_resource_destroy(of_device));
 }
 
+std::size_t reserved_of(hipvmm_resource pool) {
+  hipvmm_pool_statistics now{};
+  now.struct_size = sizeof now;
+  require_ok(hipvmm_pool_get_statistics(pool, &now));
+  return now.reserved_current;
+}
+
+HIPVMM_CHILD("C: has two idle pools of a budget") {
+  const std::string files = std::getenv(files_variable);
+  const std::size_t unit = budget_unit();
+  const owned_resource pools[2] = {make_pool(), make_pool()};
+  std::size_t held[2] = {};
+  for (std::size_t i = 0; i < 2; ++i) {
+    void* block = nullptr;
+    require_ok(hipvmm_allocate(pools[i], 4 * unit, 0, nullptr, &block));
+    require_ok(hipvmm_deallocate(pools[i], block, 4 * unit, 0, nullptr));
+    held[i] = reserved_of(pools[i]);
+    CHECK(held[i] >= 4 * unit);
+  }
+  require_ok(hipvmm_synchronize(nullptr));
+  std::ofstream{files + "/holds"} << held[0] + held[1];
+  comes_true([&] { return is_there(files + "/end"); });
+  CHECK(reserved_of(pools[0]) < held[0]);
+  CHECK(reserved_of(pools[1]) == held[1]);
+}
+
 owned_resource make_pool_of_device() {
   owned_resource made;
   require_ok(hipvmm_device_pool(0, made.out()));
@@ -383,6 +409,27 @@ TEST_CASE_FIXTURE(c_budgets, "C budget: pools give idle memory to who needs it")
                            return hipvmm_device_capability(0, rest...);
                          }).find("re_reserve") == std::string::npos;
     if (in_part) require_ok(hipvmm_buffer_resize_uninitialized(buffer, 13 * unit));
+  }
+  std::ofstream{file("end")} << "x";
+  const child_result result = child.get();
+  CHECK_MESSAGE(passed(result), result.output);
+}
+
+TEST_CASE_FIXTURE(c_budgets, "C budget: pools give no more than is needed") {
+  const temporary_folder files;
+  auto child = std::async(std::launch::async, [&] {
+    return run_child("C: has two idle pools of a budget",
+                     {"HIPVMM_CONF=budget=needed:1GiB",
+                      std::string{files_variable} + '=' + files.path().string()});
+  });
+  const auto file = [&](const char* name) { return (files.path() / name).string(); };
+  REQUIRE(comes_true([&] { return is_there(file("holds")); }));
+  {
+    owned_budget budget;
+    require_ok(join(budget, "needed", "patience=20000"));
+    require_ok(hipvmm_budget_set_limit(budget, statistics_of(budget).bytes + unit));
+    const owned_buffer buffer = make_steps();
+    require_ok(hipvmm_buffer_resize_uninitialized(buffer, 2 * unit));
   }
   std::ofstream{file("end")} << "x";
   const child_result result = child.get();

@@ -375,6 +375,40 @@ TEST_CASE("C interface: a lack of host memory is a status, whichever allocation 
   CHECK(first_bytes(buffer) == "abc");
 }
 
+std::size_t used_of(hipvmm_resource pool) {
+  hipvmm_pool_statistics now{};
+  now.struct_size = sizeof now;
+  require_ok(hipvmm_pool_get_statistics(pool, &now));
+  return now.used_current;
+}
+
+TEST_CASE("C device memory: what the host has no memory to note is not allocated") {
+  HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the program where there is no host memory for it");
+  owned_resource pool;
+  require_ok(hipvmm_device_pool(0, pool.out()));
+  const std::size_t before = used_of(pool);
+  for (const bool in_order : {true, false}) {
+    CAPTURE(in_order);
+    bool struck = true;
+    for (std::uint64_t nth = 1; struck; ++nth) {
+      CAPTURE(nth);
+      REQUIRE(nth < 1000);
+      void* made = nullptr;
+      {
+        const allocation_failure failing{nth};
+        made = in_order ? hipvmm_device_allocate(nullptr, 3 * MiB, 0)
+                        : hipvmm_device_allocate_sync(3 * MiB, 0);
+        struck = failing.struck();
+      }
+      if (made == nullptr) {
+        CHECK(used_of(pool) == before);
+      } else {
+        hipvmm_device_deallocate_sync(made);
+      }
+    }
+  }
+}
+
 /// Destroys what `make` makes with its first allocation of host memory failing, then its second,
 /// until none does.
 template <typename Make, typename Destroy>

@@ -16,11 +16,14 @@
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/runtime/stream.hpp>
+#include <hipvmm/vmm/physical_chunk.hpp>
+#include <hipvmm/vmm/shareable_handle.hpp>
 #include "capability/reprobe_interval.hpp"
 #include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
+#include "support/host/under_profile.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 
@@ -182,6 +185,16 @@ TEST_CASE("capability: probes in the process leave nothing behind") {
   CHECK(hipvmm_host_device_bytes(0) == bytes);
   // The record of a process that may start others is as it was.
   probe_capability(first_device);
+}
+
+// A runtime that follows the descriptor's value as a pointer crashes on it.
+HIPVMM_TEST_CASE_IN("import_chunk: takes the form that the runtime does, where sharing failed too",
+                    under("rocm-6.4", "shares_chunks=no")) {
+  CHECK_FALSE(capability_of(first_device).needs(quirk::import_by_pointer));
+  physical_chunk owned{first_device, granule(), handle_type::posix_fd};
+  const shareable_handle handle{owned};
+  const physical_chunk imported = import_chunk(handle, first_device);
+  CHECK(imported.bytes() == owned.bytes());
 }
 
 }  // namespace

@@ -195,6 +195,8 @@ TEST_CASE("capability: without a process of their own, risky probes are answered
     told.ask_again({"HIPVMM_HOST_PROFILE=rocm-6.4"});
     CHECK(told.tells(", the rest probed now in a process of its own; kept in"));
     CHECK(told.tells("<keeps_read_only=yes>"));
+    CHECK(told.tells("<imports_by_value=no>"));
+    CHECK_FALSE(told.tells("by the version of the runtime"));
   }
 }
 

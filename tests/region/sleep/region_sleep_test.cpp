@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <hip/hip_runtime_api.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -43,6 +44,20 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: memory goes back to the device meanw
   resume(tag);
   CHECK(first_device.free_memory() <= before);
   check_awake();
+}
+
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: suspend waits for the stream that it is given") {
+  blocked_stream work{first_device};
+  std::atomic<bool> has_returned{false};
+  std::thread other{[&] {
+    suspend(tag, keep::nothing, work);
+    has_returned = true;
+  }};
+  CHECK_FALSE(happens([&] { return has_returned.load(); }));
+  work.release();
+  other.join();
+  CHECK(tag.is_asleep());
+  resume(tag);
 }
 
 TEST_CASE_FIXTURE(sleeping_regions, "sleep: what is dropped costs the host nothing") {

@@ -23,6 +23,7 @@
 #include "region/sleep/sleeping_regions.hpp"
 #include "support/device_memory.hpp"
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
@@ -64,6 +65,24 @@ int files_without_name(std::size_t bytes) {
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
+
+TEST_CASE_FIXTURE(
+    sleeping_regions,
+    "sleep: copies from a file that HIP refuses to wait for keep their memory mapped") {
+  suspend(tag, keep::contents, to_folder("/dev/shm"));
+  const call_counter unmaps{"hipMemUnmap"};
+  {
+    const error_recorder reported;
+    const planned_faults none{
+        "hipStreamSynchronize error=hipErrorUnknown;hipDeviceSynchronize error=hipErrorUnknown;"
+        "hipFree error=hipErrorUnknown"};
+    CHECK_THROWS_AS(resume(tag), hip_error);
+    check_asleep();
+    CHECK(unmaps.count() == 0);
+  }
+  resume(tag);
+  check_awake();
+}
 
 TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents in a file are for nobody else") {
   const temporary_folder folder;
