@@ -171,6 +171,18 @@ TEST_CASE("preload: questions whose HIP calls fail") {
   });
 }
 
+TEST_CASE("preload: a call of HIP that succeeds when idle memory is released leaves no error") {
+  preload::settings chosen;
+  chosen.most = MiB;
+  preload::replacement calls{chosen};
+  void* made = nullptr;
+  const planned_fault full{"hipMalloc", 1, hipErrorOutOfMemory};
+  REQUIRE(calls.allocate(hip_calls, &made, 2 * MiB) == 0);
+  CHECK(full.struck());
+  CHECK(hipGetLastError() == hipSuccess);
+  CHECK(calls.free(hip_calls, made) == 0);
+}
+
 TEST_CASE("preload: where HIP does not say whose pool is the current one, it serves as before") {
   if (pools_are_missing()) return;
   const device_ref device{0};

@@ -211,6 +211,25 @@ TEST_CASE("preload: a device beyond those that have pools has none to end or to 
   CHECK(reported.count() == 0);
 }
 
+TEST_CASE("preload: the reset of a device takes no memory of another") {
+  if (device_count() < 2) {
+    MESSAGE("skipped: this machine has one device");
+    return;
+  }
+  preload::replacement calls{preload::settings{}};
+  const stream on{device_ref{1}};
+  void* made = nullptr;
+  REQUIRE(calls.allocate(hip_calls, &made, MiB) == 0);
+  void* const other = allocate(calls, on);
+  calls.reset_device(device_ref{0});
+  void* base = nullptr;
+  std::size_t bytes = 0;
+  CHECK(calls.address_range(hip_calls, &base, &bytes, other) == 0);
+  CHECK(base == other);
+  CHECK(bytes == 3 * MiB);
+  CHECK(calls.free_async(hip_calls, other, on) == 0);
+}
+
 TEST_CASE("preload: a device may be reset while threads use others") {
   if (device_count() < 2) {
     MESSAGE("skipped: this machine has one device");

@@ -3,22 +3,57 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <stdexcept>
+#include <thread>
+
+#include "support/happens.hpp"
 
 namespace hipvmm::test {
 namespace {
 
 TEST_CASE("copy_jobs: the wait for a job that failed says so, and not who adds one behind it") {
   detail::copy_jobs jobs;
-  bool ran = false;
+  std::atomic<bool> ran{false};
   jobs.add([] {});
   jobs.add([] { throw std::runtime_error{"no copy"}; });
   CHECK_THROWS_WITH_AS(jobs.wait_for(2), "no copy", std::runtime_error);
   CHECK_NOTHROW(jobs.add([&] { ran = true; }));
+  CHECK_FALSE(happens([&] { return ran.load(); }));
   CHECK_NOTHROW(jobs.wait_for(1));
   CHECK_THROWS_WITH_AS(jobs.wait_for(3), "no copy", std::runtime_error);
   jobs.cancel();
   CHECK_FALSE(ran);
+}
+
+TEST_CASE("copy_jobs: behind one that fails none of those begins that wait") {
+  detail::copy_jobs jobs;
+  std::promise<void> gate;
+  std::atomic<bool> ran{false};
+  jobs.add([&] {
+    gate.get_future().wait();
+    throw std::runtime_error{"no copy"};
+  });
+  jobs.add([&] { ran = true; });
+  gate.set_value();
+  CHECK_THROWS_AS(jobs.wait_for(2), std::runtime_error);
+  jobs.cancel();
+  CHECK_FALSE(ran);
+}
+
+TEST_CASE("copy_jobs: behind the one that runs none begins when all are cancelled") {
+  detail::copy_jobs jobs;
+  std::atomic<int> ran{0};
+  constexpr int count = 1000;
+  for (int i = 0; i < count; ++i)
+    jobs.add([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      ++ran;
+    });
+  jobs.cancel();
+  CHECK(ran < count);
 }
 
 }  // namespace

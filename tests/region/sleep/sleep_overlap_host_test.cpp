@@ -132,6 +132,13 @@ TEST_CASE("sleep: the streams of copies are kept with the pinned memory") {
     }
     CHECK(live_objects().streams == before);
     cycle(sleep_storage::pinned_kept);
+    suspend(tag, keep::contents, stream, sleep_storage::pinned_kept);
+    {
+      const planned_fault fault{"hipMemcpyAsync", 1, hipErrorUnknown};
+      CHECK_THROWS_AS(resume(tag), hip_error);
+    }
+    CHECK(live_objects().streams == before);
+    resume(tag);
   }
   // The tag may outlive HIP.
   CHECK(live_objects().streams == before);
