@@ -7,10 +7,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +18,9 @@
 #include <hipvmm/compat/registration.hpp>
 #include <hipvmm/container/growable_storage.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/communicator_parts.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/region_options.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
@@ -40,6 +43,9 @@ namespace hipvmm {
 /// - Memory must not shrink while another rank may still use it. NCCL's calls have ended on all
 ///   ranks when the streams have passed them and a barrier.
 /// - Chunks of a device that is not the communicator's are left out.
+/// - Calls for a nonblocking communicator, whose work NCCL goes on with behind their return, are
+///   waited for up to the communicator's limit. What NCCL has not ended then is an error, and the
+///   communicator is not asked again: remove_communicator(), then ncclCommAbort.
 class nccl_registration final : public library_registrar {
  public:
   /// For chunks of such options.
@@ -66,18 +72,21 @@ class nccl_registration final : public library_registrar {
                         std::to_string(device.ordinal()) + ": set it to one, or to 0"};
   }
 
-  /// Registers what is mapped now, and what will be, with `ranks`. Not collective.
+  /// Registers what is mapped now, and what will be, with `ranks`. Not collective. The limit is for
+  /// each call of NCCL where `ranks` is nonblocking, also when memory grows or goes: as of the
+  /// nccl_communicator.
   /// Pre: the caller calls remove_communicator() before it destroys or aborts it.
-  /// Throws: std::invalid_argument where it was added already; std::runtime_error with NCCL's text;
-  /// then nothing is registered with it.
-  void add_communicator(ncclComm_t ranks) {
+  /// Throws: std::invalid_argument where it was added already, or for a limit of 0; rank_error of
+  /// timeout; std::runtime_error with NCCL's text. Then nothing is registered with it.
+  void add_communicator(ncclComm_t ranks, const communicator_options& options = {}) {
+    const std::chrono::milliseconds limit = detail::checked_limit(options);
     const std::lock_guard held{mutex()};
     if (is_added(ranks))
       throw std::invalid_argument{"nccl_registration: the communicator was added already"};
     int device = -1;
     if (const ncclResult_t result = ncclCommCuDevice(ranks, &device); result != ncclSuccess)
       throw_failed("ncclCommCuDevice", result, ranks);
-    ranks_.push_back({ranks, device});
+    ranks_.push_back({ranks, device, limit});
     try {
       for (const auto& [address, memory] : known()) register_chunk(ranks_.back(), memory);
     } catch (...) {
@@ -99,11 +108,11 @@ class nccl_registration final : public library_registrar {
   /// Registers [address, address + bytes), which may be of several chunks, as one buffer of
   /// `ranks`. It ends with the first of its chunks that goes, or with the communicator.
   /// Throws: std::out_of_range where not all of it is mapped; std::invalid_argument where the
-  /// communicator was not added, or for 0 bytes; std::runtime_error with NCCL's text.
+  /// communicator was not added, or for 0 bytes; rank_error of timeout; std::runtime_error with
+  /// NCCL's text.
   void register_range(ncclComm_t ranks, void* address, std::size_t bytes) {
     const std::lock_guard held{mutex()};
-    require_mapped(ranks, address, bytes);
-    register_with(ranks, address, bytes);
+    register_with(require_mapped(ranks, address, bytes), address, bytes);
   }
 
 #if HIPVMM_NCCL_DECLARES_WINDOWS
@@ -118,20 +127,19 @@ class nccl_registration final : public library_registrar {
   ncclWindow_t register_window(ncclComm_t ranks, void* address, std::size_t bytes, int flags = 0) {
     require_version("nccl_registration::register_window", "ncclCommWindowRegister", 22700, true);
     const std::lock_guard held{mutex()};
-    require_mapped(ranks, address, bytes);
-    entries_.push_back({ranks, static_cast<char*>(address), bytes, nullptr, nullptr});
-    ncclWindow_t made{};
-    // A nonblocking communicator writes `made` later.
-    const ncclResult_t result =
-        result_of(ranks, ncclCommWindowRegister(ranks, address, bytes, &made, flags));
-    if (result != ncclSuccess || made == nullptr) entries_.pop_back();
-    if (result != ncclSuccess) throw_failed("ncclCommWindowRegister", result, ranks);
-    if (made == nullptr)
+    rank& with = require_mapped(ranks, address, bytes);
+    void* const made =
+        make(with, "ncclCommWindowRegister", address, bytes, true, [&](void** written) {
+          return ncclCommWindowRegister(ranks, address, bytes,
+                                        reinterpret_cast<ncclWindow_t*>(written), flags);
+        });
+    if (made == nullptr) {
+      entries_.pop_back();
       throw unsupported{
           "nccl_registration::register_window: NCCL offers no windows here: it made none and "
           "reported success, as where the ranks do not reach each other's memory"};
-    entries_.back().window = made;
-    return made;
+    }
+    return static_cast<ncclWindow_t>(made);
   }
 #endif
 
@@ -149,13 +157,15 @@ class nccl_registration final : public library_registrar {
   struct rank {
     ncclComm_t communicator;
     int device;
+    std::chrono::milliseconds limit;
+    bool is_stuck = false;  // a call has not ended within the limit
   };
   struct entry {
     ncclComm_t communicator;
     char* begin;
     std::size_t bytes;
-    void* handle;  // null too where NCCL_LOCAL_REGISTER=0 turns registration off
-    void* window;
+    bool is_window;
+    void* made = nullptr;  // null too where NCCL_LOCAL_REGISTER=0 turns registration off
   };
 
   void require_version(const char* who, const char* function, int needed, bool is_declared) const {
@@ -179,12 +189,24 @@ class nccl_registration final : public library_registrar {
 #endif
     throw std::runtime_error{text};
   }
+  static std::string timeout_text(const char* what, std::chrono::milliseconds limit) {
+    return std::string{"NCCL had not ended "} + what + " within " + std::to_string(limit.count()) +
+           " ms (communicator_options::limit); see whether all ranks make the same calls, and call "
+           "remove_communicator() and ncclCommAbort() on all of them";
+  }
+  static constexpr const char* earlier = "an earlier call";
 
-  /// What a call comes to, which a nonblocking communicator goes on with behind its return.
-  static ncclResult_t result_of(ncclComm_t ranks, ncclResult_t returned) noexcept {
+  /// What a call comes to, which a nonblocking communicator goes on with behind its return. In
+  /// progress: it has not ended within the limit.
+  static ncclResult_t result_of(rank& with, ncclResult_t returned) noexcept {
+    detail::rank_wait wait{with.limit};
     while (returned == detail::nccl_in_progress) {
-      std::this_thread::sleep_for(std::chrono::microseconds{20});
-      const ncclResult_t asked = ncclCommGetAsyncError(ranks, &returned);
+      if (wait.is_over()) {
+        with.is_stuck = true;
+        break;
+      }
+      wait.pause();
+      const ncclResult_t asked = ncclCommGetAsyncError(with.communicator, &returned);
       if (asked != ncclSuccess) return asked;
     }
     return returned;
@@ -194,7 +216,13 @@ class nccl_registration final : public library_registrar {
     return std::any_of(ranks_.begin(), ranks_.end(),
                        [ranks](const rank& each) { return each.communicator == ranks; });
   }
-  void require_mapped(ncclComm_t ranks, void* address, std::size_t bytes) const {
+  /// Pre: it was added.
+  [[nodiscard]] rank& rank_of(ncclComm_t ranks) noexcept {
+    return *std::find_if(ranks_.begin(), ranks_.end(),
+                         [ranks](const rank& each) { return each.communicator == ranks; });
+  }
+  /// The communicator with which all of it can be registered.
+  [[nodiscard]] rank& require_mapped(ncclComm_t ranks, void* address, std::size_t bytes) {
     if (!is_added(ranks))
       throw std::invalid_argument{
           "nccl_registration: the communicator was not added: add_communicator() first"};
@@ -206,29 +234,47 @@ class nccl_registration final : public library_registrar {
     for (const auto& [start, memory] : known())
       all.push_back({reinterpret_cast<std::uintptr_t>(start), memory.bytes, all.size()});
     static_cast<void>(cut_by_chunk(all, reinterpret_cast<std::uintptr_t>(address), bytes));
+    return rank_of(ranks);
   }
 
-  void register_with(ncclComm_t ranks, void* address, std::size_t bytes) {
-    entries_.push_back({ranks, static_cast<char*>(address), bytes, nullptr, nullptr});
+  /// Adds an entry for what `call` registers and writes, and returns that.
+  template <typename Call>
+  void* make(rank& with, const char* name, void* address, std::size_t bytes, bool is_window,
+             Call call) {
+    if (with.is_stuck)
+      throw rank_error{rank_failure::timeout, -1,
+                       std::string{name} + ": " + timeout_text(earlier, with.limit)};
+    // NCCL may write it when nobody waits any more.
+    auto made = std::make_unique<void*>(nullptr);
+    entries_.push_back({with.communicator, static_cast<char*>(address), bytes, is_window});
+    const ncclResult_t result = result_of(with, call(made.get()));
+    if (result == ncclSuccess) return entries_.back().made = *made;
+    entries_.pop_back();
+    if (result != detail::nccl_in_progress) throw_failed(name, result, with.communicator);
+    detail::keep_until_exit(std::move(made));
+    throw rank_error{rank_failure::timeout, -1,
+                     std::string{name} + ": " + timeout_text("it", with.limit)};
+  }
+  void register_with([[maybe_unused]] rank& with, [[maybe_unused]] void* address,
+                     [[maybe_unused]] std::size_t bytes) {
 #if HIPVMM_NCCL_DECLARES_REGISTER
-    const ncclResult_t result =
-        result_of(ranks, ncclCommRegister(ranks, address, bytes, &entries_.back().handle));
-    if (result != ncclSuccess) {
-      entries_.pop_back();
-      throw_failed("ncclCommRegister", result, ranks);
-    }
+    make(with, "ncclCommRegister", address, bytes, false, [&](void** written) {
+      return ncclCommRegister(with.communicator, address, bytes, written);
+    });
 #endif
   }
-  void register_chunk(const rank& with, const mapped_memory& memory) {
+  void register_chunk(rank& with, const mapped_memory& memory) {
     if (memory.device.ordinal() == with.device && !memory.location.is_host())
-      register_with(with.communicator, memory.address, memory.bytes);
+      register_with(with, memory.address, memory.bytes);
   }
-  /// What NCCL refused.
+  /// What NCCL refused, or has not ended.
   struct refusal {
     const char* call = nullptr;  // null: nothing
     ncclResult_t result = ncclSuccess;
+    const char* unended = nullptr;
+    std::chrono::milliseconds limit{0};
     [[nodiscard]] std::string text() const {
-      return std::string{ncclGetErrorString(result)} +
+      return (unended != nullptr ? timeout_text(unended, limit) : ncclGetErrorString(result)) +
              ": the memory is unmapped all the same, and NCCL may still hold it";
     }
   };
@@ -244,24 +290,26 @@ class nccl_registration final : public library_registrar {
     }
     return first;
   }
-  static refusal end_one([[maybe_unused]] const entry& one) noexcept {
-    refusal result;
-    [[maybe_unused]] const auto note = [&result](const char* call, ncclResult_t returned) {
-      if (returned != ncclSuccess) result = {call, returned};
-    };
+  refusal end_one(const entry& one) noexcept {
+    if (one.made == nullptr) return {};
+    rank& with = rank_of(one.communicator);
+    refusal result{one.is_window ? "ncclCommWindowDeregister" : "ncclCommDeregister",
+                   detail::nccl_in_progress, with.is_stuck ? earlier : "it", with.limit};
+    if (!with.is_stuck) result.result = result_of(with, deregister(one));
+    if (result.result == ncclSuccess) return {};
+    if (result.result != detail::nccl_in_progress) result.unended = nullptr;
+    return result;
+  }
+  static ncclResult_t deregister([[maybe_unused]] const entry& one) noexcept {
 #if HIPVMM_NCCL_DECLARES_WINDOWS
-    if (one.window != nullptr)
-      note("ncclCommWindowDeregister",
-           result_of(
-               one.communicator,
-               ncclCommWindowDeregister(one.communicator, static_cast<ncclWindow_t>(one.window))));
+    if (one.is_window)
+      return ncclCommWindowDeregister(one.communicator, static_cast<ncclWindow_t>(one.made));
 #endif
 #if HIPVMM_NCCL_DECLARES_REGISTER
-    if (one.handle != nullptr)
-      note("ncclCommDeregister",
-           result_of(one.communicator, ncclCommDeregister(one.communicator, one.handle)));
+    return ncclCommDeregister(one.communicator, one.made);
+#else
+    return ncclSuccess;
 #endif
-    return result;
   }
   refusal forget(ncclComm_t ranks) noexcept {
     const refusal result = end([ranks](const entry& each) { return each.communicator == ranks; });
@@ -274,7 +322,7 @@ class nccl_registration final : public library_registrar {
   void enter(const mapped_memory& memory) override {
     const std::size_t before = entries_.size();
     try {
-      for (const rank& each : ranks_) register_chunk(each, memory);
+      for (rank& each : ranks_) register_chunk(each, memory);
     } catch (...) {
       while (entries_.size() > before) {
         end_one(entries_.back());

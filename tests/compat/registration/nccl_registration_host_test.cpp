@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -11,6 +12,8 @@
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -212,6 +215,72 @@ TEST_CASE_FIXTURE(registered_vector, "nccl_registration: a nonblocking window is
   CHECK(nonblocking.windows().empty());
   registration->remove_communicator(nonblocking);
   CHECK(nonblocking.registered().empty());
+}
+
+/// Looks until NCCL has done what was under way.
+void finish_registration(ncclComm_t comm) {
+  nccl_stand_in_hold_registration(comm, false);
+  for (ncclResult_t state = ncclInProgress; state == ncclInProgress;)
+    CHECK(ncclCommGetAsyncError(comm, &state) == ncclSuccess);
+}
+
+TEST_CASE_FIXTURE(registered_vector, "nccl_registration: waits for NCCL have a limit") {
+  communicator_options options;
+  options.limit = std::chrono::milliseconds{0};
+  const lone_comm nonblocking{first_device, false};
+  CHECK_THROWS_WITH_AS(registration->add_communicator(nonblocking, options),
+                       doctest::Contains("limit is 0 ms"), std::invalid_argument);
+  CHECK(registration->count() == 6);
+  options.limit = std::chrono::milliseconds{30};
+  registration->add_communicator(nonblocking, options);
+  nccl_stand_in_hold_registration(nonblocking, true);
+  SUBCASE("of a window") {
+    CHECK_THROWS_WITH_AS(
+        registration->register_window(nonblocking, vector.data(), granule()),
+        "ncclCommWindowRegister: NCCL had not ended it within 30 ms "
+        "(communicator_options::limit); see whether all ranks make the same calls, and call "
+        "remove_communicator() and ncclCommAbort() on all of them",
+        rank_error);
+    CHECK(registration->count() == 9);
+    // The others go on, and this one is not asked again.
+    finish_registration(nonblocking);
+    CHECK_THROWS_WITH_AS(registration->register_range(nonblocking, vector.data(), granule()),
+                         doctest::Contains("ncclCommRegister: NCCL had not ended an earlier call"),
+                         rank_error);
+    registration->register_range(late, vector.data(), granule());
+  }
+  SUBCASE("of growth, which changes nothing") {
+    try {
+      vector.resize_uninitialized(4 * granule());
+      FAIL_CHECK("it was registered");
+    } catch (const rank_error& error) {
+      CHECK(error.reason() == rank_failure::timeout);
+      CHECK(std::string{error.what()}.find("ncclCommRegister: NCCL had not ended it") == 0);
+    }
+    CHECK(vector.size() == 3 * granule());
+    CHECK(early.registered().size() == 3);
+    CHECK(registration->count() == 9);
+    finish_registration(nonblocking);
+  }
+  SUBCASE("of memory that goes all the same") {
+    error_recorder reported;
+    shrink();
+    CHECK(early.registered().size() == 1);
+    CHECK(registration->count() == 3);
+    REQUIRE(reported.count() == 2);
+    CHECK(reported.errors().front().message.find("ncclCommDeregister: NCCL had not ended it") !=
+          std::string::npos);
+    CHECK(reported.errors().back().message.find("ncclCommDeregister: NCCL had not ended an "
+                                                "earlier call") != std::string::npos);
+    finish_registration(nonblocking);
+  }
+  // What NCCL does not end is told, and without it memory can grow.
+  error_recorder reported;
+  registration->remove_communicator(nonblocking);
+  REQUIRE(reported.count() == 1);
+  CHECK(reported.errors().back().message.find("an earlier call") != std::string::npos);
+  vector.resize_uninitialized(5 * granule());
+  CHECK(vector.size() == 5 * granule());
 }
 
 TEST_CASE_FIXTURE(registered_vector, "nccl_registration: windows that NCCL lacks are named") {

@@ -51,12 +51,13 @@ struct operation {
   std::shared_ptr<message> posted = nullptr;  // of a send
 };
 
-/// A window that a nonblocking communicator makes.
-struct window_under_way {
-  void** made = nullptr;  // nullptr: none is
+/// What a nonblocking communicator registers.
+struct registration_under_way {
+  void** made = nullptr;  // nullptr: nothing is
   char* begin = nullptr;
   std::size_t bytes = 0;
-  int looks = 0;
+  int looks_left = 0;
+  bool is_window = false;
 };
 
 }  // namespace
@@ -74,7 +75,8 @@ struct ncclComm {
   std::shared_ptr<std::atomic<bool>> released = std::make_shared<std::atomic<bool>>(false);
   nccl_stand_in_memory memory = {};  // under the lock of who registers
   std::uintptr_t last_handle = 0;
-  window_under_way window = {};
+  registration_under_way registration = {};
+  std::atomic<bool> holds_registration{false};
 };
 
 namespace {
@@ -295,19 +297,23 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   if (strikes()) return fails_with;
   *error = progress(*comm);
-#if NCCL_MINOR >= 27
-  window_under_way& window = comm->window;
-  if (*error == ncclSuccess && window.made != nullptr) {
+#if NCCL_MINOR >= 19
+  if (*error != ncclSuccess) return ncclSuccess;
+  if (comm->holds_registration) {
     *error = ncclInProgress;
-    if (++window.looks == 3) {
-      *error = registration_strikes() ? ncclUnhandledCudaError : ncclSuccess;
-      if (*error == ncclSuccess && offers_windows) {
-        *window.made = next_handle(*comm);
-        comm->memory.windows[*window.made] = {window.begin, window.bytes};
-      }
-      window = {};
-    }
+    return ncclSuccess;
   }
+  registration_under_way& next = comm->registration;
+  if (next.made == nullptr) return ncclSuccess;
+  *error = ncclInProgress;
+  if (--next.looks_left > 0) return ncclSuccess;
+  *error = registration_strikes() ? ncclUnhandledCudaError : ncclSuccess;
+  if (*error == ncclSuccess && (offers_windows || !next.is_window)) {
+    *next.made = next_handle(*comm);
+    (next.is_window ? comm->memory.windows : comm->memory.buffers)[*next.made] = {next.begin,
+                                                                                  next.bytes};
+  }
+  next = {};
 #endif
   return ncclSuccess;
 }
@@ -403,6 +409,10 @@ ncclResult_t ncclGroupEnd() {
 #if NCCL_MINOR >= 19
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, std::size_t bytes, void** handle) {
   if (registration_strikes()) return ncclUnhandledCudaError;
+  if (comm->holds_registration) {
+    comm->registration = {handle, static_cast<char*>(buffer), bytes, 1, false};
+    return ncclInProgress;
+  }
   *handle = next_handle(*comm);
   comm->memory.buffers[*handle] = {static_cast<char*>(buffer), bytes};
   return ncclSuccess;
@@ -410,6 +420,7 @@ ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, std::size_t bytes, 
 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
   if (comm->memory.buffers.erase(handle) == 0) return ncclInvalidArgument;
+  if (comm->holds_registration) return ncclInProgress;
   return registration_strikes() ? ncclUnhandledCudaError : ncclSuccess;
 }
 #endif
@@ -419,7 +430,8 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, std::size_t b
                                     ncclWindow_t* window, int) {
   if (registration_strikes()) return ncclUnhandledCudaError;
   if (!comm->is_blocking) {
-    comm->window = {reinterpret_cast<void**>(window), static_cast<char*>(buffer), bytes, 0};
+    comm->registration = {reinterpret_cast<void**>(window), static_cast<char*>(buffer), bytes, 3,
+                          true};
     return ncclInProgress;
   }
   if (!offers_windows) return ncclSuccess;
@@ -452,5 +464,9 @@ void nccl_stand_in_set_version(int version) { reported_version = version; }
 void nccl_stand_in_fail_registration(int nth) { registration_fails_at = nth; }
 
 void nccl_stand_in_set_windows(bool are_offered) { offers_windows = are_offered; }
+
+void nccl_stand_in_hold_registration(ncclComm_t comm, bool is_held) {
+  comm->holds_registration = is_held;
+}
 
 const nccl_stand_in_memory& nccl_stand_in_memory_of(ncclComm_t comm) { return comm->memory; }

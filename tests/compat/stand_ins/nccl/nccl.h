@@ -101,6 +101,9 @@ void nccl_stand_in_set_version(int version);
 void nccl_stand_in_fail_registration(int nth);
 /* Whether the machine offers windows. */
 void nccl_stand_in_set_windows(bool are_offered);
+/* While it is held, what a nonblocking communicator registers stays in progress, as behind a rank
+ * that does not come, and so does what it deregisters. */
+void nccl_stand_in_hold_registration(ncclComm_t comm, bool is_held);
 }
 
 /* What is registered, by handle. */
