@@ -7,6 +7,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <exception>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -16,6 +18,7 @@
 #include <hipvmm/compat/mpi_messages.hpp>
 #include <hipvmm/compat/registration.hpp>
 #include <hipvmm/core/error.hpp>
+#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 
@@ -40,14 +43,18 @@ class mpi_window final : public library_registrar {
  public:
   /// Collective over `ranks`, which is duplicated.
   /// Throws: std::invalid_argument before MPI_Init or after MPI_Finalize, and for MPI_COMM_NULL or
-  /// an inter-communicator; unsupported where MPI is older than 3.0, gives fewer threads, or takes
-  /// no memory of `device`; std::runtime_error with MPI's text.
+  /// an inter-communicator. Those of one rank are told to the others, which throw rank_error of
+  /// remote: unsupported where MPI is older than 3.0, gives fewer threads, or takes no memory of
+  /// `device`; std::bad_alloc; hip_error. std::runtime_error with MPI's text.
   explicit mpi_window(MPI_Comm ranks, device_ref device,
                       mpi_device_windows takes = mpi_device_windows::ask) {
-    require_ready(ranks, device, takes);
+    detail::require_ranks("mpi_window", ranks);
     MPI_Comm_size(ranks, &size_);
-    all_.resize(static_cast<std::size_t>(size_));
-    most_ = most_attached();
+    attempt(ranks, "make its mpi_window", [&] {
+      require_ready(device, takes);
+      all_.resize(static_cast<std::size_t>(size_));
+      most_ = most_attached();
+    });
     require(MPI_Comm_dup(ranks, &ranks_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN);
     const int made = MPI_Win_create_dynamic(MPI_INFO_NULL, ranks_, &window_);
@@ -75,29 +82,40 @@ class mpi_window final : public library_registrar {
   /// its base, such as data() of its vector. To be called after growth, before others use what is
   /// new; and before memory shrinks, when nobody uses it any more.
   /// Throws: std::runtime_error with MPI's text; std::logic_error after MPI_Finalize and in a child
-  /// of fork(); std::bad_alloc. Then what was known stays.
+  /// of fork(); std::bad_alloc, and on the other ranks rank_error of remote. Then what was known
+  /// stays, on all ranks.
   void update(const void* base) {
     require_mpi("mpi_window::update");
-    const std::vector<registered_bytes> own = chunks();
-    std::vector<std::uint64_t> sent{reinterpret_cast<std::uintptr_t>(base)};
-    for (const registered_bytes& each : own) {
-      sent.push_back(each.address);
-      sent.push_back(each.bytes);
-    }
-    const int count = static_cast<int>(sent.size());
-    std::vector<int> counts(all_.size());
-    require(MPI_Allgather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, ranks_), "MPI_Allgather");
+    constexpr const char* what = "take part in mpi_window::update()";
+    std::vector<std::uint64_t> sent;
+    std::vector<int> counts;
     std::vector<int> starts;
-    int total = 0;
-    for (const int each : counts) {
-      starts.push_back(total);
-      total += each;
-    }
-    std::vector<std::uint64_t> got(static_cast<std::size_t>(total));
+    std::vector<rank_memory> next;
+    attempt(ranks_, what, [&] {
+      sent.push_back(reinterpret_cast<std::uintptr_t>(base));
+      for (const registered_bytes& each : chunks()) {
+        sent.push_back(each.address);
+        sent.push_back(each.bytes);
+      }
+      counts.resize(all_.size());
+      starts.resize(all_.size());
+      next.resize(all_.size());
+    });
+    const int count = static_cast<int>(sent.size());
+    require(MPI_Allgather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, ranks_), "MPI_Allgather");
+    std::vector<std::uint64_t> got;
+    attempt(ranks_, what, [&] {
+      int total = 0;
+      for (std::size_t rank = 0; rank < next.size(); ++rank) {
+        starts[rank] = total;
+        total += counts[rank];
+        next[rank].chunks.reserve(static_cast<std::size_t>(counts[rank]) / 2);
+      }
+      got.resize(static_cast<std::size_t>(total));
+    });
     require(MPI_Allgatherv(sent.data(), count, MPI_UINT64_T, got.data(), counts.data(),
                            starts.data(), MPI_UINT64_T, ranks_),
             "MPI_Allgatherv");
-    std::vector<rank_memory> next(all_.size());
     for (std::size_t rank = 0; rank < next.size(); ++rank) {
       auto at = got.begin() + starts[rank];
       const auto end = at + counts[rank];
@@ -145,13 +163,41 @@ class mpi_window final : public library_registrar {
     throw std::runtime_error{std::string{call} + ": " + text.data()};
   }
 
+  /// Runs `action`, and returns where it has thrown on no rank of `ranks`, who call this together.
+  /// Throws: what it did; else rank_error of remote, with the first rank where it did.
+  template <typename Action>
+  static void attempt(MPI_Comm ranks, const char* what, Action action) {
+    std::array<char, 400> reason{};  // ends with a zero
+    std::exception_ptr caught;
+    try {
+      action();
+    } catch (const std::exception& error) {
+      caught = std::current_exception();
+      std::strncpy(reason.data(), error.what(), reason.size() - 1);
+    }
+    int rank = 0;
+    int size = 0;
+    MPI_Comm_rank(ranks, &rank);
+    MPI_Comm_size(ranks, &size);
+    const int mine = caught ? rank : size;
+    int first = size;
+    int code = MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, ranks);
+    if (code == MPI_SUCCESS && first != size)
+      code = MPI_Bcast(reason.data(), static_cast<int>(reason.size()), MPI_CHAR, first, ranks);
+    if (caught) std::rethrow_exception(caught);
+    require(code, "MPI_Allreduce or MPI_Bcast");
+    if (first != size)
+      throw rank_error{
+          rank_failure::remote, first,
+          "rank " + std::to_string(first) + " could not " + what + ": " + reason.data()};
+  }
+
   void require_mpi(const char* what) const {
     if (const char* const end = lifetime_.end(); end != nullptr)
       throw std::logic_error{std::string{what} + ": " + end};
   }
 
-  static void require_ready(MPI_Comm ranks, device_ref device, mpi_device_windows takes) {
-    detail::require_ranks("mpi_window", ranks);
+  static void require_ready(device_ref device, mpi_device_windows takes) {
     int major = 0;
     int minor = 0;
     MPI_Get_version(&major, &minor);
