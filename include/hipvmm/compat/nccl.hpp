@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -65,37 +66,46 @@ class nccl_communicator final : public communicator {
   /// Collective. Pre: `ranks` is not destroyed or aborted before the last call.
   /// Throws: std::invalid_argument for nullptr, or a limit of 0; unsupported for NCCL before 2.7;
   /// rank_error, also of refused where ranks have another version of hipvmm or another provider; as
-  /// stream and event.
+  /// stream and event; std::bad_alloc. Where one rank lacks the memory of the host or the device,
+  /// or a call of HIP fails, the others throw rank_error of remote.
   explicit nccl_communicator(ncclComm_t ranks, const nccl_options& options = {})
       : ranks_{required(ranks)},
         limit_{detail::checked_limit(options)},
         lock_{options.lock},
         rank_{asked(ncclCommUserRank, "ncclCommUserRank")},
         size_{asked(ncclCommCount, "ncclCommCount")},
-        device_{asked(ncclCommCuDevice, "ncclCommCuDevice")},
-        stream_{device_},
-        done_{device_} {
+        device_{asked(ncclCommCuDevice, "ncclCommCuDevice")} {
     require(ncclGetVersion(&version_), "ncclGetVersion");
     if (version_ < 2700)
       throw unsupported{"nccl_communicator: the library is NCCL " +
                         detail::nccl_version_text(version_) +
                         ", and ncclSend came with 2.7; install a newer one"};
-    reserve_agreement();
-    // Enough for the counts of exchange() and for the reason of a failure.
-    reserve(std::max(64 * KiB, bytes_for(static_cast<std::size_t>(size_), 2 * KiB)));
-    const detail::rank_greeting own = detail::own_greeting(0);
-    std::vector<detail::rank_greeting> all(static_cast<std::size_t>(size_));
-    all_gather(&own, all.data(), sizeof(own));
-    static_cast<void>(detail::agree(all));
+    std::vector<detail::rank_greeting> all;
+    try {
+      stream_.emplace(device_);
+      done_.emplace(device_);
+      reserve_agreement();
+      // Enough for the counts of exchange() and for the reason of a failure.
+      reserve(std::max(64 * KiB, bytes_for(count(), 2 * KiB)));
+      all.resize(count());
+      const detail::rank_greeting own = detail::own_greeting(0);
+      put(&own, sizeof(own), all.size() * sizeof(own));
+    } catch (...) {
+      decline();
+      throw;
+    }
+    try {
+      guarded([&] {
+        get(sizeof(all[0]), all.data(), all.size() * sizeof(all[0]),
+            [&](std::byte* from, std::byte* to) { gather(from, to, sizeof(all[0]), *stream_); });
+      });
+      static_cast<void>(detail::agree(all));
+    } catch (...) {
+      keep_memory();
+      throw;
+    }
   }
-  ~nccl_communicator() override {
-    if (!failure_.happened()) return;
-    // A wait for what is in the stream might not end.
-    static_cast<void>(stream_.release());
-    static_cast<void>(done_.release());
-    static_cast<void>(on_device_.release());
-    detail::keep_until_exit(std::move(on_host_));
-  }
+  ~nccl_communicator() override { keep_memory(); }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
@@ -109,13 +119,8 @@ class nccl_communicator final : public communicator {
 
   void all_gather(const void* mine, void* all, std::size_t bytes) override {
     begin("all_gather()");
-    collect(mine, bytes, all, bytes_for(count(), bytes), [&](std::byte* from, std::byte* to) {
-      auto held = lock();
-      const ncclResult_t result =
-          ncclAllGather(from, to, bytes, ncclInt8, ranks_, detail::nccl_stream{stream_});
-      held = {};
-      require(result, "ncclAllGather");
-    });
+    collect(mine, bytes, all, bytes_for(count(), bytes),
+            [&](std::byte* from, std::byte* to) { gather(from, to, bytes, *stream_); });
   }
   void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
     begin("all_to_all()");
@@ -124,8 +129,8 @@ class nccl_communicator final : public communicator {
       group([&] {
         for (int other = 0; other < size_; ++other) {
           const std::size_t at = static_cast<std::size_t>(other) * bytes;
-          send({other, from + at, bytes}, stream_);
-          receive({other, to + at, bytes}, stream_);
+          send({other, from + at, bytes}, *stream_);
+          receive({other, to + at, bytes}, *stream_);
         }
       });
     });
@@ -276,23 +281,68 @@ class nccl_communicator final : public communicator {
     return call == ncclSuccess ? result : call;
   }
 
+  /// Of `bytes` bytes each, on the device.
+  void gather(const void* from, void* to, std::size_t bytes, stream_ref stream) {
+    auto held = lock();
+    const ncclResult_t result =
+        ncclAllGather(from, to, bytes, ncclInt8, ranks_, detail::nccl_stream{stream});
+    held = {};
+    require(result, "ncclAllGather");
+  }
   /// What `move` makes of the bytes of `mine`, on the device.
   template <typename Move>
   void collect(const void* mine, std::size_t sent, void* theirs, std::size_t received, Move move) {
     if (received == 0) return;
     guarded([&] {
-      const scoped_device scope{device_};
-      const std::size_t at = align_up(sent, 256);
-      reserve(add_bytes(at, received));
-      auto* const device_memory = static_cast<std::byte*>(on_device_.get());
-      std::memcpy(on_host_.data(), mine, sent);
-      copy_async(stream_, device_memory, on_host_.data(), sent);
-      move(device_memory, device_memory + at);
-      copy_async(stream_, on_host_.data() + at, device_memory + at, received);
-      done_.record(stream_);
-      wait_until([&] { return done_.is_done(); });
-      std::memcpy(theirs, on_host_.data() + at, received);
+      put(mine, sent, received);
+      get(sent, theirs, received, move);
     });
+  }
+  /// The first half: waits for no rank.
+  void put(const void* mine, std::size_t sent, std::size_t received) {
+    const scoped_device scope{device_};
+    reserve(add_bytes(align_up(sent, 256), received));
+    std::memcpy(on_host_.data(), mine, sent);
+    copy_async(*stream_, on_device_.get(), on_host_.data(), sent);
+  }
+  template <typename Move>
+  void get(std::size_t sent, void* theirs, std::size_t received, Move move) {
+    const scoped_device scope{device_};
+    const std::size_t at = align_up(sent, 256);
+    auto* const device_memory = static_cast<std::byte*>(on_device_.get());
+    move(device_memory, device_memory + at);
+    copy_async(*stream_, on_host_.data() + at, device_memory + at, received);
+    done_->record(*stream_);
+    wait_until([&] { return done_->is_done(); });
+    std::memcpy(theirs, on_host_.data() + at, received);
+  }
+  /// For a rank that cannot make its communicator, while the others wait for what it sends: with
+  /// as little as that needs.
+  void decline() noexcept {
+    device_allocation memory;
+    try {
+      const scoped_device scope{device_};
+      const stream_ref used = stream_ref::per_thread_default();
+      detail::rank_greeting own;
+      own.piece_bytes = detail::rank_greeting::cannot;
+      const std::size_t at = align_up(sizeof(own), 256);
+      memory = device_allocation{device_, at + count() * sizeof(own)};
+      copy_async(used, memory.get(), &own, sizeof(own));
+      used.synchronize();
+      gather(memory.get(), static_cast<std::byte*>(memory.get()) + at, sizeof(own), used);
+      wait_until([&] { return used.is_done(); });
+    } catch (...) {
+      // The others wait for the limit. NCCL may still use the memory.
+      static_cast<void>(memory.release());
+    }
+  }
+  /// After a failure a wait for what is in the stream might not end.
+  void keep_memory() noexcept {
+    if (!failure_.happened()) return;
+    if (stream_) static_cast<void>(stream_->release());
+    if (done_) static_cast<void>(done_->release());
+    static_cast<void>(on_device_.release());
+    detail::keep_until_exit(std::move(on_host_));
   }
   void reserve(std::size_t bytes) {
     if (bytes <= on_device_.bytes() && bytes <= on_host_.size()) return;
@@ -311,8 +361,8 @@ class nccl_communicator final : public communicator {
   int size_;
   device_ref device_;
   int version_ = 0;
-  stream stream_;
-  event done_;
+  std::optional<stream> stream_;
+  std::optional<event> done_;
   device_allocation on_device_;
   pinned_array<std::byte> on_host_;
 };

@@ -57,6 +57,13 @@ rank_greeting own_greeting(std::size_t piece_bytes) {
 }
 
 std::size_t agree(const std::vector<rank_greeting>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].piece_bytes == rank_greeting::cannot)
+      throw rank_error{rank_failure::remote, static_cast<int>(rank),
+                       "rank " + std::to_string(rank) +
+                           " could not make its communicator, for a reason that it has thrown, "
+                           "such as missing memory; make another one on all ranks"};
+  }
   std::uint64_t piece_bytes = all.at(0).piece_bytes;
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     const rank_greeting &first = all[0], &other = all[rank];

@@ -43,6 +43,20 @@ TEST_CASE("rank_greeting: the smallest piece is agreed on") {
   CHECK(detail::agree(all) == 300);
 }
 
+TEST_CASE(
+    "rank_greeting: a rank that cannot make its communicator is named, whatever its version") {
+  std::vector<detail::rank_greeting> all(3, detail::own_greeting(1));
+  all[1] = {};
+  all[1].piece_bytes = detail::rank_greeting::cannot;
+  try {
+    static_cast<void>(detail::agree(all));
+    FAIL_CHECK("all could");
+  } catch (const rank_error& error) {
+    CHECK(error.reason() == rank_failure::remote);
+    CHECK(error.rank() == 1);
+  }
+}
+
 TEST_CASE("rank_greeting: another version or provider is refused by the first rank that has it") {
   std::vector<detail::rank_greeting> all(3, detail::own_greeting(1));
   ++all[2].version[2];  // patches are alike

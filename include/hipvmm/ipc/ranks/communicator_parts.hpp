@@ -28,13 +28,15 @@ struct rank_greeting {
   std::array<std::uint32_t, 3> version{};  ///< of hipvmm
   std::array<char, 20> provider{};         ///< padded with zeros
   std::uint64_t piece_bytes = 0;           ///< most bytes of one message
+  /// In place of piece_bytes: the rank cannot make its communicator.
+  static constexpr std::uint64_t cannot = ~std::uint64_t{0};
 };
 
 /// Throws: hip_error.
 [[nodiscard]] rank_greeting own_greeting(std::size_t piece_bytes);
 /// Returns the smallest piece_bytes. `all` is in the order of ranks.
-/// Throws: rank_error of refused, which names the first rank whose major or minor version of hipvmm
-/// or whose provider differs from that of rank 0.
+/// Throws: rank_error of remote, which names the first rank that cannot; of refused, which names
+/// the first whose major or minor version of hipvmm or whose provider differs from that of rank 0.
 [[nodiscard]] std::size_t agree(const std::vector<rank_greeting>& all);
 
 /// The name of this build's provider: "amd", "cuda" or "host". Throws: hip_error.

@@ -95,6 +95,8 @@ thread_local ncclResult_t group_error = ncclSuccess;
 thread_local int fails_at = 0;
 thread_local ncclResult_t fails_with = ncclSuccess;
 thread_local bool has_struck = false;
+thread_local void (*gather_hook)(void*) = nullptr;
+thread_local void* gather_context = nullptr;
 
 bool strikes() {
   if (fails_at == 0 || --fails_at != 0) return false;
@@ -375,6 +377,7 @@ ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t, int peer, n
 
 ncclResult_t ncclAllGather(const void* sent, void* received, std::size_t count, ncclDataType_t,
                            ncclComm_t comm, hipStream_t stream) {
+  if (gather_hook != nullptr) std::exchange(gather_hook, nullptr)(gather_context);
   if (strikes()) return fails_with;
   if (ncclGroupStart() != ncclSuccess) return ncclInternalError;
   for (int peer = 0; peer < comm->size; ++peer) {
@@ -451,6 +454,11 @@ void nccl_stand_in_fail(int nth, ncclResult_t result) {
   fails_at = nth;
   fails_with = result;
   if (nth != 0) has_struck = false;
+}
+
+void nccl_stand_in_before_gather(void (*hook)(void*), void* context) {
+  gather_hook = hook;
+  gather_context = context;
 }
 
 int nccl_stand_in_struck() { return has_struck ? 1 : 0; }

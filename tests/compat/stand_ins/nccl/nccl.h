@@ -87,6 +87,8 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 /* The nth call, from 1, of this thread from now on returns `result` and does nothing; 0 removes the
  * plan. ncclGroupEnd ends its group all the same. */
 void nccl_stand_in_fail(int nth, ncclResult_t result);
+/* Calls `hook(context)` once, in this thread, before the next ncclAllGather does anything. */
+void nccl_stand_in_before_gather(void (*hook)(void*), void* context);
 /* Whether the plan has struck. */
 int nccl_stand_in_struck(void);
 /* What ncclCommGetAsyncError reports from now on. */
