@@ -64,17 +64,16 @@ class mpi_communicator final : public communicator {
   /// rank_error, also of refused where ranks have another version of hipvmm or another provider.
   explicit mpi_communicator(MPI_Comm ranks, device_ref device = device_ref::current(),
                             const mpi_options& options = {})
-      : device_{checked(ranks, device, options)},
-        is_host_memory_{detail::is_host_memory(device)},
-        is_direct_{options.device_memory == mpi_device_memory::direct ||
-                   (options.device_memory == mpi_device_memory::ask &&
-                    (is_host_memory_ || detail::mpi_takes_device_memory()))},
-        link_{ranks, detail::checked_limit(options)} {
-    const std::size_t largest = link_.piece_bytes;
-    const detail::rank_greeting own =
-        detail::own_greeting(is_direct_ ? largest : std::min(options.staging_bytes, largest));
+      : device_{checked(ranks, device, options)}, link_{ranks, detail::checked_limit(options)} {
+    detail::rank_greeting own;
     std::vector<detail::rank_greeting> all;
     guarded([&] {
+      is_host_memory_ = detail::is_host_memory(device);
+      is_direct_ = options.device_memory == mpi_device_memory::direct ||
+                   (options.device_memory == mpi_device_memory::ask &&
+                    (is_host_memory_ || detail::mpi_takes_device_memory()));
+      const std::size_t largest = link_.piece_bytes;
+      own = detail::own_greeting(is_direct_ ? largest : std::min(options.staging_bytes, largest));
       reserve_agreement();
       all.resize(static_cast<std::size_t>(size()));
     });
@@ -349,8 +348,8 @@ class mpi_communicator final : public communicator {
   }
 
   device_ref device_;
-  bool is_host_memory_;
-  bool is_direct_;
+  bool is_host_memory_ = false;
+  bool is_direct_ = false;
   detail::mpi_link link_;
   std::vector<std::unique_ptr<staging_buffer>> buffers_;
 };

@@ -49,23 +49,23 @@ inline bool mpi_takes_device_memory() {
 
 /// Throws, in the words of `who`: std::invalid_argument unless MPI is in use and `ranks` is one
 /// group of ranks. MPI itself ends a process that passes anything else.
-inline void require_ranks(const std::string& who, MPI_Comm ranks) {
+inline void require_ranks(const char* who, MPI_Comm ranks) {
   int initialized = 0;
   int finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
   if (initialized == 0 || finalized != 0)
-    throw std::invalid_argument{who + ": MPI is " +
+    throw std::invalid_argument{std::string{who} + ": MPI is " +
                                 (finalized != 0 ? "finalized" : "not initialized") +
                                 "; make it between MPI_Init_thread and MPI_Finalize"};
   if (ranks == MPI_COMM_NULL)
-    throw std::invalid_argument{who +
+    throw std::invalid_argument{std::string{who} +
                                 ": MPI_COMM_NULL has no ranks, as MPI_Comm_split returns it for "
                                 "MPI_UNDEFINED; make it on the ranks of a communicator"};
   int has_two_groups = 0;
   MPI_Comm_test_inter(ranks, &has_two_groups);
   if (has_two_groups != 0)
-    throw std::invalid_argument{who +
+    throw std::invalid_argument{std::string{who} +
                                 ": the communicator is between two groups; pass one of one group, "
                                 "as MPI_Intercomm_merge makes"};
 }

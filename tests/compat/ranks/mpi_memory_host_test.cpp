@@ -123,6 +123,41 @@ TEST_CASE("mpi_communicator: host memory that one rank lacks in exchange() ends 
   detail::keep_until_exit(std::move(out));
 }
 
+TEST_CASE("mpi_communicator: host memory that one rank lacks for its own fails all, at once") {
+  HIPVMM_SKIP_UNDER_ORDER_CHECKER("it ends the process where it has no memory");
+  mpi_options options;
+  options.limit = std::chrono::milliseconds{20000};
+  int own = 0;
+  MPI_Comm_rank(mpi_world(), &own);
+  int failed = 0;
+  // The first is for MPI's handle, without which there is no way to tell.
+  for (int nth = 2, struck = 1; struck != 0; ++nth) {
+    CAPTURE(nth);
+    REQUIRE(nth < 200);
+    std::optional<allocation_failure> failure;
+    if (own == 0) failure.emplace(static_cast<std::uint64_t>(nth));
+    int threw = 0;
+    try {
+      const mpi_communicator ranks{mpi_world(), device_ref{0}, options};
+    } catch (const rank_error& error) {
+      threw = 1;
+      INFO(error.what());
+      CHECK(error.rank() == 0);
+      CHECK(error.reason() == rank_failure::lost);
+    } catch (const std::exception&) {
+      threw = 1;
+      CHECK(own == 0);
+    }
+    struck = failure && failure->struck() ? 1 : 0;
+    failure.reset();
+    MPI_Bcast(&struck, 1, MPI_INT, 0, mpi_world());
+    int count = 0;
+    MPI_Allreduce(&threw, &count, 1, MPI_INT, MPI_SUM, mpi_world());
+    if (count != 0) ++failed;
+  }
+  CHECK(failed > 3);
+}
+
 /// Counts its ends.
 struct ending {
   int* ends;
