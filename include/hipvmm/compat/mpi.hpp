@@ -50,6 +50,7 @@ struct mpi_options : communicator_options {
 /// - transfer() returns when all has arrived, or is on its way from pinned memory to the device.
 /// - A rank that calls another function or gives other sizes is found by its messages, or by the
 ///   limit. Each rank_error ends the use of the communicator; make another one.
+/// - A rank whose communicator an exception ends is lost to the others, at once.
 /// - A rank that dies: Open MPI's mpirun ends all others, unless it is told otherwise. Else they
 ///   see an error of MPI, or the limit.
 /// - After rank_error of a transfer that is not staged, MPI may still use the memory of its pieces:
@@ -79,6 +80,10 @@ class mpi_communicator final : public communicator {
     });
     all_gather(&own, all.data(), sizeof(own));
     link_.piece_bytes = detail::agree(all);
+  }
+
+  ~mpi_communicator() override {
+    if (std::uncaught_exceptions() > exceptions_) link_.leave();
   }
 
   [[nodiscard]] int rank() const noexcept override { return link_.rank(); }
@@ -348,6 +353,7 @@ class mpi_communicator final : public communicator {
   }
 
   device_ref device_;
+  int exceptions_ = std::uncaught_exceptions();
   bool is_host_memory_ = false;
   bool is_direct_ = false;
   detail::mpi_link link_;

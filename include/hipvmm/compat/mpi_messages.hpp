@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -135,6 +136,19 @@ class mpi_link {
     note_failure({rank_failure::lost, rank_,
                   std::string{name_of(function_)} + ": " + name_ranks({rank_}) +
                       " could not do its part: " + reason});
+  }
+
+  /// This rank makes no further call: what the others call throws rank_error from then on.
+  void leave() noexcept {
+    if (lifetime_.end() != nullptr) return;
+    try {
+      note_failure({rank_failure::lost, rank_,
+                    name_ranks({rank_}) +
+                        " has ended its communicator, by an exception; the ranks that are left "
+                        "need one of their own"});
+    } catch (const std::bad_alloc&) {
+      return;  // they wait for the limit
+    }
   }
 
   [[nodiscard]] mpi_message receive(int rank, void* data, std::size_t bytes) {

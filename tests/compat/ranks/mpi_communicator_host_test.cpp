@@ -136,6 +136,36 @@ TEST_CASE("mpi_communicator: a rank that does not take part is named after the l
   hipvmm::contract::check_all_gather(again);
 }
 
+TEST_CASE("mpi_communicator: a rank that an exception ends is told to the others at once") {
+  for (const bool is_in_a_call : {false, true}) {
+    try {
+      // One that ends while an exception is handled is not ended by it.
+      hipvmm::mpi_communicator ranks{mpi_world(), device,
+                                     options_of(hipvmm::mpi_device_memory::ask)};
+      hipvmm::contract::check_all_gather(ranks);
+      if (ranks.rank() == 0) throw std::length_error{"of the program"};
+      const int mine = 1;
+      std::vector<int> all(static_cast<std::size_t>(ranks.size()));
+      if (is_in_a_call) {
+        ranks.all_gather(&mine, all.data(), sizeof(int));
+      } else {
+        std::this_thread::sleep_for(milliseconds{20});
+        ranks.all_to_all(all.data(), all.data(), sizeof(int));
+      }
+      FAIL_CHECK("no error");
+    } catch (const hipvmm::rank_error& error) {
+      CHECK(error.reason() == hipvmm::rank_failure::lost);
+      CHECK(error.rank() == 0);
+      CHECK(error.what() ==
+            doctest::Contains("rank 0 has ended its communicator, by an exception; the ranks that "
+                              "are left need one of their own"));
+    } catch (const std::length_error&) {
+      hipvmm::mpi_communicator after{MPI_COMM_SELF, device};
+    }
+    MPI_Barrier(mpi_world());
+  }
+}
+
 TEST_CASE("mpi_communicator: a rank that calls another function is found at once") {
   const auto start = std::chrono::steady_clock::now();
   hipvmm::mpi_communicator ranks{mpi_world(), device,
