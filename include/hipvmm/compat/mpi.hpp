@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include <hipvmm/compat/mpi_messages.hpp>
+#include <hipvmm/compat/mpi_rounds.hpp>
 #include <hipvmm/container/pinned_array.hpp>
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
@@ -46,7 +46,8 @@ struct mpi_options : communicator_options {
 
 /// The ranks of an MPI communicator, which is duplicated.
 /// - Messages between each two ranks, nonblocking and polled; their errors are returned. The limit
-///   begins anew whenever a message has arrived.
+///   begins anew whenever a message has arrived. From 64 ranks on, all_gather(), and all_to_all()
+///   of small pieces, take as many rounds as P has bits instead of P - 1 messages.
 /// - transfer() returns when all has arrived, or is on its way from pinned memory to the device.
 /// - A rank that calls another function or gives other sizes is found by its messages, or by the
 ///   limit. Each rank_error ends the use of the communicator; make another one.
@@ -105,11 +106,11 @@ class mpi_communicator final : public communicator {
 
   void all_gather(const void* mine, void* all, std::size_t bytes) override {
     link_.begin(detail::mpi_function::all_gather);
-    guarded([&] { collect(mine, 0, all, bytes); });
+    guarded([&] { detail::mpi_collective{link_, bytes}.all_gather(mine, all); });
   }
   void all_to_all(const void* mine, void* theirs, std::size_t bytes) override {
     link_.begin(detail::mpi_function::all_to_all);
-    guarded([&] { collect(mine, bytes, theirs, bytes); });
+    guarded([&] { detail::mpi_collective{link_, bytes}.all_to_all(mine, theirs); });
   }
   void transfer(const std::vector<outgoing>& out, const std::vector<incoming>& in,
                 stream_ref stream) override {
@@ -166,38 +167,6 @@ class mpi_communicator final : public communicator {
       throw std::invalid_argument{"mpi_communicator: staging_bytes is 0; give some, such as 4 MiB"};
     require_device(device);
     return device;
-  }
-
-  /// Piece r of `mine`, which begins at r * stride, to rank r.
-  void collect(const void* mine, std::size_t stride, void* theirs, std::size_t bytes) {
-    // Messages may outlive a failure, and use memory of their own therefore.
-    const std::size_t count = static_cast<std::size_t>(size());
-    const std::size_t sent = stride == 0 ? bytes : bytes_for(count, bytes);
-    std::vector<std::byte> memory(add_bytes(add_bytes(sent, bytes_for(count, bytes)), 1));
-    std::byte* const to = memory.data();
-    std::byte* const from = memory.data() + sent;
-    if (sent != 0) std::memcpy(to, mine, sent);
-    std::vector<detail::mpi_message> messages;
-    try {
-      // Each rank begins with another one.
-      for (int k = 1; k < size(); ++k) {
-        const int source = (rank() + size() - k) % size();
-        link_.post(messages, source, from + static_cast<std::size_t>(source) * bytes, bytes, true);
-      }
-      for (int k = 1; k < size(); ++k) {
-        const int target = (rank() + k) % size();
-        link_.post(messages, target, to + static_cast<std::size_t>(target) * stride, bytes, false);
-      }
-      link_.wait_for(messages);
-    } catch (...) {
-      detail::mpi_link::cancel(messages);
-      detail::keep_until_exit(std::move(memory));
-      throw;
-    }
-    const std::size_t own = static_cast<std::size_t>(rank());
-    if (bytes == 0) return;
-    std::memcpy(from + own * bytes, to + own * stride, bytes);
-    std::memcpy(theirs, from, count * bytes);
   }
 
   void copy_own(const std::vector<outgoing>& out, const std::vector<incoming>& in,

@@ -13,6 +13,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <list>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -102,6 +103,9 @@ enum class mpi_function { all_gather, all_to_all, transfer };
 /// A duplicate of an MPI communicator, whose errors are returned, and the messages of one call at a
 /// time. A message's tag has the number of the call and its function, so that a rank that calls
 /// another function is found. A rank that fails sends a note to all others, which then end too.
+/// In rounds a rank may wait for one that waits for another: when half of the limit is over, it
+/// asks that one whom it waits for, then asks that, and so on; whoever does not answer is late.
+/// Rounds before are waited for only, so that this ends.
 class mpi_link {
  public:
   /// Collective. Throws: rank_error.
@@ -110,6 +114,7 @@ class mpi_link {
   mpi_link& operator=(const mpi_link&) = delete;
   ~mpi_link() {
     // A communicator with messages under way stays until MPI ends.
+    if (!told_.empty()) keep_until_exit(std::move(told_));
     if (lifetime_.end() == nullptr && !failure_.happened() && ranks_ != MPI_COMM_NULL)
       MPI_Comm_free(&ranks_);
   }
@@ -203,34 +208,16 @@ class mpi_link {
   }
 
   /// Waits for all. Throws: rank_error.
-  void wait_for(std::vector<mpi_message>& messages) {
-    rank_wait wait{limit_};
-    for (int idle = 0; !messages.empty();) {
-      // Those that are done stay where they are until all were asked, which may throw.
-      bool any = false;
-      for (mpi_message& each : messages) any = is_done(each) || any;
-      if (any) {
-        messages.erase(std::remove_if(messages.begin(), messages.end(),
-                                      [](const mpi_message& each) {
-                                        return each.request == MPI_REQUEST_NULL;
-                                      }),
-                       messages.end());
-        wait.restart();
-        idle = 0;
-        continue;
-      }
-      if (++idle % 64 == 0) {
-        std::vector<const mpi_message*> pending;
-        for (const mpi_message& each : messages) pending.push_back(&each);
-        check_late(pending, wait);
-      }
-      wait.pause();
-    }
-  }
+  void wait_for(std::vector<mpi_message>& messages) { wait_for(messages, false); }
+  /// The same, where the ranks of the messages may wait for others.
+  void wait_in_round(std::vector<mpi_message>& messages) { wait_for(messages, true); }
+
   /// Where nothing has arrived for a while: throws where a rank has failed or called another
   /// function, or the limit is over.
-  void check_late(const std::vector<const mpi_message*>& pending, const rank_wait& wait) {
+  void check_late(const std::vector<const mpi_message*>& pending, const rank_wait& wait,
+                  bool is_in_round = false) {
     check_notes();
+    look_for_late(is_in_round ? pending.front()->rank : -1, is_in_round && wait.is_half_over());
     std::vector<int> absent;
     for (const mpi_message* each : pending) {
       if (std::find(absent.begin(), absent.end(), each->rank) != absent.end()) continue;
@@ -238,13 +225,10 @@ class mpi_link {
       int found = 0;
       MPI_Status status;
       require(MPI_Iprobe(each->rank, MPI_ANY_TAG, ranks_, &found, &status), "MPI_Iprobe");
-      // Of the same call in their order, and of another function.
-      if (found != 0 && status.MPI_TAG != tag_ && status.MPI_TAG / functions == sequence_)
-        refuse(each->rank, std::string{"called "} +
-                               name_of(static_cast<mpi_function>(status.MPI_TAG % functions)) +
-                               " instead; all ranks call the same functions in the same order");
+      if (found != 0) require_same_function(each->rank, status.MPI_TAG);
     }
     if (!wait.is_over() || absent.empty()) return;
+    if (suspect_ >= 0) absent = {suspect_};
     std::sort(absent.begin(), absent.end());
     fail(rank_failure::timeout, absent.front(),
          std::string{name_of(function_)} + ": " + name_ranks(absent) +
@@ -266,6 +250,8 @@ class mpi_link {
   static constexpr int functions = 3;
   static constexpr int sequences = 8192;
   static constexpr int note_tag = sequences * functions;
+  static constexpr int question_tag = note_tag + 1;
+  static constexpr int answer_tag = note_tag + 2;
 
   /// What a rank that has failed tells the others.
   struct failure_note {
@@ -273,6 +259,81 @@ class mpi_link {
     int rank = 0;
     std::array<char, 500> text{};  // short enough to be on its way without an answer
   };
+
+  void wait_for(std::vector<mpi_message>& messages, bool is_in_round) {
+    rank_wait wait{limit_};
+    suspect_ = -1;
+    for (int idle = 0; !messages.empty();) {
+      // Those that are done stay where they are until all were asked, which may throw.
+      bool any = false;
+      for (mpi_message& each : messages) any = is_done(each) || any;
+      if (any) {
+        messages.erase(std::remove_if(messages.begin(), messages.end(),
+                                      [](const mpi_message& each) {
+                                        return each.request == MPI_REQUEST_NULL;
+                                      }),
+                       messages.end());
+        wait.restart();
+        suspect_ = -1;
+        idle = 0;
+        continue;
+      }
+      if (++idle % 64 == 0) {
+        std::vector<const mpi_message*> pending;
+        for (const mpi_message& each : messages) pending.push_back(&each);
+        check_late(pending, wait, is_in_round);
+      }
+      wait.pause();
+    }
+  }
+  /// A question has the tag of the call; the answer has that of the call that the rank is in, and
+  /// whom it waits for, or -1.
+  struct whereabouts {
+    int tag = 0;
+    int awaited = -1;
+  };
+  void tell(int rank, int tag, whereabouts what) {
+    while (!told_.empty()) {
+      int done = 0;
+      require(MPI_Test(&told_.front().second, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done == 0) break;
+      told_.pop_front();
+    }
+    auto& [sent, request] = told_.emplace_back(what, MPI_REQUEST_NULL);
+    require(MPI_Isend(&sent, sizeof(sent), MPI_BYTE, rank, tag, ranks_, &request), "MPI_Isend");
+  }
+  bool hear(int tag, int& from, whereabouts& what) {
+    int found = 0;
+    MPI_Status status;
+    require(MPI_Iprobe(MPI_ANY_SOURCE, tag, ranks_, &found, &status), "MPI_Iprobe");
+    if (found == 0) return false;
+    from = status.MPI_SOURCE;
+    require(MPI_Recv(&what, sizeof(what), MPI_BYTE, from, tag, ranks_, &status), "MPI_Recv");
+    return true;
+  }
+  /// Answers, and follows what has been answered to the rank for which all wait.
+  void look_for_late(int awaited, bool asks) {
+    int from = 0;
+    whereabouts what;
+    while (hear(question_tag, from, what)) tell(from, answer_tag, {tag_, awaited});
+    while (hear(answer_tag, from, what)) {
+      if (from != suspect_) continue;
+      require_same_function(from, what.tag);
+      // In an earlier call it is late itself.
+      if (what.tag == tag_) suspect_ = what.awaited < 0 || !asks ? -1 : ask(what.awaited);
+    }
+    if (asks && suspect_ < 0) suspect_ = ask(awaited);
+  }
+  int ask(int rank) {
+    tell(rank, question_tag, {tag_, -1});
+    return rank;
+  }
+  /// Of the same call in their order, and of another function.
+  void require_same_function(int rank, int tag) {
+    if (tag != tag_ && tag / functions == sequence_)
+      refuse(rank, std::string{"called "} + name_of(static_cast<mpi_function>(tag % functions)) +
+                       " instead; all ranks call the same functions in the same order");
+  }
 
   static constexpr const char* name_of(mpi_function which) {
     return which == mpi_function::all_gather   ? "all_gather()"
@@ -357,6 +418,8 @@ class mpi_link {
   int tag_ = 0;
   mpi_function function_ = mpi_function::all_gather;
   last_failure failure_;
+  int suspect_ = -1;  // whose answer is awaited, as far as a rank in a round has asked
+  std::list<std::pair<whereabouts, MPI_Request>> told_;
 };
 
 }  // namespace detail

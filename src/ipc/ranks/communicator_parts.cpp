@@ -113,6 +113,8 @@ void rank_wait::restart() { start_ = clock::now(); }
 
 bool rank_wait::is_over() const { return clock::now() - start_ > limit_; }
 
+bool rank_wait::is_half_over() const { return clock::now() - start_ > limit_ / 2; }
+
 void rank_wait::pause() {
   const auto waited = clock::now() - start_;
   // Other ranks may need this core to answer.

@@ -98,6 +98,8 @@ class rank_wait {
   /// Something has arrived: the limit begins anew.
   void restart();
   [[nodiscard]] bool is_over() const;
+  /// Whether half of the limit is over.
+  [[nodiscard]] bool is_half_over() const;
   void pause();
 
  private:
