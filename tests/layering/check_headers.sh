@@ -10,7 +10,7 @@ shift 3
 headers=("$@")
 if ((${#headers[@]} == 0)); then
   # Thrust, CCCL, MPI, NCCL, RMM and UCX may be missing; tests/compat compiles these headers.
-  mapfile -t headers < <(cpp_files include | sed "s|^$root/include/||" | grep -Evx 'hipvmm/((adaptor|compat)/(hipmm_)?thrust|compat/(cccl|mpi|mpi_messages|mpi_window|nccl|nccl_library|nccl_registration|rmm|ucx)).hpp')
+  mapfile -t headers < <(cpp_files include | sed "s|^$root/include/||" | grep -Evx 'hipvmm/((adaptor|compat)/(hipmm_)?thrust|compat/(cccl|mpi|mpi_messages|mpi_rounds|mpi_window|nccl|nccl_library|nccl_registration|rmm|ucx)).hpp')
 fi
 if [[ $standard == c[0-9]* ]]; then
   language=c
