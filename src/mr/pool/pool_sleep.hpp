@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,12 @@ class pool_sleep final : detail::sleeper {
   pool_sleep(const std::optional<memory_tag>& tag, pool::block_allocator& blocks,
              pool::device_backend& memory);
 
-  /// Throws: std::logic_error while the pool sleeps.
-  void require_awake(const char* function) const { membership_.require_awake(function); }
+  /// Whether the pool sleeps, or suspend() or resume() is at work on it.
+  [[nodiscard]] bool is_asleep() const { return blocks_.is_asleep(); }
+  /// Throws: std::logic_error then.
+  void require_awake(const char* function) const {
+    if (is_asleep()) throw std::logic_error{membership_.refusal(function)};
+  }
   /// Waits for a suspend() or resume() under way, and leaves the tag.
   void end() noexcept { membership_.end(); }
 

@@ -80,10 +80,14 @@ struct vmm_pool_resource::state : pool_state {
       if (each.right != access_right::none) fences.add(each.device);
   }
 
-  /// Runs `work` on the region that has the chunks. Throws: unsupported on slabs.
+  /// Runs `work` on the region that has the chunks, for `function`, unless these sleep or fall
+  /// asleep. Throws: unsupported on slabs; std::logic_error while the memory sleeps.
   template <typename Work>
-  auto with_chunks(Work work) {
-    return allocator.with_backend([&] { return work(rights().chunk_region()); });
+  auto with_chunks(const char* function, Work work) {
+    return allocator.with_backend([&] {
+      require_awake(function);
+      return work(rights().chunk_region());
+    });
   }
 
   struct block_place {
@@ -106,7 +110,8 @@ struct vmm_pool_resource::state : pool_state {
   [[nodiscard]] pool::device_backend& rights() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }
-  /// Throws: std::logic_error while the memory sleeps.
+  /// Throws: std::logic_error while the memory sleeps, or falls asleep in another thread. By work
+  /// of with_backend() it holds until that ends: suspend() takes its turn behind it.
   void require_awake(const char* function) const {
     if (sleep) sleep->require_awake(function);
   }
@@ -186,6 +191,7 @@ void vmm_pool_resource::grant(device_ref device, access_right right) {
   if (detail::grants_move_pages()) state_->fences.synchronize();
   const detail::waited_before_grant no_wait;
   state_->allocator.with_backend([&] {
+    state_->require_awake("vmm_pool_resource::grant");
     if (right != access_right::none) state_->fences.add(device);
     state_->rights().grant(device, right);
   });
@@ -202,6 +208,7 @@ void vmm_pool_resource::set_access(const access_list& rights) {
   const detail::waited_before_grant no_wait;
   access_map before{device()};
   state_->allocator.with_backend([&] {
+    state_->require_awake("vmm_pool_resource::set_access");
     state_->note_users(rights);
     before = state_->rights().rights();
     state_->rights().set_access(rights);
@@ -214,30 +221,34 @@ void vmm_pool_resource::set_access(const access_list& rights) {
 }
 
 std::vector<chunk_access> vmm_pool_resource::effective_access() const {
-  state_->require_awake("vmm_pool_resource::effective_access");
-  return state_->with_chunks(
-      [](const region& all) { return all.effective_access(0, all.max_bytes()); });
+  return state_->with_chunks("vmm_pool_resource::effective_access", [](const region& all) {
+    return all.effective_access(0, all.max_bytes());
+  });
 }
 
 std::vector<chunk_view> vmm_pool_resource::chunks() const {
-  return state_->with_chunks([](const region& all) { return all.chunks(); });
+  return state_->allocator.with_backend([this] {
+    const region& all = state_->rights().chunk_region();
+    return state_->sleep && state_->sleep->is_asleep() ? std::vector<chunk_view>{} : all.chunks();
+  });
 }
 
 std::vector<exported_chunk> vmm_pool_resource::export_chunks(std::uint64_t since) {
-  state_->require_awake("vmm_pool_resource::export_chunks");
-  return state_->with_chunks([since](region& all) { return all.export_chunks(since); });
+  return state_->with_chunks("vmm_pool_resource::export_chunks",
+                             [since](region& all) { return all.export_chunks(since); });
 }
 
 std::vector<exported_fabric_chunk> vmm_pool_resource::export_fabric_chunks(std::uint64_t since) {
-  return state_->with_chunks([since](region& all) { return all.export_fabric_chunks(since); });
+  return state_->with_chunks("vmm_pool_resource::export_fabric_chunks",
+                             [since](region& all) { return all.export_fabric_chunks(since); });
 }
 
 exported_range vmm_pool_resource::export_block(const void* pointer) {
-  state_->require_awake("vmm_pool_resource::export_block");
   const state::block_place block = state_->require_block("export_block", pointer);
   // The chunks of a block that is allocated stay where they are.
-  return state_->with_chunks(
-      [&](region& all) { return all.export_range(block.offset, block.bytes); });
+  return state_->with_chunks("vmm_pool_resource::export_block", [&](region& all) {
+    return all.export_range(block.offset, block.bytes);
+  });
 }
 
 legacy_ipc_block vmm_pool_resource::export_legacy_block(const void* pointer) {

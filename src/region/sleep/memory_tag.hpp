@@ -194,6 +194,10 @@ class tag_membership {
   void require_awake(const char* function) const {
     if (state_) state_->require_awake(function);
   }
+  /// The text of the refusal. Pre: it is one of a tag.
+  [[nodiscard]] std::string refusal(const char* function) const {
+    return state_->refusal(function);
+  }
 
  private:
   std::shared_ptr<tag_state> state_;

@@ -175,7 +175,6 @@ TEST_CASE_FIXTURE(sleeping_pool, "sleep: a pool refuses requests and takes memor
   drop();
   check_refuses();
   CHECK_THROWS_AS(pool.grant(first_device), std::logic_error);
-  CHECK_THROWS_AS(pool.set_access({}), std::logic_error);
   CHECK_THROWS_AS(static_cast<void>(pool.effective_access()), std::logic_error);
   CHECK_THROWS_AS(static_cast<void>(pool.export_chunks()), std::logic_error);
   CHECK_THROWS_AS(static_cast<void>(pool.export_block(blocks.front())), std::logic_error);
@@ -323,6 +322,41 @@ void meet_suspends(std::size_t bytes) {
 TEST_CASE("sleep: a request that meets a suspend in another thread is served whole or refused") {
   meet_suspends(sleeping_pool::small);
   meet_suspends(3 * MiB);
+}
+
+TEST_CASE(
+    "sleep: a pool that falls asleep in another thread exports nothing and keeps its rights") {
+  const memory_tag tag;
+  const stream stream{first_device};
+  mr::pool_options options = asleep_by(tag);
+  if (capability_of(first_device).has(trait::shares_chunks))
+    options.shareable = handle_type::posix_fd;
+  mr::vmm_pool_resource pool{first_device, options};
+  void* const one = pool.allocate(stream, 2 * MiB);
+  blocked_stream last{first_device};
+  std::thread other{[&] { suspend(tag, keep::nothing, last); }};
+  const auto refuses = [&] {
+    try {
+      pool.deallocate(stream, pool.allocate(stream, MiB), MiB);
+      return false;
+    } catch (const std::logic_error&) {
+      return true;
+    }
+  };
+  CHECK(comes_true(refuses));
+  // Else the memory would be lent to others when it is gone.
+  CHECK_THROWS_AS(static_cast<void>(pool.export_block(one)), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(pool.export_chunks()), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(pool.effective_access()), std::logic_error);
+  CHECK_THROWS_AS(pool.grant(first_device, access_right::read), std::logic_error);
+  CHECK_THROWS_AS(pool.set_access({}), std::logic_error);
+  CHECK(pool.chunks().empty());
+  last.release();
+  other.join();
+  resume(tag);
+  CHECK_FALSE(pool.chunks().empty());
+  CHECK(pool.access(first_device) == access_right::read_write);
+  pool.deallocate(stream, one, 2 * MiB);
 }
 
 TEST_CASE("sleep: a pool may end while it sleeps") {

@@ -106,8 +106,8 @@ class vmm_pool_resource final : public memory_resource {
   /// the start of the pool's addresses. Throws: unsupported on slabs; hip_error.
   [[nodiscard]] std::vector<chunk_access> effective_access() const;
 
-  /// Lists the pool's chunks, by offset from the start of its addresses. Throws: unsupported on
-  /// slabs.
+  /// Lists the pool's chunks, by offset from the start of its addresses: none while its tag sleeps,
+  /// or falls asleep in another thread. Throws: unsupported on slabs.
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   /// Exports chunks, as region::export_chunks: the pool's idle memory too. A chunk that the pool
   /// moves is listed again, with a new serial. Throws also: unsupported on slabs.

@@ -165,7 +165,8 @@ class block_allocator {
   void forget_ended(stream_ref stream);
 
   /// Releases idle chunks until `bytes_to_keep` are left or `deadline` has come, and returns the
-  /// number of bytes released. Other threads get their turns after every few chunks.
+  /// number of bytes released. Other threads get their turns after every few chunks, or a 64th of
+  /// those that are idle.
   std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline);
   /// Does one turn of a trim without waiting, for callers that come again.
   maintenance::trimmed trim_some(std::size_t bytes_to_keep);
@@ -197,6 +198,8 @@ class block_allocator {
   /// wake(). `refusal` lives until then. Blocks may be freed.
   void fall_asleep(const std::string& refusal) noexcept;
   void wake() noexcept;
+  /// Whether it is between the two.
+  [[nodiscard]] bool is_asleep();
   /// Waits until no work uses freed memory, and releases all idle chunks. Pre: it is asleep.
   /// Throws: std::invalid_argument while an old address of a chunk is mapped; as the backend.
   void release_idle();
@@ -237,7 +240,6 @@ class block_allocator {
   /// Takes what the request's own stream has, or what is idle. Pre: the state lock is held.
   /// Throws: std::bad_alloc; std::logic_error while the memory sleeps.
   [[nodiscard]] std::optional<std::size_t> take_free(stream_state& user, const request& wanted);
-  [[nodiscard]] bool is_asleep();
   /// Creates anew the memory that a pool which releases all or nothing should have kept.
   /// `returned`: the bytes that it released. Returns how many of them remain released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
