@@ -214,8 +214,6 @@ std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
 }
 
 maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
-  // Some tens of microseconds each.
-  constexpr std::size_t most_chunks = 4;
   const stream_timeline::state_list states = all_.streams.all();
   for (stream_state* const each : states) empty_caches(all_, *each);
   record_forgotten(states);
@@ -244,6 +242,8 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep) {
       });
     });
     const bool in_use = is_free_memory_in_use();
+    // Some tens of microseconds each. Of many it takes more, for each turn looks at all of them.
+    const std::size_t most_chunks = std::max(std::size_t{4}, found.size() / 64);
     // Those created last go first: what stays is then old, and lies as it was made.
     std::sort(found.begin(), found.end(),
               [](const idle_chunk& a, const idle_chunk& b) { return a.order > b.order; });

@@ -471,6 +471,25 @@ TEST_CASE("pool: addresses that were emptied are used again") {
   CHECK(pool.memory.held() <= 48 * MiB);
 }
 
+TEST_CASE("pool: a trim of many chunks looks at each of them a few times") {
+  constexpr std::size_t count = 2000;
+  pool_of pool;
+  pool.all.set_largest_chunk(2 * MiB);
+  const std::size_t all = pool.take(0, count * 2 * MiB);
+  pool.give(0, all, count * 2 * MiB);
+  pool.streams.finish_all();
+  std::size_t turns = 0;
+  std::size_t returned = 0;
+  for (bool goes_on = true; goes_on; ++turns) {
+    const auto some = pool.all.trim_some(0);
+    goes_on = some.may_go_on;
+    returned += some.bytes;
+  }
+  CHECK(returned == count * 2 * MiB);
+  CHECK(pool.memory.held() == 0);
+  CHECK(turns < count / 8);
+}
+
 TEST_CASE("pool: a growth that fails leaves everything to be used") {
   for (const bool aliases : {false, true}) {
     for (std::uint64_t call = 1; call <= 8; ++call) {
