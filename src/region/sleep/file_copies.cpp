@@ -2,6 +2,7 @@
 #include "region/sleep/file_copies.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,13 +56,18 @@ backup_file::backup_file(const std::string& folder, std::size_t bytes) {
     throw std::invalid_argument{
         "suspend: sleep_storage::file needs suspend_options::folder, which is empty"};
   if (bytes == 0) return;
+  const std::string what = format_bytes(bytes) + " of contents; all of the tag stays awake";
+  // Beyond it the system's answer is SIGXFSZ, which ends the process.
+  struct rlimit most {};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
+    fail(EFBIG, "suspend: the process may write files of at most " + format_bytes(most.rlim_cur) +
+                    " (ulimit -f), and has " + what);
   const int made = open_unnamed(folder);
   if (made < 0) fail(errno, "suspend: no file can be made in the folder " + folder);
   const int error = take_room(made, bytes);
   if (error != 0) {
     ::close(made);
-    fail(error, "suspend: the folder " + folder + " has no room for " + format_bytes(bytes) +
-                    " of contents; all of the tag stays awake");
+    fail(error, "suspend: the folder " + folder + " has no room for " + what);
   }
   descriptor_ = made;
   bytes_ = bytes;

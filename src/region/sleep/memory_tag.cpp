@@ -147,6 +147,7 @@ void tag_state::save_contents(sleep_storage storage, copy_jobs& jobs) {
     const bool may_reuse = storage != sleep_storage::pageable && each.saved.is_pinned();
     if (may_reuse && each.saved.bytes() >= bytes) continue;
     each.saved = {};  // before there is more
+    each.keeps_host_bytes = false;
     each.saved = host_bytes{bytes, storage != sleep_storage::pageable};
   }
   if (storage != sleep_storage::pageable) {
@@ -211,14 +212,14 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
     throw std::invalid_argument{
         "suspend: the stream is being captured into a graph, whose work no wait covers; name a "
         "stream that is not captured, or suspend when the capture has ended"};
-  const events_wait later;
+  const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
   if (is_asleep()) return 0;
   mine.enter(tag_phase::falling_asleep);
-  for (member& each : members_)
-    each.keeps_host_bytes = options.storage == sleep_storage::pinned_kept;
-  keeps_streams_ = what == keep::contents && options.storage == sleep_storage::pinned_kept;
+  const bool keeps_host_bytes = options.storage == sleep_storage::pinned_kept;
+  for (member& each : members_) each.keeps_host_bytes = keeps_host_bytes && each.saved.is_pinned();
+  keeps_streams_ = what == keep::contents && keeps_host_bytes;
   slow_copies slow;
   auto prepared = members_.begin();
   try {
@@ -248,6 +249,7 @@ std::size_t tag_state::suspend(keep what, const suspend_options& options) {
   mine.enter(tag_phase::asleep);
   std::size_t bytes = 0;
   for (member& each : members_) {
+    each.keeps_host_bytes = keeps_host_bytes;
     bytes += each.who->sleeping_bytes();
     each.who->fall_asleep();
   }
@@ -285,7 +287,7 @@ void tag_state::wake(member& one, slow_copies& slow) {
 }
 
 std::size_t tag_state::resume() {
-  const events_wait later;
+  const callbacks_wait later;
   const relaxed_captures others;
   turn mine{*this};
   if (!is_asleep()) return 0;

@@ -99,8 +99,8 @@ class tag_state {
     host_bytes saved = {};
     std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
     std::deque<copies_mark> marks = {};         // of copies to there under way, from the end
-    bool keeps_host_bytes = false;
-    backup_file file = {};  // in place of `saved`
+    bool keeps_host_bytes = false;              // none that a suspend() has made which then fails
+    backup_file file = {};                      // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
     /// Calls `copy` for each piece of the contents, from the end: to, or in the file at, that

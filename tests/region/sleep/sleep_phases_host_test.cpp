@@ -4,9 +4,9 @@
 
 #include <sys/resource.h>
 
-#include <csignal>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -88,6 +88,21 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: pinned memory is kept for the next t
   resume(tag);
 }
 
+TEST_CASE_FIXTURE(sleeping_regions, "sleep: a suspend that fails keeps no new memory of the host") {
+  {
+    const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(suspend(tag, keep::contents, stream, sleep_storage::pinned_kept), hip_error);
+  }
+  check_awake();
+  suspend(tag, keep::contents, stream, sleep_storage::pinned_kept);
+  resume(tag);
+  {
+    const planned_fault fault{"hipMemUnmap", 1, hipErrorUnknown};
+    CHECK_THROWS_AS(suspend(tag, keep::contents, stream, sleep_storage::pinned_kept), hip_error);
+  }
+  CHECK(tag.statistics().bytes_on_host == 4 * unit);
+}
+
 TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents come back from a file that has no name") {
   const temporary_folder folder;
   suspend_options options;
@@ -109,17 +124,17 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: contents come back from a file that 
   check_awake();
 }
 
-TEST_CASE_FIXTURE(sleeping_regions, "sleep: a disk without room leaves all awake, and says so") {
+TEST_CASE_FIXTURE(sleeping_regions,
+                  "sleep: a file that may not be so long leaves all awake, and says so") {
   suspend_options options;
   options.storage = sleep_storage::file;
   const temporary_folder folder;
   options.folder = folder.path().string();
-  // As a full disk answers, but for the error: a limit of the process.
+  // A limit of the process, whose signal would end it.
   struct rlimit before {};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   struct rlimit small = before;
   small.rlim_cur = 2 * unit;
-  auto* const ignored = std::signal(SIGXFSZ, SIG_IGN);
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   std::string text;
   try {
@@ -128,8 +143,7 @@ TEST_CASE_FIXTURE(sleeping_regions, "sleep: a disk without room leaves all awake
     text = error.what();
   }
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
-  std::signal(SIGXFSZ, ignored);
-  CHECK(text.find("has no room for") != std::string::npos);
+  CHECK(text.find("the process may write files of at most") != std::string::npos);
   check_awake();
   CHECK(std::filesystem::is_empty(folder.path()));
 }
@@ -217,6 +231,27 @@ TEST_CASE("sleep: addresses that HIP does not free are freed after the next fail
   CHECK(frees.count() == 1);
   subject.check_asleep();
   resume(subject.tag);
+  subject.check_awake();
+}
+
+TEST_CASE("sleep: an error handler may use the tag, and end what carries it") {
+  static std::optional<region> ended;
+  static std::optional<memory_tag> woken;
+  const assumed_capability assumed{kept_memory};
+  sleeping_regions subject;
+  ended.emplace(first_device, subject.unit, tagged(subject.tag));
+  woken = subject.tag;
+  error_handler const before = set_error_handler([](const char*, int, const char*) noexcept {
+    ended.reset();
+    resume(*woken);
+  });
+  {
+    const planned_fault fault{"hipMemAddressFree", 1, hipErrorUnknown};
+    suspend(subject.tag, keep::contents);
+  }
+  set_error_handler(before);
+  woken.reset();
+  CHECK_FALSE(ended);
   subject.check_awake();
 }
 

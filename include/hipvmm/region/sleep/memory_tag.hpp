@@ -105,8 +105,8 @@ class memory_tag {
 /// - Where memory returns only with its addresses (quirk::re_reserve), frees these and reserves the
 ///   same again. Where others took them in between, the error handler is told, and resume() throws
 ///   until they are free.
-/// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call; an
-/// error handler that is called meanwhile makes and ends none of it.
+/// - What cannot be thrown is told to the error handler when the call is over: it may use the tag.
+/// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
 /// Throws (on any exception all is awake and as before, but for chunks made ahead, which are gone):
 /// - std::invalid_argument where a region has a chunk that others may use (exported, imported,
 ///   retained), or that is mapped at two addresses; where contents are kept and the device of a
@@ -116,8 +116,10 @@ class memory_tag {
 ///   quirk::access_from_base is in force and a region has chunks of several sizes beside a hole,
 ///   which could not be mapped again.
 /// - out_of_memory where the host has no room for the contents.
-/// - std::system_error where the folder takes no file, or its disk is full, which is found out
-///   before anything is copied; and as reads and writes of files.
+/// - std::system_error where the folder takes no file, its disk is full or a file of the process
+/// may
+///   not be so long (ulimit -f), which is found out before anything is copied; and as reads and
+///   writes of files.
 /// - hip_error, among others where a capture forbids to wait for a device: name a stream.
 std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
