@@ -174,7 +174,8 @@ bool budget_share::make_room(std::size_t bytes) noexcept {
     if (has_ended_) return false;
     ++waiters_;
     waiting_for_ += bytes;
-    table_.set_waiting(waiting_for_, end);
+    waits_until_ = std::max(waits_until_, end);
+    table_.set_waiting(waiting_for_, waits_until_);
   }
   bool has_room = table_.left() >= bytes;
   const std::uint32_t number = has_room ? 0 : table_.request();
@@ -192,7 +193,8 @@ bool budget_share::make_room(std::size_t bytes) noexcept {
   }
   const std::lock_guard lock{mutex_};
   waiting_for_ -= bytes;
-  table_.set_waiting(waiting_for_, end);
+  // Not to the deadline of this thread: others may wait on.
+  table_.set_waiting(waiting_for_, waits_until_);
   if (--waiters_ == 0) no_waiter_.notify_all();
   return has_room;
 }

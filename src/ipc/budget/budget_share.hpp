@@ -70,6 +70,7 @@ class budget_share final : public chunk_limit {
   std::condition_variable no_waiter_;
   std::size_t waiters_ = 0;        // threads in make_room()
   std::uint64_t waiting_for_ = 0;  // the sum of what they need
+  clock::time_point waits_until_;  // the last deadline of those so far
   bool has_ended_ = false;
   background_thread thread_{[this](const std::stop_token& stop) { serve(stop); }};
 };

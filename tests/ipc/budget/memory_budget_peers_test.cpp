@@ -260,6 +260,30 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: a request fails at its deadline"
   CHECK(comes_true([&] { return was_asked("other"); }));
 }
 
+TEST_CASE_FIXTURE(budget_peers,
+                  "memory_budget: a thread waits on when another's deadline is over") {
+  constexpr auto patience = 160ms;
+  start("other", 8, hangs);
+  memory_budget budget{first_device, "shared", unit, waits(patience)};
+  const auto waits_for = [&] {
+    for (const budget_holder& each : budget.report().holders)
+      if (each.process == ::getpid()) return each.waiting_for;
+    return std::size_t{0};
+  };
+  const auto make_room = [&] { return budget.make_room(unit); };
+  auto first = std::async(std::launch::async, make_room);
+  CHECK(comes_true([&] { return waits_for() == unit; }));
+  std::this_thread::sleep_for(patience / 2);
+  const auto began = std::chrono::steady_clock::now();
+  auto second = std::async(std::launch::async, make_room);
+  CHECK_FALSE(first.get());
+  const std::size_t left = waits_for();
+  const bool is_late = std::chrono::steady_clock::now() >= began + patience;
+  CHECK((left == unit || is_late));
+  CHECK_FALSE(second.get());
+  CHECK(waits_for() == 0);
+}
+
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: without patience nobody is asked") {
   start("other", 8, 8);
   const memory_budget budget{first_device, "shared", unit, waits(0ms)};
