@@ -39,6 +39,43 @@ def test_sizes_are_whole_numbers():
     assert len(numbers) == 3
 
 
+def test_what_is_no_number_is_a_type_error():
+    pool, numbers = hipvmm.Pool(maximum="64MiB"), hipvmm.GrowableArray("float32")
+    for call in (lambda: pool.allocate(None), lambda: numbers.grant(None),
+                 lambda: mr.LimitingResourceAdaptor(pool, None),
+                 lambda: hipvmm.can_access_peer(0, None)):
+        with pytest.raises(TypeError, match="None is no number"):
+            call()
+    for device in ("cuda:0", 0.5):  # neither a device's number, nor cut off to one
+        with pytest.raises(TypeError, match="is no number of a device"):
+            hipvmm.Pool(device=device)
+    with pytest.raises(hipvmm.InvalidArgumentError, match="the resource is int"):
+        mr.set_current_device_resource(3)
+
+
+def test_rows_beyond_an_array_are_named_as_rows():
+    points = hipvmm.GrowableArray("float32", (3,))
+    points.append([[1, 2, 3], [4, 5, 6]])
+    with pytest.raises(IndexError, match="erase_front: 3 rows of an array that has 2"):
+        points.erase_front(3)
+    with pytest.raises(IndexError, match="write: 1 rows from row 2 on of an array that has 2"):
+        points.write(2, [7, 8, 9])
+    assert points.copy_to_host().tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_elements_are_not_copied_to_others():
+    numbers = hipvmm.GrowableArray("float32")
+    numbers.append([1, 2])
+    wide = np.zeros(2, "float64")
+    with pytest.raises(hipvmm.InvalidArgumentError, match="are float64, those of the array float32"):
+        numbers.copy_to_host(wide)
+    assert not wide.any()
+    content = bytearray(8)
+    numbers.copy_to_host(content)
+    assert content == np.array([1, 2], "float32").tobytes()
+    numbers.copy_to_host(np.zeros(8, "uint8"))  # bytes too
+
+
 def test_timeouts():
     pool = hipvmm.Pool(maximum="64MiB")
     assert pool.trim(timeout=float("inf")) == 0

@@ -69,6 +69,10 @@ def test_wrong_numbers_are_refused():
     arena.commit(numbers, [1, 2])
     arena.commit(np.zeros(4, "uint64")[::2], np.array([3, 4]))
     assert arena.length(0) == 4
+    for kind in ("uint64", "int64"):  # whose first rows alone would be committed
+        with pytest.raises(hipvmm.InvalidArgumentError, match="slots are no whole numbers"):
+            arena.commit(np.array([[1, 2]], kind), np.array([[5, 6]], kind))
+    assert not arena.in_use(1)
     with pytest.raises(ValueError, match="bytes_per_slot"):
         hipvmm.SlotArena(4, 0)
     with pytest.raises(TypeError):

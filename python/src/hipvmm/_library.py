@@ -318,20 +318,23 @@ _RANGES = {
 }
 
 
-def _number_ranges(signature: str) -> List[Tuple[int, int, int]]:
-    """Index, least and greatest value of each parameter that may be a number."""
+def _number_ranges(signature: str) -> List[Tuple[int, int, int, bool]]:
+    """Index, least and greatest value of each parameter that may be a number; whether it may be
+    None."""
     ranges = []
     index = 0
     for letter in signature:
         if letter in _RANGES:
-            ranges.append((index, *_RANGES[letter]))
+            ranges.append((index, *_RANGES[letter], letter in "ph"))
         index += len(_TYPES[letter])
     return ranges
 
 
-def _require_range(name: str, value: Any, least: int, most: int) -> None:
-    if value is None or isinstance(value, (ctypes.Array, ctypes._SimpleCData)):
+def _require_range(name: str, value: Any, least: int, most: int, or_none: bool) -> None:
+    if (value is None and or_none) or isinstance(value, (ctypes.Array, ctypes._SimpleCData)):
         return
+    if value is None:
+        raise TypeError(f"hipvmm_{name}: None is no number from {least} to {most}")
     if not least <= operator.index(value) <= most:
         raise _errors.InvalidArgumentError(
             f"hipvmm_{name}: {value} is no number from {least} to {most}")
@@ -398,8 +401,8 @@ class _Library:
         ranges = _number_ranges(signature)
 
         def call(*args: Any) -> None:
-            for index, least, most in ranges:
-                _require_range(name, args[index], least, most)
+            for index, least, most, or_none in ranges:
+                _require_range(name, args[index], least, most, or_none)
             # A callback may call functions itself: each call gets what its own callbacks raised.
             outer = take_callback_error()
             try:

@@ -57,7 +57,9 @@ def current_device() -> int:
 
 
 def device_or_current(device: Optional[int]) -> int:
-    """A device that may be left out: the current one."""
+    """A device that may be left out: the current one. Raises TypeError for a text or a fraction."""
+    if isinstance(device, (str, bytes, float)):
+        raise TypeError(f"{device!r} is no number of a device, such as 0")
     return current_device() if device is None else int(device)
 
 

@@ -205,6 +205,8 @@ class GrowableArray(Owner):
 
     def erase_front(self, rows: int, stream: Any = None) -> None:
         """Removes the first rows without moving the others: the address moves on."""
+        if operator.index(rows) > len(self):
+            raise OutOfRangeError(f"erase_front: {rows} rows of an array that has {len(self)}")
         lib().buffer_erase_front(self.handle, self._bytes_of(rows), self._use(stream))
 
     def shrink_to_fit(self, stream: Any = None, *, replace_tail: bool = False) -> int:
@@ -229,7 +231,8 @@ class GrowableArray(Owner):
     def copy_to_host(self, ary: Any = None, stream: Any = None) -> Any:
         """Copies all elements to an array of the host, a new one if none is given.
 
-        A new one is numpy's, or the standard library's array.array where there is no numpy.
+        A new one is numpy's, or the standard library's array.array where there is no numpy. One
+        that is given must have the same dtype, or be bytes.
         """
         if ary is None:
             numpy = numpy_or_none()
@@ -245,6 +248,7 @@ class GrowableArray(Owner):
         if room < nbytes:
             raise InvalidArgumentError(
                 f"the array has {room} bytes, less than this one, which has {nbytes}")
+        self._require_elements(ary)
         if nbytes:
             lib().buffer_read(self.handle, 0, address, nbytes, self._use(stream))
         del keep
@@ -253,7 +257,12 @@ class GrowableArray(Owner):
     def write(self, row: int, data: Any, stream: Any = None) -> None:
         """Overwrites rows from one on by those of the host; the array does not grow."""
         address, nbytes, keep = self._host_rows(data)
-        lib().buffer_write(self.handle, self._bytes_of(row), address, nbytes, self._use(stream))
+        offset = self._bytes_of(row)
+        if offset + nbytes > self.nbytes:
+            raise OutOfRangeError(
+                f"write: {nbytes // self._row_bytes} rows from row {row} on of an array that has "
+                f"{len(self)}")
+        lib().buffer_write(self.handle, offset, address, nbytes, self._use(stream))
         del keep
 
     def numpy_view(self, stream: Any = None) -> Any:
@@ -419,6 +428,15 @@ class GrowableArray(Owner):
             require_elements(data, self._dtype)
         self._require_rows(nbytes)
         return address, nbytes, keep
+
+    def _require_elements(self, ary: Any) -> None:
+        kind = getattr(ary, "dtype", None)
+        if kind is None:
+            require_elements(ary, self._dtype)
+        elif kind.itemsize != 1 and kind != self.dtype:
+            raise InvalidArgumentError(
+                f"the elements of the array that is given are {kind}, those of the array "
+                f"{self.dtype}")
 
     def _converted(self, numpy: Any, values: Any) -> Any:
         """Numbers of Python as an array of the dtype, which must have room for them."""

@@ -290,10 +290,10 @@ class UpstreamResourceAdaptor(MemoryResource):
         return self._upstream
 
 
-def _upstream(resource: Any) -> MemoryResource:
+def _upstream(resource: Any, name: str = "upstream") -> MemoryResource:
     if not isinstance(resource, MemoryResource):
         raise InvalidArgumentError(
-            f"the upstream is {type(resource).__name__}, and must be a MemoryResource")
+            f"the {name} is {type(resource).__name__}, and must be a MemoryResource")
     return resource
 
 
@@ -585,7 +585,7 @@ def set_per_device_resource(device: int, mr: Optional[MemoryResource]) -> None:
             lib().reset_device_resource(device)
             _set.pop(device, None)
         else:
-            lib().set_device_resource(device, _upstream(mr).handle)
+            lib().set_device_resource(device, _upstream(mr, "resource").handle)
             _set[device] = mr
 
 

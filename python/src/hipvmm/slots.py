@@ -332,7 +332,9 @@ class _HostView:
 def _numbers(values: Sequence[int], name: str) -> Any:
     """Numbers as an array of size_t."""
     kind = ctypes.c_size_t * len(values)
-    if getattr(getattr(values, "dtype", None), "str", "") == "<u8":
+    # Of more dimensions len() would count, and C get, a part of them only.
+    if (getattr(getattr(values, "dtype", None), "str", "") == "<u8"
+            and getattr(values, "ndim", 0) == 1):
         try:
             return kind.from_buffer(values)
         except (TypeError, ValueError, BufferError):
