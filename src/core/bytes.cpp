@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <limits>
 #include <stdexcept>
 #include <system_error>
@@ -84,9 +83,11 @@ std::string format_bytes(std::size_t bytes) {
     // Small counts read better exact: "1536 B" rather than "1.50 KiB".
     if (bytes < unit.bytes || bytes < 10 * KiB) continue;
     std::array<char, 32> text;
-    std::snprintf(text.data(), text.size(), "%.2f %s",
-                  static_cast<double>(bytes) / static_cast<double>(unit.bytes), unit.name);
-    return text.data();
+    // Not snprintf, which writes a comma in some locales.
+    const auto written = std::to_chars(text.data(), text.data() + text.size(),
+                                       static_cast<double>(bytes) / static_cast<double>(unit.bytes),
+                                       std::chars_format::fixed, 2);
+    return std::string{text.data(), written.ptr}.append(" ").append(unit.name);
   }
   return std::to_string(bytes) + " B";
 }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <clocale>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -79,6 +80,18 @@ TEST_CASE("bytes: format_bytes is exact for small counts and binary units for la
   CHECK(format_bytes(2 * MiB + 512 * KiB) == "2.50 MiB");
   CHECK(format_bytes(141 * GiB) == "141.00 GiB");
   CHECK(format_bytes(64 * TiB) == "64.00 TiB");
+}
+
+TEST_CASE("bytes: format_bytes writes a point in every locale, which parse_bytes reads") {
+  const std::string before = std::setlocale(LC_NUMERIC, nullptr);
+  const char* found = nullptr;
+  for (const char* const name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8"})
+    if (found == nullptr) found = std::setlocale(LC_NUMERIC, name);
+  if (found == nullptr) MESSAGE("skipped: this machine has no locale with a decimal comma");
+  const std::string text = format_bytes(2 * MiB + 512 * KiB);
+  std::setlocale(LC_NUMERIC, before.c_str());
+  CHECK(text == "2.50 MiB");
+  CHECK(parse_bytes(text) == 2 * MiB + 512 * KiB);
 }
 
 TEST_CASE("parse_bytes: takes decimal and binary units, in capitals or not") {

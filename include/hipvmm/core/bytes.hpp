@@ -33,7 +33,7 @@ std::size_t bytes_for(std::size_t count, std::size_t element_bytes);
 /// Adds two byte counts. Throws: std::length_error when the sum does not fit in std::size_t.
 std::size_t add_bytes(std::size_t a, std::size_t b);
 
-/// Formats a byte count for people, in binary units: `"1536 B"`, `"2.00 MiB"`.
+/// Formats a byte count for people, in binary units: `"1536 B"`, `"2.00 MiB"`, in every locale.
 std::string format_bytes(std::size_t bytes);
 
 /// Parses a byte count such as `"512"`, `"100 MB"` or `"1.5GiB"`.
