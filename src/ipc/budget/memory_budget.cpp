@@ -40,20 +40,27 @@ memory_budget::~memory_budget() {
 memory_budget::memory_budget(memory_budget&&) noexcept = default;
 
 memory_budget& memory_budget::operator=(memory_budget&& other) noexcept {
-  std::swap(share_, other.share_);
+  memory_budget taken{std::move(other)};
+  std::swap(share_, taken.share_);  // what it had ends with `taken`
   return *this;
 }
 
+detail::budget_share& memory_budget::live() const {
+  if (!share_) throw std::invalid_argument{"the memory_budget is empty: it was moved from"};
+  return *share_;
+}
+
 void memory_budget::set_limit(std::size_t bytes) {
-  set_limit(share_->key().name, share_->key().device, bytes);
+  set_limit(live().key().name, live().key().device, bytes);
 }
 
 bool memory_budget::make_room(std::size_t bytes) {
+  detail::budget_share& share = live();
   try {
     detail::make_with_reclaim([&] {
-      const std::size_t left = share_->bytes_left();
+      const std::size_t left = share.bytes_left();
       if (left < bytes)
-        throw out_of_memory{exhausted::limit, share_->device().ordinal(), bytes, left, ""};
+        throw out_of_memory{exhausted::limit, share.device().ordinal(), bytes, left, ""};
     });
     return true;
   } catch (const out_of_memory&) {
@@ -63,7 +70,7 @@ bool memory_budget::make_room(std::size_t bytes) {
 
 std::size_t memory_budget::bytes() const noexcept { return share_ ? share_->bytes() : 0; }
 
-budget_report memory_budget::report() const { return share_->report(); }
+budget_report memory_budget::report() const { return live().report(); }
 
 std::vector<budget_report> memory_budget::all() {
   std::vector<budget_report> result;

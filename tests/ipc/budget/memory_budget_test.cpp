@@ -218,6 +218,29 @@ TEST_CASE_FIXTURE(budget_process, "memory_budget: a limit can be set before ther
   CHECK(memory_budget::all()[0].limit == 0);
 }
 
+TEST_CASE_FIXTURE(budget_process, "memory_budget: what was moved from is refused") {
+  memory_budget empty{first_device, "moved", budget_unit()};
+  memory_budget budget{std::move(empty)};
+  CHECK(empty.bytes() == 0);
+  CHECK_THROWS_WITH_AS(static_cast<void>(empty.report()),
+                       "the memory_budget is empty: it was moved from", std::invalid_argument);
+  CHECK_THROWS_AS(empty.set_limit(1), std::invalid_argument);
+  CHECK_THROWS_AS(empty.make_room(1), std::invalid_argument);
+  CHECK(budget.report().holders.size() == 1);
+}
+
+TEST_CASE_FIXTURE(budget_process, "memory_budget: who is assigned to leaves the budget it had") {
+  memory_budget empty{first_device, "left", budget_unit()};
+  memory_budget budget{std::move(empty)};
+  memory_budget& same = budget;
+  budget = std::move(same);
+  CHECK(budget.report().holders.size() == 1);
+  budget = std::move(empty);
+  CHECK(memory_budget::all().at(0).holders.empty());
+  budget = memory_budget{first_device, "next", budget_unit()};
+  CHECK(budget.report().holders.size() == 1);
+}
+
 TEST_CASE_FIXTURE(budget_process, "memory_budget: a lowered limit has the process itself trim") {
   const std::size_t unit = budget_unit();
   region memory{first_device, 8 * unit};

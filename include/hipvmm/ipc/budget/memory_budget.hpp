@@ -23,6 +23,8 @@ class budget_share;
 /// - A request that exceeds it releases what this process keeps, then asks other holders to trim,
 ///   and then throws out_of_memory with exhausted::limit. Nobody is killed.
 /// - Processes that die, by whatever signal, hold nothing. A child of fork() takes no part.
+/// - One that was moved from is empty: bytes() is 0, and what else asks for its budget throws
+///   std::invalid_argument.
 class memory_budget {
  public:
   /// Joins the budget `name` of `device`, with `bytes` as its limit. A limit that set_limit() or
@@ -37,6 +39,7 @@ class memory_budget {
   /// Leaves it: what the process still holds no longer counts.
   ~memory_budget();
   memory_budget(memory_budget&&) noexcept;
+  /// Leaves the budget that it had.
   memory_budget& operator=(memory_budget&&) noexcept;
 
   /// Sets the limit for all processes, now and later. Those that hold more together are asked to
@@ -62,6 +65,8 @@ class memory_budget {
   static bool remove(const std::string& name, const device_uuid& device);
 
  private:
+  [[nodiscard]] detail::budget_share& live() const;
+
   std::shared_ptr<detail::budget_share> share_;
 };
 
