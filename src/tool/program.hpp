@@ -32,14 +32,22 @@ namespace hipvmm::tool {
 inline constexpr int failed = 1;
 inline constexpr int misused = 2;
 
-/// A size as parse_bytes reads it; none of the options means zero.
-inline std::string size_in_bytes(const std::string& text) {
+/// A size as parse_bytes reads it, or zero.
+inline std::string size_or_zero_in_bytes(const std::string& text) {
   try {
-    if (const std::size_t bytes = parse_bytes(text); bytes != 0) return std::to_string(bytes);
+    return std::to_string(parse_bytes(text));
   } catch (const std::logic_error&) {
+    throw CLI::ValidationError{"'" + text +
+                               "' is no size; give bytes or units, as in 4194304 or 4MiB"};
   }
-  throw CLI::ValidationError{"'" + text +
-                             "' is no size; give bytes or units, as in 4194304 or 4MiB"};
+}
+
+/// The same for options that do not mean zero.
+inline std::string size_in_bytes(const std::string& text) {
+  std::string bytes = size_or_zero_in_bytes(text);
+  if (bytes == "0")
+    throw CLI::ValidationError{"'" + text + "' is no byte; give more, as in 4194304 or 4MiB"};
+  return bytes;
 }
 
 /// The file that a result goes to, created before the work; null where there is none, or where it

@@ -44,6 +44,7 @@ TEST_CASE("hipvmm-run: options replace HIPVMM_PRELOAD, and without any it stays"
   };
   CHECK(with({}) == "most=1GiB\n");
   CHECK(with({"--off"}) == "off\n");
+  CHECK(with({"--threshold", "0"}) == "threshold=0\n");
   CHECK(with({"--most", "4096", "--statistics", "stderr"}) == "most=4096,statistics=stderr\n");
   CHECK(with({"--conf", "pool.maximum=1GiB"}) == "most=1GiB pool.maximum=1GiB\n");
 }
@@ -65,7 +66,10 @@ TEST_CASE("hipvmm-run: mistakes are one sentence") {
     check_sentence(ended.err, "hipvmm-run: ", words);
   };
   check_fails({}, 2, {"PROGRAM is missing", "--help"});
-  check_fails({"--threshold", "much", "true"}, 2, {"much", "4MiB"});
+  check_fails({"--threshold", "much", "true"}, 2, {"--threshold: 'much'", "4MiB"});
+  check_fails({"--most", "0", "true"}, 2, {"--most: '0' is no byte"});
+  check_fails({"--thresh", "1MiB", "true"}, 2, {"--thresh", "there is no option", "--help"});
+  CHECK(hipvmm_run({"--", "--thresh"}).status == 1);
   check_fails({"--free", "never", "true"}, 2, {"never"});
   check_fails({"--off", "--most", "1GiB", "true"}, 2, {"--off"});
   check_fails({"--json", "a,b", "true"}, 2, {"a,b", "comma"});

@@ -23,10 +23,6 @@ struct options {
   std::string json;
 };
 
-std::string limit_in_bytes(const std::string& text) {
-  return text == "0" ? text : tool::size_in_bytes(text);
-}
-
 void add_budget(CLI::App& command, options& chosen) {
   command.add_option("NAME", chosen.name, "The budget")->required();
   command
@@ -44,7 +40,7 @@ hipvmm::device_uuid uuid_of(const std::string& device) {
 }
 
 /// The device of the budget, which need not be there where one was named.
-hipvmm::device_uuid device_of_budget(const options& chosen) {
+hipvmm::device_uuid device_of_budget(const options& chosen, const char* advice = "") {
   std::vector<hipvmm::device_uuid> found;
   for (const hipvmm::budget_report& each : hipvmm::memory_budget::all()) {
     if (each.name != chosen.name) continue;
@@ -55,8 +51,7 @@ hipvmm::device_uuid device_of_budget(const options& chosen) {
   if (!chosen.device.empty()) return uuid_of(chosen.device);
   if (found.empty())
     throw std::runtime_error{"there is no budget '" + chosen.name +
-                             "'; hipvmm-ctl list shows them, and with --device a limit can be set "
-                             "before there is one"};
+                             "'; hipvmm-ctl list shows them" + advice};
   if (found.size() > 1)
     throw std::runtime_error{std::to_string(found.size()) + " devices have a budget '" +
                              chosen.name + "': name one by --device, such as " +
@@ -77,7 +72,8 @@ int list(const options& chosen, bool as_json) {
 }
 
 int limit(const options& chosen) {
-  const hipvmm::device_uuid device = device_of_budget(chosen);
+  const hipvmm::device_uuid device =
+      device_of_budget(chosen, ", and with --device a limit can be set before there is one");
   hipvmm::memory_budget::set_limit(chosen.name, device, std::stoull(chosen.size));
   std::vector<hipvmm::budget_report> changed;
   for (hipvmm::budget_report& each : hipvmm::memory_budget::all())
@@ -98,7 +94,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Shows, limits and removes the memory budgets that processes of this user share.",
                "hipvmm-ctl"};
   options chosen;
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // so that a word that is none is named
   app.set_version_flag("--version", "hipvmm-ctl " HIPVMM_VERSION_TEXT);
   app.footer(
       "'hipvmm-ctl limit NAME SIZE' sets a limit for the processes that run and for later ones; "
@@ -114,10 +110,12 @@ int main(int argc, char** argv) {
   add_budget(*limiting, chosen);
   limiting->add_option("SIZE", chosen.size, "Bytes, or with a unit, as in 4GiB")
       ->required()
-      ->transform(limit_in_bytes);
+      ->transform(tool::size_or_zero_in_bytes, "");
   CLI::App* const removing = app.add_subcommand("remove", "Remove a budget that nobody uses");
   add_budget(*removing, chosen);
   return tool::run_program(app, argc, argv, [&] {
+    if (app.get_subcommands().empty())
+      throw CLI::ValidationError{"a subcommand is missing: list, limit or remove"};
     if (listing->parsed()) return list(chosen, listing->count("--json") != 0);
     return limiting->parsed() ? limit(chosen) : remove(chosen);
   });

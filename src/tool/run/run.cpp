@@ -35,8 +35,11 @@ struct options {
 
 void declare(CLI::App& app, options& chosen) {
   app.add_option("--threshold", chosen.threshold, "Smaller allocations go to HIP itself")
+      ->transform(tool::size_or_zero_in_bytes, "")
       ->type_name("SIZE");
-  app.add_option("--most", chosen.most, "Larger allocations go to HIP itself")->type_name("SIZE");
+  app.add_option("--most", chosen.most, "Larger allocations go to HIP itself")
+      ->transform(tool::size_in_bytes, "")
+      ->type_name("SIZE");
   app.add_option("--free", chosen.free, "Whether hipFree waits for the device, as HIP's does")
       ->check(CLI::IsMember({"waits", "returns"}))
       ->type_name("waits|returns");
@@ -56,7 +59,8 @@ void declare(CLI::App& app, options& chosen) {
       "The program and its arguments come last: hipvmm-run --statistics stderr PROGRAM "
       "ARGUMENTS... "
       "Options that are given replace all that HIPVMM_PRELOAD says. The exit status is the "
-      "program's. See docs/guides/preload.md.");
+      "program's, 1 where it cannot be started and 2 where an option is wrong. See "
+      "docs/guides/preload.md.");
 }
 
 /// HIPVMM_PRELOAD as the options have it; empty where none is given.
@@ -68,11 +72,8 @@ std::string settings_of(const options& chosen) {
       throw CLI::ValidationError{"--" + std::string{name}, "'" + value + "' has a comma"};
     text += (text.empty() ? "" : ",") + std::string{name} + "=" + value;
   };
-  const auto size = [](const std::string& value) {
-    return value.empty() ? value : tool::size_in_bytes(value);
-  };
-  add("threshold", size(chosen.threshold));
-  add("most", size(chosen.most));
+  add("threshold", chosen.threshold);
+  add("most", chosen.most);
   add("free", chosen.free);
   // The program may be in another folder when it ends.
   const auto file = [](const std::string& name) {
@@ -125,7 +126,10 @@ void set_variable(const options& chosen, const char* name, const std::string& va
 }
 
 int start(const options& chosen, std::vector<std::string> words) {
-  if (!words.empty() && words.front() == "--") words.erase(words.begin());
+  if (!words.empty() && words.front() == "--")
+    words.erase(words.begin());
+  else if (!words.empty() && words.front().starts_with('-'))
+    throw CLI::ValidationError{words.front(), "there is no option of that name"};
   if (words.empty() && !chosen.print) throw CLI::ValidationError{"PROGRAM is missing"};
   const std::string settings = settings_of(chosen);
   const path library = library_of(chosen);
