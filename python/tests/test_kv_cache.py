@@ -163,6 +163,50 @@ def test_wrong_arguments_are_refused(torch):
         cache.values(0)
 
 
+def test_slots_and_tokens_may_be_arrays(torch):
+    with make(torch) as cache:
+        slots = [cache.acquire(), cache.acquire()]
+        assert cache.append(np.array(slots), np.array([3, 5])) == [0, 0]
+        assert cache.append((each for each in slots), np.int64(1)) == [3, 5]
+        assert cache.append(torch.tensor(slots), torch.tensor([1, 2])) == [4, 6]
+        assert [cache.length(each) for each in slots] == [5, 8]
+        for wrong in (torch.tensor([slots[0], slots[0]]), [slots[0], slots[0]]):
+            with pytest.raises(hipvmm.InvalidArgumentError, match="each slot once"):
+                cache.append(wrong, 1)
+        with pytest.raises(TypeError):
+            cache.append(3, 1)
+
+
+def test_mistakes_are_told_in_tokens(torch):
+    with make(torch) as cache:
+        slot = cache.acquire()
+        cache.append([slot], 7)
+        for tokens in (-1, 8):
+            with pytest.raises(hipvmm.InvalidArgumentError, match=f"{tokens} tokens .* has 7"):
+                cache.truncate(slot, tokens)
+        for first, tokens in ((-1, 1), (0, 8), (7, 1)):
+            with pytest.raises(IndexError, match=f"{tokens} tokens from {first} on .* has 7"):
+                cache.make_writable(slot, first, tokens)
+        with pytest.raises(IndexError, match="2001 tokens .* max_tokens, 2000"):
+            cache.slots_that_fit(2001)
+        assert cache.length(slot) == 7
+
+
+def test_all_sequences_end_or_none(torch):
+    with make(torch) as cache:
+        slots = [cache.acquire(), cache.acquire()]
+        cache.append(slots, 5)
+        free = next(each for each in range(4) if each not in slots)
+        for wrong, text in ((slots + [9], "slot 9 of 4"), (slots + [free], f"slot {free} is free"),
+                            (slots + slots[:1], "named twice")):
+            with pytest.raises(ValueError if text != "slot 9 of 4" else IndexError, match=text):
+                cache.release(wrong)
+            assert [cache.length(each) for each in slots] == [5, 5]
+        cache.release(np.array(slots[0]))
+        cache.release(np.array(slots[1:]))
+        assert [cache.arena.in_use(each) for each in slots] == [False, False]
+
+
 @pytest.mark.parametrize("layout", ["separate", "packed"])
 def test_a_prefix_is_shared_or_copied(torch, layout):
     cache = make(torch, layout=layout)

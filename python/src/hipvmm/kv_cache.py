@@ -113,16 +113,21 @@ class KVCache:
         """Takes a free slot, without tokens. Raises OutOfMemoryError where all are in use."""
         return self.arena.acquire(self._stream(stream))
 
-    def append(self, slots: Sequence[int], tokens: Union[int, Sequence[int]] = 1,
+    def append(self, slots: Iterable[int], tokens: Union[int, Iterable[int]] = 1,
                stream: Any = None) -> List[int]:
         """Makes room for more tokens of each sequence of a batch, or changes nothing.
+
+        slots, tokens: lists, or arrays of numpy and tensors of PyTorch, whose numbers are read on
+        the host; tokens may be one number for all.
 
         Returns where they begin, the former lengths. New tokens have no particular contents until
         they are written. Raises OutOfMemoryError where they do not fit: release() sequences and
         call it again, or set_eviction(); and what that function raises.
         """
-        counts = (tokens if isinstance(tokens, collections.abc.Sequence)
-                  else [operator.index(tokens)] * len(slots))
+        slots = [operator.index(each) for each in slots]
+        counts = _whole_numbers(tokens)
+        if _is_one(tokens):
+            counts *= len(slots)
         if len(counts) != len(slots) or len(set(slots)) != len(slots) or min(counts, default=0) < 0:
             raise InvalidArgumentError(
                 f"{len(slots)} slots and {len(counts)} numbers of tokens, none below 0, each slot "
@@ -148,13 +153,25 @@ class KVCache:
 
     def truncate(self, slot: int, tokens: int, stream: Any = None) -> None:
         """Drops tokens at the end of a sequence, so that so many are left."""
+        if not 0 <= operator.index(tokens) <= self.length(slot):
+            raise InvalidArgumentError(
+                f"truncate to {tokens} tokens of a sequence that has {self.length(slot)}")
         self.arena.truncate(slot, tokens * self._token_bytes, self._stream(stream))
         self._lengths[slot] = tokens
 
     def release(self, slots: Union[int, Iterable[int]], stream: Any = None) -> None:
-        """Ends sequences: others use their memory once the stream has passed. Does not wait."""
+        """Ends sequences: others use their memory once the stream has passed. Does not wait.
+
+        Where one of several is wrong, none ends.
+        """
         value = self._stream(stream)
-        for slot in slots if isinstance(slots, collections.abc.Iterable) else [slots]:
+        slots = _whole_numbers(slots)
+        if len(set(slots)) != len(slots):
+            raise InvalidArgumentError(f"release: a slot is named twice among {slots}")
+        for slot in slots:
+            if not self.arena.in_use(slot):
+                raise InvalidArgumentError(f"release: slot {slot} is free")
+        for slot in slots:
             self.arena.release(slot, value)
             self._lengths[slot] = 0
 
@@ -186,6 +203,10 @@ class KVCache:
 
     def make_writable(self, slot: int, first: int, tokens: int, stream: Any = None) -> None:
         """Gives a sequence its own copy of shared blocks with these tokens; waits for the stream."""
+        end = operator.index(first) + operator.index(tokens)
+        if first < 0 or tokens < 0 or end > self.length(slot):
+            raise OutOfRangeError(f"make_writable: {tokens} tokens from {first} on of a sequence "
+                                  f"that has {self.length(slot)}")
         self.arena.make_writable(slot, first * self._token_bytes, tokens * self._token_bytes,
                                  self._stream(stream))
 
@@ -213,6 +234,9 @@ class KVCache:
 
     def slots_that_fit(self, tokens: int) -> int:
         """How many more sequences of so many tokens fit, now."""
+        if operator.index(tokens) > self.max_tokens:
+            raise OutOfRangeError(
+                f"{tokens} tokens of a sequence are more than max_tokens, {self.max_tokens}")
         return self.arena.slots_that_fit(tokens * self._token_bytes)
 
     def set_budget(self, nbytes: int) -> None:
@@ -251,6 +275,15 @@ class KVCache:
         if stream is not None or self._on_host:
             return stream
         return self._torch.cuda.current_stream(self.arena.device).cuda_stream
+
+
+def _is_one(value: Any) -> bool:
+    """Whether it is one number, such as a tensor without dimensions."""
+    return getattr(value, "ndim", 1) == 0 or not isinstance(value, collections.abc.Iterable)
+
+
+def _whole_numbers(values: Any) -> List[int]:
+    return [operator.index(each) for each in ([values] if _is_one(values) else values)]
 
 
 def _ordinal(torch: Any, device: Any) -> int:
