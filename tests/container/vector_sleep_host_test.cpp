@@ -101,6 +101,20 @@ TEST_CASE_FIXTURE(sleeping_vector, "sleep: a sleeping vector may be moved, swapp
   CHECK(resume(tag) == 0);
 }
 
+TEST_CASE_FIXTURE(sleeping_vector, "sleep: nothing is copied from a vector that sleeps") {
+  growable_device_vector<int> other{first_device};
+  other.append({7, 8}, stream);
+  suspend(tag, keep::contents, stream);
+  CHECK_THROWS_AS(other.append(vector, stream), std::logic_error);
+  CHECK_THROWS_AS(other.assign(vector, stream), std::logic_error);
+  CHECK_THROWS_AS(other.insert(1, vector, stream), std::logic_error);
+  CHECK_THROWS_AS((growable_device_vector<int>{vector, stream}), std::logic_error);
+  CHECK(other.copy_to_host(stream) == std::vector<int>{7, 8});
+  resume(tag);
+  other.append(vector, stream);
+  CHECK(other.copy_to_host(stream) == std::vector<int>{7, 8, 1, 2, 3, 4});
+}
+
 TEST_CASE("sleep: a vector that keeps its address for life keeps it asleep") {
   const assumed_capability assumed{kept_memory};
   const memory_tag tag;

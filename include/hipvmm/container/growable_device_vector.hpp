@@ -398,6 +398,8 @@ class growable_device_vector : public growable_sharing {
   template <typename Range, typename OfDevice, typename OfHost>
   static void with_elements(const Range& source, OfDevice of_device, OfHost of_host) {
     if constexpr (detail::is_device_range_v<Range, T>) {
+      if constexpr (std::is_base_of_v<growable_sharing, Range>)
+        source.storage_.require_awake("growable_device_vector: the source");
       of_device(device_span<const T>{source});
     } else {
       static_assert(
