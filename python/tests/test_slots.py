@@ -184,6 +184,29 @@ def test_a_pool_sleeps_and_wakes():
     assert buffer.tobytes() == b"abc"
 
 
+@needs_host_access
+def test_no_view_is_made_of_memory_that_sleeps():
+    numbers = hipvmm.GrowableArray("int32", sleep_tag="unseen")
+    numbers.append([1, 2])
+    other = hipvmm.GrowableArray("int32")
+    arena = hipvmm.SlotArena(2, "4MiB", sleep_tag="unseen")
+    slot = arena.acquire()
+    arena.commit([slot], [8])
+    try:
+        hipvmm.suspend("unseen")
+    except hipvmm.UnsupportedError as why:
+        pytest.skip(str(why))
+    for use in (lambda: numbers.__cuda_array_interface__, numbers.__dlpack__, numbers.numpy_view,
+                lambda: other.append(numbers), lambda: arena.view(slot)):
+        with pytest.raises(hipvmm.InvalidStateError, match="the memory sleeps"):
+            use()
+    hipvmm.resume("unseen")
+    other.append(numbers)
+    assert other.copy_to_host().tolist() == [1, 2]
+    assert numbers.numpy_view().tolist() == np.from_dlpack(numbers).tolist() == [1, 2]
+    assert arena.view(slot).numpy_view().shape == (8,)
+
+
 def test_contents_wait_in_a_file(tmp_path):
     numbers = hipvmm.GrowableArray("float32", max="64MiB", sleep_tag="py_file")
     numbers.append([1, 2, 3])
@@ -222,6 +245,7 @@ def test_an_eviction_callback_makes_room():
     def evict(missing):
         seen.append(missing)
         assert arena.slots_that_fit(1) == 0
+        assert arena.view(1).shape == (1,)
         arena.release(1)
 
     arena = full_arena(evict=evict)

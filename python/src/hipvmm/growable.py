@@ -268,8 +268,9 @@ class GrowableArray(Owner):
     def numpy_view(self, stream: Any = None) -> Any:
         """A numpy array of the same memory, where host code may use it (the host provider).
 
-        Waits for the streams of all calls so far, and for the one that is given. The view keeps the memory, and is good until the array shrinks, moves
-        or is closed. Raises UnsupportedError on GPUs that do not let host code in.
+        Waits for the streams of all calls so far, and for the one that is given. The view keeps the
+        memory, and is good until the array shrinks, moves, sleeps or is closed. Raises
+        UnsupportedError on GPUs that do not let host code in.
         """
         numpy = numpy_or_none()
         if numpy is None:
@@ -277,6 +278,7 @@ class GrowableArray(Owner):
         if not self._host_may_use():
             raise UnsupportedError(
                 f"host code may not use memory of device {self.device}: use copy_to_host()")
+        self._require_awake()
         self._synchronize()
         if stream is not None:
             synchronize_stream(stream, self.device)
@@ -288,6 +290,9 @@ class GrowableArray(Owner):
         # Without this numpy would make an array of one object.
         raise TypeError("a GrowableArray is copied by copy_to_host(), and viewed by numpy_view()")
 
+    def _require_awake(self) -> None:
+        lib().buffer_read(self.handle, 0, None, 0, None)  # of no bytes
+
     def _host_may_use(self) -> bool:
         if self._mr is not None and self._mr.is_host_accessible:
             return True
@@ -295,6 +300,7 @@ class GrowableArray(Owner):
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
+        self._require_awake()
         value: Optional[int] = self._only_stream()
         # On AMD packages differ in what a number of a stream means.
         if value is None or provider() == "amd":
@@ -319,11 +325,12 @@ class GrowableArray(Owner):
                    copy: Optional[bool] = None) -> Any:
         """A capsule of the same memory for numpy, CuPy, PyTorch and others.
 
-        It is good until the array shrinks, moves or is closed. The elements are complete: the
-        streams of all calls for this array are waited for.
+        It is good until the array shrinks, moves, sleeps or is closed. The elements are complete:
+        the streams of all calls for this array are waited for.
         """
         from ._dlpack import capsule, require_no_copy
 
+        self._require_awake()
         own = self.__dlpack_device__()
         require_no_copy(own, dl_device, copy)
         if stream != -1:

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ._dtype import dtype_of, numpy_or_none, row_bytes_of
-from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from ._errors import (
+    InvalidArgumentError,
+    InvalidStateError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 from ._handle import Owner
 from ._library import (
     CALLBACK_RAISED,
@@ -26,6 +31,7 @@ from ._library import (
 )
 from .device import device_or_current, is_host_accessible, stream_value
 from .mr import Size
+from .sleep import tag_statistics
 
 __all__ = ["SlotArena", "SlotStatistics", "SlotView"]
 
@@ -113,6 +119,7 @@ class SlotArena(Owner):
         super().__init__(get_address(lib().slot_arena_create, device_or_current(device), text))
         self._layout = _CLayout(struct_size=ctypes.sizeof(_CLayout))
         lib().slot_arena_get_layout(self.handle, ctypes.byref(self._layout))
+        self._sleep_tag = None if sleep_tag is None else str(sleep_tag)
         self._evict: Any = None
         self._evict_lock = threading.Lock()  # so that it is what the library has
         self._evicting: List[int] = []  # the thread in which it runs
@@ -266,7 +273,14 @@ class SlotArena(Owner):
 
     def view(self, slot: int, plane: int = 0, dtype: Any = "uint8",
              row_shape: Sequence[int] = ()) -> "SlotView":
-        """The rows that a slot has in a plane, for numpy, CuPy, PyTorch and others: no copy."""
+        """The rows that a slot has in a plane, for numpy, CuPy, PyTorch and others: no copy.
+
+        Raises InvalidStateError while the memory sleeps.
+        """
+        tag = self._sleep_tag
+        if tag is not None and tag_statistics(tag).is_asleep:
+            raise InvalidStateError(f"SlotArena.view: the memory sleeps under the tag {tag!r}: "
+                                    "call resume() of its tag first")
         kind = dtype_of(dtype)
         shape = tuple(int(each) for each in row_shape)
         rows = self.length(slot) // row_bytes_of(kind, shape)
@@ -282,7 +296,7 @@ class SlotArena(Owner):
 class SlotView:
     """Memory of a SlotArena that others use without a copy; keeps the arena.
 
-    Good until the slot is released or truncated. The order of work is the caller's: nothing is
+    Good until the slot is released or truncated, or sleeps. The order of work is the caller's: nothing is
     waited for.
     """
 
