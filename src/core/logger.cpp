@@ -16,6 +16,8 @@
 // insides. A linker that finds both takes one for both: so that of the library has a name of its
 // own.
 #define spdlog hipvmm_spdlog
+// Its files are closed in programs that the process starts.
+#define SPDLOG_PREVENT_CHILD_FD
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>

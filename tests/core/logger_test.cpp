@@ -4,6 +4,7 @@
 #include <hipvmm/core/logger.hpp>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <new>
 #include <regex>
 #include <string>
+#include <system_error>
 
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -149,6 +151,22 @@ TEST_CASE("logger: hipMM's variable names the file, unless hipvmm's own does") {
   CHECK(count_of(run_with_file("three lines are logged").file, "a line") == 3);
   REQUIRE(::unsetenv("RMM_DEBUG_LOG_FILE") == 0);
   CHECK(!std::filesystem::exists(other));
+}
+HIPVMM_CHILD("the log's file is open") {
+  default_logger().log(log_level::info, "a line");
+  const std::filesystem::path name = ::secure_getenv("HIPVMM_DEBUG_LOG_FILE");
+  int found = 0;
+  for (int file = 0; file < 256; ++file) {
+    std::error_code none;
+    const std::string own = "/proc/self/fd/" + std::to_string(file);
+    if (std::filesystem::read_symlink(own, none) != name) continue;
+    ++found;
+    CHECK((::fcntl(file, F_GETFD) & FD_CLOEXEC) != 0);
+  }
+  CHECK(found == 1);
+}
+TEST_CASE("logger: programs that the process starts do not inherit the file") {
+  CHECK(count_of(run_with_file("the log's file is open").file, "a line") == 1);
 }
 TEST_CASE("logger: a full disk is told once") {
   const std::string output = run_without_file("three lines are logged", "/dev/full");
