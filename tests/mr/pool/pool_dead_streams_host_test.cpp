@@ -248,6 +248,33 @@ TEST_CASE("vmm_pool_resource: a stream that others ask for is waited for in stre
   CHECK(reported.count() == 0);
 }
 
+TEST_CASE("vmm_pool_resource: small blocks of a stream that others ask for stay in stream order") {
+  HIPVMM_SKIP_UNDER(ending_streams_overlooked);
+  const error_recorder reported;
+  mr::vmm_pool_resource pool{first_device, at_most(10 * MiB)};
+  const foreign_stream user;
+  ask(pool, user);
+  void* const freed = pool.allocate(user, 8 * MiB);
+  held_streams held;
+  fill_async(user, freed, 1, 8 * MiB);
+  pool.deallocate(user, freed, 8 * MiB);
+  void* const small = pool.allocate(user, 1000);
+  std::atomic<bool> is_served{false};
+  std::atomic<bool> has_waited{false};
+  std::thread releasing{[&] {
+    has_waited = !comes_true([&] { return is_served.load(); });
+    held.release();
+  }};
+  const stream next{first_device};
+  void* const got = pool.allocate(next, 8 * MiB);
+  is_served = true;
+  releasing.join();
+  CHECK_FALSE(has_waited);
+  pool.deallocate(next, got, 8 * MiB);
+  pool.deallocate(user, small, 1000);
+  CHECK(reported.count() == 0);
+}
+
 TEST_CASE("vmm_pool_resource: a deallocation records an event only where its stream may end so") {
   for (const bool forgets : {false, true}) {
     CAPTURE(forgets);

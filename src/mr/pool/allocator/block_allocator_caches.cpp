@@ -30,13 +30,16 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const small_use
   std::array<std::size_t, thread_cache::most> batch{};
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
   std::optional<block_carrier> carrier{std::in_place, all_};
-  const auto batch_size = [&] { return all_.last_resorts.load() != 0 ? 1 : wanted; };
+  // What caches have counts as freed without a fence when others empty them.
+  const bool is_single = state.makes_fences();
+  const auto batch_size = [&] { return is_single || all_.last_resorts.load() != 0 ? 1 : wanted; };
   std::size_t count = take_batch(state, bytes, batch.data(), batch_size());
   if (count == 0) {
     carrier.reset();
     const auto one = allocate(state, bytes, unit);
     if (!one) return one;
     add_small_block(state, *one, class_index, bytes);
+    if (is_single) return one;
     carrier.emplace(all_);
     // What served it has mostly left more, unless the pool has fallen asleep since.
     try {
