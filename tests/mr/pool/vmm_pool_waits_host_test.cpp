@@ -14,6 +14,7 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/stream.hpp>
@@ -23,6 +24,7 @@
 #include "support/captures.hpp"
 #include "support/devices.hpp"
 #include "support/happens.hpp"
+#include "support/host/foreign_stream.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
@@ -171,6 +173,25 @@ TEST_CASE("vmm_pool_resource: its end waits for devices without access that free
   CHECK_FALSE(test::happens([&] { return ended.wait_for(0s) == std::future_status::ready; }));
   far.release();
   ended.get();
+}
+
+TEST_CASE("vmm_pool_resource: its end waits for a program's stream of a device without access") {
+  auto pool = std::make_unique<vmm_pool_resource>(first_device, at_most(64 * MiB));
+  const stream other{first_device};
+  void* const one = pool->allocate(other, 8 * MiB);
+  other.synchronize();
+  hip_resource beside{stranger};
+  void* const its_own = beside.allocate_sync(1 * MiB);
+  const scoped_device elsewhere{stranger};
+  const test::foreign_stream far;
+  test::held_streams held;
+  fill_async(far, its_own, 1, 1 * MiB);
+  pool->deallocate(far, one, 8 * MiB);
+  std::future<void> ended = std::async(std::launch::async, [&] { pool.reset(); });
+  CHECK_FALSE(test::happens([&] { return ended.wait_for(0s) == std::future_status::ready; }));
+  held.release();
+  ended.get();
+  beside.deallocate_sync(its_own, 1 * MiB);
 }
 
 TEST_CASE("vmm_pool_resource: the default stream is that of its device, whichever is current") {

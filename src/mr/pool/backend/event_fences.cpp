@@ -163,26 +163,7 @@ detail::device_list event_fences::devices() {
   return all;
 }
 
-void event_fences::synchronize() {
-  const detail::relaxed_captures relaxed;
-  for (const device_ref each : devices()) detail::wait_for_device(each);
-}
-
-void event_fences::synchronize_without_access() {
-  detail::device_list devices;
-  {
-    const std::lock_guard lock{mutex_};
-    devices = without_access_;
-  }
-  const detail::relaxed_captures relaxed;
-  for (const device_ref each : devices) detail::wait_for_device(each);
-}
-
-std::shared_ptr<const fence> event_fences::fence_for_all() {
-  return std::make_shared<device_fence>(devices());
-}
-
-std::shared_ptr<const fence> event_fences::fence_for_gone() {
+detail::device_list event_fences::all_devices() {
   detail::device_list all = devices();
   const int count = device_count();
   for (int ordinal = 0; ordinal < count; ++ordinal) {
@@ -191,7 +172,34 @@ std::shared_ptr<const fence> event_fences::fence_for_gone() {
     if (std::find(all.begin(), all.end(), other) == all.end() && detail::has_context(other))
       all.push_back(other);
   }
-  return std::make_shared<device_fence>(std::move(all));
+  return all;
+}
+
+void event_fences::synchronize() {
+  const detail::relaxed_captures relaxed;
+  for (const device_ref each : has_unknown_users_ ? all_devices() : devices())
+    detail::wait_for_device(each);
+}
+
+void event_fences::synchronize_without_access() {
+  // Those with access are the first.
+  std::size_t with_access = 0;
+  {
+    const std::lock_guard lock{mutex_};
+    with_access = devices_.size();
+  }
+  const detail::device_list all = has_unknown_users_ ? all_devices() : devices();
+  const detail::relaxed_captures relaxed;
+  for (std::size_t i = with_access; i < all.size(); ++i) detail::wait_for_device(all[i]);
+}
+
+std::shared_ptr<const fence> event_fences::fence_for_all() {
+  return std::make_shared<device_fence>(devices());
+}
+
+std::shared_ptr<const fence> event_fences::fence_for_gone() {
+  has_unknown_users_ = true;
+  return std::make_shared<device_fence>(all_devices());
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -30,7 +31,8 @@ class event_fences final : public fence_source {
   void synchronize() override;
   /// Declares that streams of `device` may use the memory too.
   void add(device_ref device);
-  /// Waits for the devices without access whose streams have freed memory.
+  /// Waits for the devices without access whose streams have freed memory, as far as it is known;
+  /// else for all that have a context.
   void synchronize_without_access();
 
  private:
@@ -39,12 +41,16 @@ class event_fences final : public fence_source {
   class device_fence;
 
   [[nodiscard]] detail::device_list devices();
+  /// And all others that have a context.
+  [[nodiscard]] detail::device_list all_devices();
   /// Records that memory was freed in a stream of `device`.
   void note_user(device_ref device);
 
   std::mutex mutex_;
   detail::device_list devices_;         // with access, the owner first
   detail::device_list without_access_;  // without
+  // Streams of other devices may have freed memory too: those that were gone were not asked.
+  std::atomic<bool> has_unknown_users_{false};
   std::shared_ptr<spare_events> spare_;
   const bool streams_may_vanish_;
 };
