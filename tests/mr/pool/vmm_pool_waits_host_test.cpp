@@ -194,6 +194,24 @@ TEST_CASE("vmm_pool_resource: its end waits for a program's stream of a device w
   beside.deallocate_sync(its_own, 1 * MiB);
 }
 
+TEST_CASE("vmm_pool_resource: a program's stream is waited for alone beside one that runs on") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  pool.set_reuse({true, true, false});
+  const stream other{first_device};
+  const test::foreign_stream user;
+  test::blocked_stream busy{first_device};
+  pool.deallocate(user, pool.allocate(user, 8 * MiB), 8 * MiB);
+  // Asks for the first time, which is answered for all streams where the stream may be gone.
+  void* const asking = pool.allocate(other, 16 * MiB);
+  void* const one = pool.allocate(user, 8 * MiB);
+  pool.deallocate(user, one, 8 * MiB);
+  REQUIRE(hipStreamSynchronize(user.get()) == hipSuccess);
+  void* const two = pool.allocate(other, 8 * MiB);
+  CHECK(two == one);
+  pool.deallocate(other, two, 8 * MiB);
+  pool.deallocate(other, asking, 16 * MiB);
+}
+
 TEST_CASE("vmm_pool_resource: the default stream is that of its device, whichever is current") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream_ref null = stream_ref::legacy_default();

@@ -107,9 +107,13 @@ std::optional<stream_state::recorded_fence> stream_timeline::fence_for(stream_st
                                                                        std::uint64_t epoch,
                                                                        const stream_state* caller) {
   auto& fences = whose.fences();
-  const auto covers = std::find_if(fences.begin(), fences.end(),
-                                   [epoch](const auto& one) { return one.epoch >= epoch; });
-  return covers != fences.end() ? *covers : end_epoch(whose, caller);
+  const auto first = std::find_if(fences.begin(), fences.end(),
+                                  [epoch](const auto& one) { return one.epoch >= epoch; });
+  if (first == fences.end()) return end_epoch(whose, caller);
+  // Those of the stream itself cost shorter waits than those for whole devices.
+  const auto own = std::find_if(first, fences.end(),
+                                [](const auto& one) { return one.point->orders_streams(); });
+  return own != fences.end() ? *own : *first;
 }
 
 std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_state& whose,
@@ -159,20 +163,26 @@ void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence
 
 void stream_timeline::poll(stream_state& whose) {
   auto& fences = whose.fences();
-  while (!fences.empty()) {
-    bool is_lost = false;
+  // One for whole devices may be done long after those of the stream that are behind it.
+  for (std::size_t at = 0; at < fences.size();) {
+    const auto one = fences.begin() + static_cast<std::ptrdiff_t>(at);
     try {
-      if (!fences.front().point->is_done()) return;
+      if (!one->point->is_done()) {
+        if (one->point->orders_streams()) return;
+        ++at;
+        continue;
+      }
     } catch (const hip_error& error) {
       if (!means_capture(error.code())) throw;
-      is_lost = true;
+      fences.erase(one);
+      continue;
     }
-    // Ends without the state lock, for its event may.
-    const stream_state::recorded_fence ended = std::move(fences.front());
-    fences.pop_front();
-    if (is_lost) continue;
+    const std::uint64_t passed = one->epoch;
+    // Without the state lock, for their events may end.
+    fences.erase(fences.begin(), one + 1);
+    at = 0;
     const state_lock lock{state_mutex_};
-    whose.note_passed(ended.epoch);
+    whose.note_passed(passed);
   }
 }
 
