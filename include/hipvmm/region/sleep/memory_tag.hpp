@@ -117,9 +117,8 @@ class memory_tag {
 ///   which could not be mapped again.
 /// - out_of_memory where the host has no room for the contents.
 /// - std::system_error where the folder takes no file, its disk is full or a file of the process
-/// may
-///   not be so long (ulimit -f), which is found out before anything is copied; and as reads and
-///   writes of files.
+///   may not be so long (ulimit -f), which is found out before anything is copied; and as reads
+///   and writes of files.
 /// - hip_error, among others where a capture forbids to wait for a device: name a stream.
 std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
