@@ -212,6 +212,21 @@ TEST_CASE("vmm_pool_resource: a program's stream is waited for alone beside one 
   pool.deallocate(other, asking, 16 * MiB);
 }
 
+TEST_CASE("vmm_pool_resource: a program's stream that is forgotten is waited for alone") {
+  vmm_pool_resource pool{first_device, at_most(64 * MiB)};
+  const stream other{first_device};
+  test::foreign_stream user;
+  const test::blocked_stream busy{first_device};
+  void* const one = pool.allocate(user, 8 * MiB);
+  pool.deallocate(user, one, 8 * MiB);
+  pool.forget_stream(user);
+  REQUIRE(hipStreamSynchronize(user.get()) == hipSuccess);
+  user.end();
+  void* const two = pool.allocate(other, 8 * MiB);
+  CHECK(two == one);
+  pool.deallocate(other, two, 8 * MiB);
+}
+
 TEST_CASE("vmm_pool_resource: the default stream is that of its device, whichever is current") {
   vmm_pool_resource pool{first_device, at_most(64 * MiB)};
   const stream_ref null = stream_ref::legacy_default();

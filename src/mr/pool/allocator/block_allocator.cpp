@@ -130,7 +130,7 @@ void block_allocator::forget(stream_ref stream) {
     lacks_fence = left->lacks_fence();
   }
   std::shared_ptr<const fence> recorded;
-  if (lacks_fence) recorded = all_.streams.make_fence(*left, nullptr);
+  if (lacks_fence) recorded = all_.streams.make_fence(*left, left);
   if (lacks_fence && recorded == nullptr)
     throw std::invalid_argument{
         "forget_stream: the stream is being captured into a graph; end the capture before"};
