@@ -26,8 +26,9 @@ inline constexpr std::size_t pool_source_count = static_cast<std::size_t>(pool_s
 struct pool_usage {
   std::size_t reserved_current;  ///< physical memory held
   std::size_t reserved_high;     ///< highest value since the start or reset_peaks()
-  std::size_t used_current;      ///< allocated by callers
-  std::size_t used_high;         ///< highest sum of that and of the threads' caches
+  /// Allocated by callers. What another thread is moving out of a cache at this moment counts too.
+  std::size_t used_current;
+  std::size_t used_high;  ///< highest sum of that and of the threads' caches
 };
 
 /// Statistics of a pool; sizes are in bytes.

@@ -23,6 +23,7 @@
 #include "support/blocked_stream.hpp"
 #include "support/devices.hpp"
 #include "support/error_recorder.hpp"
+#include "support/happens.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_process.hpp"
@@ -203,7 +204,8 @@ TEST_CASE("vmm_pool_resource: a trim may begin while another thread brings new s
     streams_there.fetch_add(1, std::memory_order_relaxed);
   }
   trimming.join();
-  CHECK(pool.statistics().used_current == 0);
+  // The pool's thread may be about to free what it has taken out of caches.
+  CHECK(test::comes_true([&] { return pool.statistics().used_current == 0; }));
 }
 
 }  // namespace hipvmm::mr
