@@ -131,7 +131,7 @@ TEST_CASE("mpi_communicator: in rounds: the rank that is late is named, on all o
   }
 }
 
-TEST_CASE("mpi_communicator: in rounds: a rank that comes behind half of the limit is waited for") {
+TEST_CASE("mpi_communicator: in rounds: a rank later than half of the limit is waited for") {
   const few_are_many many;
   mpi_communicator ranks{mpi_world(), device_ref{0}, with_limit(std::chrono::milliseconds{1000})};
   const int mine = ranks.rank();

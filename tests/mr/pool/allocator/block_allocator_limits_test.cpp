@@ -98,4 +98,5 @@ TEST_CASE("pool: a growth that fails leaves everything to be used") {
     }
   }
 }
+
 }  // namespace hipvmm::mr::pool
